@@ -64,6 +64,8 @@ pub struct Summary {
     pub compaction_stalls: Option<u64>,
     /// Whether coverage comes from the warm-up because no measured run could afford a look.
     pub coverage_from_warm_up: bool,
+    /// Median time of all of a run.
+    pub run_seconds: Option<f64>,
     /// Median share of its wall time that watching took.
     pub watch_share: Option<f64>,
     /// The longest look into its memory during a measured run, in seconds.
@@ -134,7 +136,7 @@ impl Judgement {
     /// Where more runs would decide it: how many more of each arm, and about how many seconds all of them take.
     pub fn to_decide(&self, analysis: &Analysis) -> Option<(u32, f64)> {
         let Verdict::Undecided { more_runs, .. } = self.verdict else { return None };
-        let round: Option<f64> = analysis.arms.iter().map(|arm| arm.wall_seconds).sum();
+        let round: Option<f64> = analysis.arms.iter().map(|arm| arm.run_seconds).sum();
         Some((more_runs, round? * f64::from(more_runs)))
     }
 }
@@ -382,7 +384,8 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
         thp_fault_fallbacks: total(|sample| sample.thp_fault_fallbacks),
         compaction_stalls: total(|sample| sample.compaction_stalls),
         coverage_from_warm_up: from_warm_up && !coverages.is_empty(),
-        watch_share: median(&|sample| Some(sample.memory.watch_seconds / sample.wall_seconds)),
+        run_seconds: median(&|sample| Some(sample.run_seconds())),
+        watch_share: median(&|sample| Some(sample.memory.watch_seconds / sample.watched_seconds())),
         longest_look_seconds: runs
             .iter()
             .map(|sample| sample.memory.longest_look_seconds)

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::metric::MetricSpec;
 use crate::procedure::{Settings, Stopped};
 use crate::sample::Sample;
+use crate::service::Service;
 use crate::stats::stopping::Looks;
 use crate::stats::{self, Confidence};
 use crate::verdict::Margin;
@@ -27,6 +28,10 @@ pub struct Document {
     pub began_unix_seconds: u64,
     /// The command that was compared, as words.
     pub command: Vec<String>,
+    /// What is around it, if that is a service: it alone has the arms, and is watched and counted; `wall_seconds` and
+    /// the figures are of its load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Service>,
     /// Order, warm-ups, stopping rule.
     pub settings: Settings,
     /// How to judge.

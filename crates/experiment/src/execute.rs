@@ -17,6 +17,7 @@ use host::{Counters, FreeContiguity, Root};
 use launch::{LaunchError, Pages, Plan, Start, Streams};
 use live::Live;
 use policy::Policy;
+use sys::user::User;
 use units::{ByteSize, PageSize, Pid};
 
 use crate::counters::CounterFile;
@@ -25,6 +26,7 @@ use crate::metric::{Metric, MetricError};
 use crate::process_tree::ProcessTree;
 use crate::sample::{Purpose, Sample};
 use crate::schedule::Slot;
+use crate::service::{Service, ServiceError, Session};
 use crate::supply::Supply;
 use crate::warm::{self, Blocks};
 use crate::watch::{Depth, NEAR_PEAK, Watch};
@@ -105,6 +107,14 @@ pub enum RunError {
     /// Memory could not be fragmented for a run.
     #[error("free memory was not fragmented: {0}")]
     Fragment(FragmentError),
+    /// A service, or what is around it, failed.
+    #[error("arm {arm}: {source}")]
+    Service {
+        /// The arm's name.
+        arm: String,
+        /// Why.
+        source: ServiceError,
+    },
     /// Somebody asked us to stop.
     #[error("interrupted")]
     Interrupted,
@@ -168,6 +178,8 @@ pub struct Launcher<'a> {
     measured: Depth,
     /// What the last run printed.
     printed: String,
+    /// What is around the plans, if they are a service's, and whom they run as.
+    service: Option<(Service, Option<User>)>,
 }
 
 /// How a [`Launcher`] makes runs.
@@ -209,6 +221,7 @@ impl<'a> Launcher<'a> {
             interrupt,
             measured: Depth::WithinBudget,
             printed: String::new(),
+            service: None,
         })
     }
 
@@ -220,6 +233,11 @@ impl<'a> Launcher<'a> {
     /// The same, with these policies in force on runs of the plans.
     pub fn in_force(self, policies: Vec<Option<Policy>>) -> Self {
         Self { policies, ..self }
+    }
+
+    /// The same of a service, as `user`: each run is one of its sessions.
+    pub fn serving(self, service: Option<(Service, Option<User>)>) -> Self {
+        Self { service, ..self }
     }
 
     /// What the last run printed on its standard output, or the end of it.
@@ -275,6 +293,22 @@ impl Executor for Prepared<'_, '_> {
 
 impl Executor for Launcher<'_> {
     fn execute(&mut self, run: Run) -> Result<Sample, RunError> {
+        let Some((service, user)) = &self.service else { return self.make(run, None) };
+        let arm = &self.plans[run.at.arm as usize].name;
+        let (user, tree) = (user.as_ref(), self.tree.clone());
+        let mut session = Session::new(service, user, arm, self.interrupt, tree)?;
+        let made = self.make(run, Some(&mut session));
+        let ended = session.tear_down();
+        // What is ended before its time fails in one way or another.
+        match made.and_then(|sample| ended.map(|()| sample)) {
+            Err(_) if self.interrupt.is_asked() => Err(RunError::Interrupted),
+            made => made,
+        }
+    }
+}
+
+impl Launcher<'_> {
+    fn make(&mut self, run: Run, mut session: Option<&mut Session>) -> Result<Sample, RunError> {
         let plan = &self.plans[run.at.arm as usize];
         let mut stdout = tempfile::tempfile().map_err(RunError::Output)?;
         let mut stderr = tempfile::tempfile().map_err(RunError::Output)?;
@@ -288,12 +322,15 @@ impl Executor for Launcher<'_> {
             },
             die_with_parent: true,
             environment,
-            directory: None,
+            ..Start::default()
         };
         let depth = match run.purpose {
             Purpose::WarmUp => Depth::Thorough,
             Purpose::Measured => self.measured,
         };
+        if let Some(session) = &mut session {
+            session.set_up()?;
+        }
         let mut warmed_bytes = 0;
         if self.warms_memory {
             let stop = || self.interrupt.is_asked();
@@ -309,12 +346,19 @@ impl Executor for Launcher<'_> {
         let supply = Supply::for_plan(plan, counts.as_ref(), &self.root, &self.journal);
         let supply = supply.map_err(RunError::Supply)?;
         let began = Instant::now();
-        let pid = launch::start(plan, start)?;
-        self.interrupt.set_running(Some(pid));
-        if self.interrupt.is_asked() {
-            self.interrupt.interrupt(); // asked between the check and the start
+        let (pid, tree) = match &mut session {
+            None => (launch::start(plan, start)?, self.tree.clone()),
+            Some(session) => {
+                let copy = |file: &File| file.try_clone().map_err(RunError::Output);
+                session.start(plan, start, [copy(&stdout)?, copy(&stderr)?])?
+            }
+        };
+        if session.is_none() {
+            self.interrupt.set_running(Some(pid));
+            if self.interrupt.is_asked() {
+                self.interrupt.interrupt(); // asked between the check and the start
+            }
         }
-        let tree = self.tree.clone();
         let policy = self.policies.get(run.at.arm as usize).cloned().flatten();
         let in_force = policy.map(|policy| {
             let tree = tree.clone();
@@ -322,19 +366,34 @@ impl Executor for Launcher<'_> {
         });
         let mark = counts.as_ref().map(CounterFile::mark);
         let watch = Watch::start(self.root.clone(), tree, began, depth, run.seed, mark);
-        let ended = sys::wait::until_exit(pid);
+        let loaded = match &mut session {
+            None => sys::wait::until_exit(pid).map(|()| None).map_err(RunError::from),
+            Some(session) => session.drive().map(Some),
+        };
         let wall = began.elapsed();
 
         let design = in_force.map(Live::stop);
         let supplied = supply.map(Supply::stop);
         let mut memory = watch.stop();
         self.interrupt.set_running(None);
-        ended?;
-        let (status, usage) = sys::wait::reap(pid)?;
+        let loaded = loaded?;
+        let (status, usage) = match &mut session {
+            None => sys::wait::reap(pid)?,
+            Some(session) => {
+                session.stop()?;
+                session.reap()?
+            }
+        };
         let stragglers = self.tree.end();
-        if self.was_interrupted(status.signal()) {
+        let is_interrupted = match &loaded {
+            None => self.was_interrupted(status.signal()),
+            Some(_) => self.interrupt.is_asked(),
+        };
+        if is_interrupted {
             return Err(RunError::Interrupted);
         }
+        let (status, wall) =
+            loaded.as_ref().map_or((status, wall), |load| (load.status, load.wall));
         if !stragglers.remaining.is_empty() {
             let pids: Vec<String> = stragglers.remaining.iter().map(Pid::to_string).collect();
             return Err(RunError::Stragglers { arm: plan.name.clone(), pids: pids.join(", ") });
@@ -381,16 +440,26 @@ impl Executor for Launcher<'_> {
             design,
             supplied: supplied.filter(|it| it.requests > 0),
             stragglers: stragglers.ended,
+            service: session.map(|session| session.phases),
         };
         self.largest_peak = self.largest_peak.max(sample.peak_bytes().unwrap_or(0));
         // A run that a signal ended was cut short: its time means nothing, whatever is ignored.
         if !sample.succeeded() && (!self.ignore_failure || sample.signal.is_some()) {
-            return Err(self.failure(plan, &sample, &tail_of(&mut stderr)?));
+            return Err(match &loaded {
+                None => self.failure(plan, &sample, &tail_of(&mut stderr)?),
+                Some(load) => load.failure(&plan.name),
+            });
         }
-        self.printed = tail_of(&mut stdout)?;
+        let is_service = loaded.is_some();
+        let (printed, said) = match loaded {
+            None => (tail_of(&mut stdout)?, tail_of(&mut stderr)?),
+            Some(load) => (load.stdout, load.stderr),
+        };
+        self.printed = printed;
         if sample.succeeded() && !self.metrics.is_empty() {
-            let printed = format!("{}\n{}", self.printed, tail_of(&mut stderr)?);
-            let named = |source| RunError::Metric { arm: plan.name.clone(), source };
+            let printed = format!("{}\n{said}", self.printed);
+            let of = if is_service { ": --load" } else { "" };
+            let named = |source| RunError::Metric { arm: format!("{}{of}", plan.name), source };
             let found: Result<Vec<f64>, _> =
                 self.metrics.iter().map(|metric| metric.find(&printed)).collect();
             let mut found = found.map_err(named)?.into_iter();
@@ -414,7 +483,7 @@ fn padding(bytes: u32) -> Vec<(String, String)> {
 }
 
 /// The last megabyte of what was written: figures of merit come at the end.
-fn tail_of(file: &mut File) -> Result<String, RunError> {
+pub(crate) fn tail_of(file: &mut File) -> Result<String, RunError> {
     const MAX_OUTPUT: u64 = 1 << 20;
     let read = |file: &mut File| -> std::io::Result<Vec<u8>> {
         let length = file.seek(SeekFrom::End(0))?;

@@ -25,6 +25,7 @@ pub mod process_tree;
 pub mod sample;
 pub mod schedule;
 pub mod series;
+pub mod service;
 pub mod spread;
 pub mod stats;
 pub mod supply;

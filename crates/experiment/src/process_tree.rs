@@ -44,6 +44,11 @@ impl ProcessTree {
         Self { root, head: child, preexisting: None }
     }
 
+    /// All that is below a process of ours, without itself.
+    pub fn below(root: Root, head: Pid) -> Self {
+        Self { root, head, preexisting: Some(BTreeSet::new()) }
+    }
+
     /// All that will be below this process from now on.
     pub fn below_us(root: Root) -> Self {
         let head = sys::param::own_pid();

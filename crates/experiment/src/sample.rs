@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::service::Phases;
 use crate::supply::Supplied;
 use crate::watch::Observed;
 
@@ -27,9 +28,9 @@ pub struct Sample {
     pub block: u32,
     /// Its place in the block.
     pub slot: u32,
-    /// From before the fork until the program had ended.
+    /// From before the fork until the program had ended; of a service, the same of its load.
     pub wall_seconds: f64,
-    /// In user mode, all its processes.
+    /// In user mode, all its processes; of a service, from its start until it had stopped, and so below.
     pub user_seconds: f64,
     /// In the kernel, all its processes.
     pub system_seconds: f64,
@@ -78,6 +79,9 @@ pub struct Sample {
     pub supplied: Option<Supplied>,
     /// Processes it left behind, ended afterwards.
     pub stragglers: u32,
+    /// Of a service: what it took besides the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<Phases>,
 }
 
 impl Sample {
@@ -92,6 +96,16 @@ impl Sample {
             None => self.metric,
             Some(further) => self.more_metrics.get(further).copied(),
         }
+    }
+
+    /// How long it was watched, about.
+    pub fn watched_seconds(&self) -> f64 {
+        self.wall_seconds + self.service.map_or(0.0, |phases| phases.before_load())
+    }
+
+    /// How long all of the run took.
+    pub fn run_seconds(&self) -> f64 {
+        self.wall_seconds + self.service.map_or(0.0, |phases| phases.seconds())
     }
 
     /// The most memory it held at once; `None` of a run too short to be seen.

@@ -22,6 +22,6 @@ pub use instrumentation::Instrumentation;
 pub use memory::{Ahead, Children, Fallback, Memory, Text};
 pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
 pub use program::{Kind, Program};
-pub use recipe::{Pages, ParseRecipeError, Recipe};
+pub use recipe::{Pages, ParseRecipeError, Recipe, split_words};
 pub use resolve::resolve;
 pub use start::{Start, Streams, start, start_guarded};

@@ -100,6 +100,11 @@ pub enum ParseRecipeError {
     NoName(String),
 }
 
+/// The words of a line of shell without variables and patterns; `None` where a quote is not closed.
+pub fn split_words(line: &str) -> Option<Vec<String>> {
+    shlex::split(line)
+}
+
 impl Recipe {
     /// The recipe that only chooses pages, named after them.
     pub fn new(pages: Pages) -> Self {
@@ -161,7 +166,7 @@ impl FromStr for Recipe {
             return Err(ParseRecipeError::NoName(text.to_string()));
         }
         let mut recipe = Self { name: name.clone(), ..Self::new(Pages::System) };
-        let words = shlex::split(rest).ok_or_else(|| ParseRecipeError::Quotes(name.clone()))?;
+        let words = split_words(rest).ok_or_else(|| ParseRecipeError::Quotes(name.clone()))?;
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
             if word == "--" {

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use sys::guard::Guarded;
 use sys::prctl::ThpControl;
 use sys::spawn::ChildSetup;
+use sys::user::User;
 use units::Pid;
 
 use crate::plan::ThpRequest;
@@ -37,6 +38,12 @@ pub struct Start {
     pub environment: Vec<(String, String)>,
     /// Where to start it; our own directory if `None`.
     pub directory: Option<PathBuf>,
+    /// The CPUs it may run on; none: ours.
+    pub cpus: Vec<usize>,
+    /// A process group of its own, which ^C at the terminal does not reach.
+    pub own_group: bool,
+    /// Who it is to run as; ourselves if `None`.
+    pub user: Option<User>,
 }
 
 impl Default for Start {
@@ -47,6 +54,9 @@ impl Default for Start {
             die_with_parent: false,
             environment: Vec::new(),
             directory: None,
+            cpus: Vec::new(),
+            own_group: false,
+            user: None,
         }
     }
 }
@@ -77,13 +87,13 @@ fn cannot_start(plan: &Plan, source: std::io::Error) -> LaunchError {
     LaunchError::Start { program: plan.program.path.clone(), remedy: remedy(&source), source }
 }
 
-fn prepared(plan: &Plan, how: Start) -> (Command, ChildSetup) {
+fn prepared(plan: &Plan, mut how: Start) -> (Command, ChildSetup) {
     let mut command = Command::new(&plan.program.path);
     command.args(&plan.arguments);
     for change in &plan.environment {
         command.env(&change.variable, &change.value);
     }
-    command.envs(how.environment);
+    command.envs(std::mem::take(&mut how.environment));
     if let Some(directory) = how.directory {
         command.current_dir(directory);
     }
@@ -98,7 +108,8 @@ fn prepared(plan: &Plan, how: Start) -> (Command, ChildSetup) {
     };
     // Its lowest superpage begins at a multiple of its size, so up to one more is needed.
     let stack = plan.stack.map(|size| size.bytes().saturating_add(SUPERPAGE_SLACK));
-    let setup = ChildSetup { thp, die_with_parent: how.die_with_parent, stack };
+    let Start { die_with_parent, cpus, own_group, user, .. } = how;
+    let setup = ChildSetup { thp, die_with_parent, stack, cpus, own_group, user };
     (command, setup)
 }
 

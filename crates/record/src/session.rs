@@ -284,7 +284,7 @@ impl Child {
         program: &Path,
         wake: Option<PathBuf>,
     ) -> Result<Self, RecordError> {
-        let setup = ChildSetup { thp, die_with_parent: false, stack: None };
+        let setup = ChildSetup { thp, ..ChildSetup::default() };
         let started = guard::spawn(command, |command| sys::spawn::prepare(command, setup));
         let Guarded { guard, program: pid } =
             started.map_err(|error| RecordError::io(program, "cannot be started", error))?;

@@ -18,6 +18,18 @@ pub fn set(cpus: &[usize]) -> Result<(), SysError> {
         .map_err(|errno| SysError::new("sched_setaffinity", format!("CPUs {cpus:?}"), errno))
 }
 
+/// A set of these CPUs.
+pub(crate) fn set_of(cpus: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
+    set
+}
+
+/// The same as [`pin`] with several, in a forked child.
+pub(crate) fn restrict(set: &CpuSet) -> std::io::Result<()> {
+    Ok(sched_setaffinity(None, set)?)
+}
+
 /// `int sched_getaffinity(0, ...)`: the CPUs that this thread may run on, ascending.
 pub fn allowed() -> Result<Vec<usize>, SysError> {
     let set = sched_getaffinity(None)

@@ -31,6 +31,7 @@ pub mod procmap;
 pub mod shared;
 pub mod signal;
 pub mod spawn;
+pub mod user;
 pub mod wait;
 
 pub use error::SysError;

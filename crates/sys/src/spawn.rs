@@ -3,10 +3,12 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use crate::affinity;
 use crate::prctl::{self, ThpControl};
+use crate::user::User;
 
-/// What the child asks of the kernel before it becomes the program.
-#[derive(Clone, Copy, Debug)]
+/// What the child asks of the kernel before it becomes the program. By default, nothing.
+#[derive(Clone, Debug, Default)]
 pub struct ChildSetup {
     /// Its THP control, kept by exec and by everything it starts; `None` leaves what it inherits.
     pub thp: Option<ThpControl>,
@@ -15,6 +17,12 @@ pub struct ChildSetup {
     /// The soft limit of its stack, in bytes, raised to this if the hard limit allows; `None`
     /// leaves what it inherits.
     pub stack: Option<u64>,
+    /// The CPUs that it and all that it starts may run on; none: those that it inherits.
+    pub cpus: Vec<usize>,
+    /// Whether it leads a process group of its own: what the terminal sends (^C) does not reach it.
+    pub own_group: bool,
+    /// Who it becomes.
+    pub user: Option<User>,
 }
 
 /// Has `command` carry out `setup` in the child; a failure makes `spawn` fail with its errno.
@@ -22,8 +30,9 @@ pub struct ChildSetup {
 /// Signals that Rust's runtime changed (SIGPIPE) are reset by `Command` itself.
 pub fn prepare(command: &mut Command, setup: ChildSetup) {
     let parent = crate::param::own_pid();
-    // SAFETY: between fork and exec only async-signal-safe calls may be made: prctl and getppid
-    // are plain syscalls; an error allocates only its description, which on glibc is safe after
+    let cpus = (!setup.cpus.is_empty()).then(|| affinity::set_of(&setup.cpus));
+    // SAFETY: between fork and exec only async-signal-safe calls may be made: prctl, getppid
+    // and the others are plain syscalls; an error allocates only its description, which on glibc is safe after
     // fork from a process whose other threads may hold the allocator lock (glibc resets it).
     unsafe {
         command.pre_exec(move || {
@@ -32,6 +41,15 @@ pub fn prepare(command: &mut Command, setup: ChildSetup) {
             }
             if let Some(bytes) = setup.stack {
                 raise_stack_limit(bytes)?;
+            }
+            if let Some(cpus) = &cpus {
+                affinity::restrict(cpus)?;
+            }
+            if setup.own_group && libc::setpgid(0, 0) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            if let Some(user) = &setup.user {
+                user.become_user()?;
             }
             if setup.die_with_parent {
                 let kill: libc::c_ulong = libc::SIGKILL as libc::c_ulong;
@@ -75,7 +93,8 @@ mod tests {
     fn thp_enabled_in_child(thp: ThpControl) -> String {
         let mut command = Command::new("grep");
         command.args(["-h", "^THP_enabled:", "/proc/self/status"]);
-        prepare(&mut command, ChildSetup { thp: Some(thp), die_with_parent: true, stack: None });
+        let setup = ChildSetup { thp: Some(thp), die_with_parent: true, ..ChildSetup::default() };
+        prepare(&mut command, setup);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     }
 
@@ -87,7 +106,21 @@ mod tests {
     #[test]
     fn a_missing_program_is_enoent() {
         let mut command = Command::new("/no/such/program");
-        prepare(&mut command, ChildSetup { thp: None, die_with_parent: false, stack: None });
+        prepare(&mut command, ChildSetup::default());
         assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    }
+    #[test]
+    fn a_child_runs_on_the_cpus_that_it_was_given_in_a_group_of_its_own() {
+        let cpu = *affinity::allowed().unwrap().last().unwrap();
+        let mut command = Command::new("sh");
+        let script =
+            "grep ^Cpus_allowed_list: /proc/self/status; echo $$; cut -d' ' -f5 /proc/$$/stat";
+        command.args(["-c", script]);
+        let setup = ChildSetup { cpus: vec![cpu], own_group: true, ..ChildSetup::default() };
+        prepare(&mut command, setup);
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[0].split_whitespace().last(), Some(cpu.to_string().as_str()), "{said}");
+        assert_eq!(lines[1], lines[2], "{said}");
     }
 }

@@ -57,6 +57,31 @@ pub fn has_ended_within(pid: Pid, time: Duration) -> Option<bool> {
     Some(unsafe { libc::poll(&mut polled, 1, milliseconds) } == 1)
 }
 
+/// Blocks until one of `pids` has ended, for at most `time`: which of them, the first in their order. They stay to be
+/// waited for. `poll(2)` of pidfds.
+///
+/// # Errors
+/// There are none (before Linux 5.3).
+pub fn first_ended(pids: &[Pid], time: Duration) -> Result<Option<usize>, SysError> {
+    let open = |pid: &Pid| {
+        let process = rustix::process::Pid::from_raw(pid.0).ok_or(rustix::io::Errno::SRCH)?;
+        rustix::process::pidfd_open(process, rustix::process::PidfdFlags::empty())
+    };
+    let mut opened = Vec::new();
+    for pid in pids {
+        let fd =
+            open(pid).map_err(|errno| SysError::new("pidfd_open", format!("{pid:?}"), errno))?;
+        opened.push(fd);
+    }
+    let events = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut polled: Vec<libc::pollfd> = opened.iter().map(|fd| events(fd.as_raw_fd())).collect();
+    // Rounded up, or the last fraction of a millisecond is spun away.
+    let milliseconds = time.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
+    // SAFETY: as many descriptors as are said, live across the call.
+    unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, milliseconds) };
+    Ok(polled.iter().position(|one| one.revents != 0))
+}
+
 /// `pid_t wait4(pid_t pid, int *status, int options, struct rusage *)`: collects an ended child.
 pub fn reap(pid: Pid) -> Result<(ExitStatus, Usage), SysError> {
     let done = wait4(pid.0, 0)?;
@@ -116,6 +141,12 @@ mod tests {
     fn an_ended_child_stays_until_it_is_reaped() {
         let child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
         let pid = Pid(child.id() as i32);
+        let second = Command::new("sleep").arg("60").spawn().unwrap();
+        let both = [Pid(second.id() as i32), pid];
+        assert_eq!(first_ended(&both, Duration::from_secs(60)).unwrap(), Some(1));
+        assert_eq!(first_ended(&both[..1], Duration::from_millis(1)).unwrap(), None);
+        crate::signal::send(both[0], libc::SIGKILL).unwrap();
+        reap(both[0]).unwrap();
         until_exit(pid).unwrap();
         assert!(std::path::Path::new(&format!("/proc/{pid}")).exists());
         let (status, usage) = reap(pid).unwrap();

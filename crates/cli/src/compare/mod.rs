@@ -2,6 +2,7 @@
 
 mod outputs;
 mod predicted;
+mod service;
 mod shift;
 mod table;
 mod vary;
@@ -25,8 +26,8 @@ use crate::workload::WorkloadArgs;
 
 /// Compare a program's speed on base pages, THP and hugetlb pages.
 ///
-/// The program is a built-in workload (`superpage compare gups --size 4G`) or any command
-/// (`superpage compare -- ./app args`). The arms run interleaved, after warm-ups, at least 5 times
+/// The program is a built-in workload (`superpage compare gups --size 4G`), any command
+/// (`superpage compare -- ./app args`) or a server under load (--service, --load). The arms run interleaved, after warm-ups, at least 5 times
 /// each, until every ratio to the first arm is known within 2 % at 99 % confidence; after a minute of
 /// runs, until every verdict is decided. After ^C the runs so far are judged.
 #[derive(Debug, clap::Args)]
@@ -53,7 +54,7 @@ pub struct Args {
     pool: PoolPolicy,
 
     /// Compare a number that the program prints: the first group of the last match; repeatable, each
-    /// number gets verdicts of its own.
+    /// number gets verdicts of its own. Of a service's load, NAME=REGEX names it: 'p99=99% ([0-9.]+)'.
     #[arg(long, value_name = "REGEX")]
     metric: Vec<String>,
 
@@ -102,6 +103,9 @@ pub struct Args {
     workload_args: WorkloadArgs,
 
     #[command(flatten)]
+    service: service::ServiceArgs,
+
+    #[command(flatten)]
     rule: RuleArgs,
 
     #[command(flatten)]
@@ -109,7 +113,7 @@ pub struct Args {
 }
 
 /// Flags that mean a run to be made, and nothing to a comparison that was made.
-const FRESH: [&str; 37] = [
+const FRESH: [&str; 48] = [
     "vary",
     "workload",
     "command",
@@ -147,6 +151,17 @@ const FRESH: [&str; 37] = [
     "same_within",
     "same_at_most",
     "min_coverage",
+    "service",
+    "load",
+    "ready",
+    "ready_timeout",
+    "setup",
+    "prepare",
+    "stop",
+    "stop_timeout",
+    "teardown",
+    "user",
+    "suite",
 ];
 
 /// Where nobody says how long.
@@ -197,6 +212,7 @@ struct RuleArgs {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
+    let args = args.with_suite()?;
     if let Some(file) = &args.from {
         args.outputs.check()?;
         return match outputs::read(file)? {
@@ -253,6 +269,7 @@ impl Args {
         Ok(Job {
             shown: self.shown_command(&command),
             command,
+            service: self.service.around()?,
             recipes: self.arms.clone(),
             aa: self.aa,
             pool: self.pool,
@@ -269,10 +286,11 @@ impl Args {
     /// The words to start: the command given, or ourselves with a workload.
     fn command_to_compare(&self) -> Result<Vec<String>, Failure> {
         let Some(workload) = self.workload else {
-            if self.command.is_empty() {
+            let service = self.service.words()?;
+            if self.command.is_empty() && service.is_none() {
                 return Err(Failure::usage(
-                    "nothing to compare; name a workload (superpage compare gups) or a command \
-                     (superpage compare -- ./app)",
+                    "nothing to compare; name a workload (superpage compare gups), a command \
+                     (superpage compare -- ./app) or a server (--service COMMAND --load COMMAND)",
                 ));
             }
             if self.workload_args.is_given() {
@@ -280,7 +298,7 @@ impl Args {
                     "--size and the other workload options need a workload, not a command",
                 ));
             }
-            return Ok(self.command.clone());
+            return Ok(service.unwrap_or_else(|| self.command.clone()));
         };
         crate::workload::command(workload, &self.workload_args.settings(workload)?)
     }
@@ -338,10 +356,13 @@ impl Args {
                 better.len()
             )));
         }
-        let name = |index: usize| match names.get(index) {
-            Some(name) => name.clone(),
-            None if index == 0 => "metric".to_string(),
-            None => format!("metric {}", index + 1),
+        let is_service = self.service.service.is_some();
+        let named = |metric| service::named(metric).filter(|_| is_service);
+        let name = |index: usize| match (names.get(index), named(&self.metric[index])) {
+            (Some(name), _) => name.clone(),
+            (None, Some((name, _))) => name.to_string(),
+            (None, None) if index == 0 => "metric".to_string(),
+            (None, None) => format!("metric {}", index + 1),
         };
         let specs: Vec<MetricSpec> = self
             .metric
@@ -350,7 +371,7 @@ impl Args {
             .map(|(index, regex)| MetricSpec {
                 name: name(index),
                 unit: None,
-                regex: regex.clone(),
+                regex: named(regex).map_or(regex.as_str(), |(_, regex)| regex).to_string(),
                 better: better
                     .get(index)
                     .or(better.first())

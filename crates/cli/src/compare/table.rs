@@ -8,6 +8,7 @@ use experiment::arrays;
 use experiment::document::Document;
 use experiment::procedure::Stopped;
 use experiment::sample::Purpose;
+use experiment::service::words as service;
 use experiment::verdict::{Terms, Verdict, floor_text};
 use report::format::{self as words, percent};
 
@@ -49,8 +50,9 @@ pub fn head(document: &Document) -> String {
         Stopped::MaxTime => "stopped by --max-time".to_string(),
         Stopped::Interrupted => "interrupted; the verdicts are of the runs made so far".to_string(),
     };
+    let service: String = service::head(document).iter().map(|line| format!("{line}\n")).collect();
     format!(
-        "{command}\n{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}; {:.0} s, {stopped}\n",
+        "{command}\n{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}; {:.0} s, {stopped}\n{service}",
         document.total_seconds()
     )
 }
@@ -64,7 +66,7 @@ fn arms(document: &Document, analysis: &Analysis) -> String {
     let mut header = vec![
         "arm",
         "runs",
-        "wall",
+        service::quantity(document, "wall"),
         "user",
         "system",
         "minor faults",
@@ -118,7 +120,11 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
             };
             let style = style(&one.verdict);
             let line = one.verdict.line(Terms::Speed);
-            let quantity = if effect(one) { String::new() } else { format!("{}: ", one.quantity) };
+            let quantity = if effect(one) {
+                String::new()
+            } else {
+                format!("{}: ", service::quantity(document, &one.quantity))
+            };
             let told = document.predicted_for(&arm.name, &one.quantity).filter(|_| !effect(one));
             let told = told.map_or(String::new(), |told| format!("; {}", told.ratio_text()));
             let _ = writeln!(text, "{label}  {quantity}{style}{line}{style:#}{told}");
@@ -162,7 +168,7 @@ fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) 
         .samples
         .iter()
         .filter(|sample| sample.purpose == Purpose::Measured)
-        .map(|sample| sample.wall_seconds)
+        .map(|sample| sample.run_seconds())
         .sum();
     let minutes = ((spent + seconds) * 1.2 / 60.0).ceil();
     format!(
@@ -173,6 +179,7 @@ fn to_decide(document: &Document, analysis: &Analysis, more: u32, seconds: f64) 
 
 fn notes(document: &Document, analysis: &Analysis) -> Vec<String> {
     let mut notes = document.lent.clone();
+    notes.extend(service::notes(document));
     notes.extend(more_memory(analysis));
     notes.extend(arrays::note(document));
     let undecided = analysis.judgements.iter().filter(|one| one.is_primary);

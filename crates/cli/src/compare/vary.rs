@@ -108,6 +108,9 @@ pub fn run(args: &Args, vary: &Vary) -> Result<Done, Failure> {
     let mut ended = Ok(Done::Fine);
     for (value, command) in vary.values.iter().zip(commands) {
         let mut job = args.job(command, metrics.clone())?;
+        let mark = format!("{{{}}}", vary.name);
+        job.service =
+            job.service.map(|(service, user)| (service.replacing(&mark, &value.text), user));
         let part = left / series.missing.len() as f64;
         job.settings.max_seconds = Some(part.max(f64::MIN_POSITIVE));
         job.settings.patience_seconds = None;
@@ -160,7 +163,10 @@ fn command(args: &Args, vary: &Vary, value: &Value) -> Result<Vec<String>, Failu
     let Some(workload) = args.workload else {
         let mark = format!("{{{}}}", vary.name);
         let words = args.command_to_compare()?;
-        if !words.iter().any(|word| word.contains(&mark)) {
+        let around = args.service.around()?;
+        let mut texts = around.iter().flat_map(|(service, _)| service.commands());
+        let is_around = texts.any(|(_, text)| text.contains(&mark));
+        if !is_around && !words.iter().any(|word| word.contains(&mark)) {
             return Err(Failure::usage(format!(
                 "--vary {0}: the program's arguments have no {mark}; write it where the value goes",
                 vary.name

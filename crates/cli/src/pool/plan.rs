@@ -83,8 +83,7 @@ fn watch(command: &[String]) -> Result<(Observed, Option<i32>), Failure> {
     let start = Start {
         streams: Streams::Into { stdout: stderr()?, stderr: stderr()? },
         die_with_parent: true,
-        environment: Vec::new(),
-        directory: None,
+        ..Start::default()
     };
     let began = Instant::now();
     let pid = launch::start(&plan, start)?;

@@ -182,6 +182,7 @@ pub fn timed_job(
         better: Better::Lower,
     });
     Ok(Job {
+        service: None,
         shown: command.clone(),
         command,
         recipes,

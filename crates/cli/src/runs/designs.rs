@@ -111,6 +111,7 @@ impl LiveRuns {
             ..Rule::default()
         };
         Ok(Job {
+            service: None,
             command,
             shown,
             recipes,

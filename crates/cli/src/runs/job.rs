@@ -10,10 +10,12 @@ use experiment::document::{Document, Judging, LeftOut, SCHEMA};
 use experiment::execute::{Interrupt, Launcher, Options, Prepare, Prepared, RunError};
 use experiment::metric::{Metric, MetricSpec};
 use experiment::procedure::{self, Question, Settings};
+use experiment::service::Service;
 use host::{Root, Snapshot};
 use launch::Recipe;
+use sys::user::User;
 
-use super::{arms, progress};
+use super::{arms, preload, progress};
 use crate::exit::{self, Failure};
 use crate::pool_guard::{self, PoolPolicy};
 use crate::{facts, run, signals};
@@ -24,6 +26,8 @@ pub struct Job {
     pub command: Vec<String>,
     /// The same as people know it.
     pub shown: Vec<String>,
+    /// What is around the command, if it is a service's, and whom it runs as.
+    pub service: Option<(Service, Option<User>)>,
     /// The arms, the reference first; none: the usual three.
     pub recipes: Vec<Recipe>,
     /// The reference runs a second time as an arm of its own.
@@ -65,6 +69,9 @@ impl Job {
             PoolPolicy::Keep => Vec::new(),
         };
         let (arms, left_out) = asked.plan(&self.command, &facts, None)?;
+        for (name, command) in self.service.iter().flat_map(|(service, _)| service.commands()) {
+            exit::print(&format!("{name}\n  sh -c        {command}\n"))?;
+        }
         for arm in &arms {
             exit::print(&run::plan_in_words(&arm.plan))?;
         }
@@ -108,6 +115,9 @@ impl Job {
         facts = facts::read();
         let named = !self.recipes.is_empty();
         let (mut arms, mut left_out) = asked.plan(&self.command, &facts, not_raised)?;
+        if let Some((_, Some(user))) = &self.service {
+            arms.iter().try_for_each(|arm| preload::reaches(&arm.plan, &facts, user))?;
+        }
 
         let machine = Snapshot::read(&Root::real());
         let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
@@ -124,6 +134,7 @@ impl Job {
                 journal: pool_guard::journal_dir(),
             };
             let launcher = Launcher::new(&plans, options, &interrupt)?.in_force(policies);
+            let launcher = launcher.serving(self.service.clone());
             let mut launcher = Prepared { launcher, prepare: &mut *prepare };
             let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
             let mut bar = progress::Bar::new(&names, &self.settings, self.quiet);
@@ -143,6 +154,10 @@ impl Job {
                     arms.retain(|one| one.name != arm);
                     let why = format!("the program {how}{said}");
                     left_out.push(LeftOut { name: arm, why });
+                }
+                Err(RunError::Service { arm, source }) if !named && arm != arms[0].name => {
+                    arms.retain(|one| one.name != arm);
+                    left_out.push(LeftOut { name: arm, why: source.to_string() });
                 }
                 ran => break ran,
             }
@@ -164,6 +179,7 @@ impl Job {
             superpage_version: env!("CARGO_PKG_VERSION").to_string(),
             began_unix_seconds: began,
             command: self.shown.clone(),
+            service: self.service.as_ref().map(|(service, _)| service.clone()),
             settings: self.settings,
             judging: self.judging,
             metric_is_primary: self.metric_is_primary,

@@ -4,7 +4,9 @@
 
 use std::process::{Command, Stdio};
 
-use launch::{Kind, Program, Recipe};
+use launch::{Facts, Kind, Plan, Program, Recipe};
+use sys::spawn::{self, ChildSetup};
+use sys::user::User;
 
 use crate::exit::Failure;
 
@@ -24,6 +26,24 @@ pub fn check(recipe: &Recipe, command: &[String], search: &str) -> Result<(), Fa
         _ => return libraries.into_iter().try_for_each(loads),
     };
     Err(Failure::usage(format!("`{first}` cannot be preloaded into {name}: {why}")))
+}
+
+/// Fails where a plan preloads libsuperpage.so and `user`, whom the program runs as, may not read it.
+pub fn reaches(plan: &Plan, facts: &Facts, user: &User) -> Result<(), Failure> {
+    let library = facts.runtime.as_ref().map(|path| path.display().to_string());
+    let named = |path: &String| plan.environment.iter().any(|change| change.value.contains(path));
+    let Some(library) = library.filter(named) else { return Ok(()) };
+    let mut asked = Command::new("test");
+    asked.args(["-r", &library]).stdin(Stdio::null()).stdout(Stdio::null());
+    spawn::prepare(&mut asked, ChildSetup { user: Some(user.clone()), ..ChildSetup::default() });
+    match asked.status() {
+        Ok(status) if !status.success() => Err(Failure::cannot(format!(
+            "arm {}: {} may not read {library}; copy superpage and the library to where everybody may, such as \
+             /usr/local/bin and /usr/local/lib",
+            plan.name, user.name
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the loader loads it, by having it loaded.

@@ -23,6 +23,7 @@ mod programs;
 mod record;
 mod relinking;
 mod run;
+mod service;
 mod tlb;
 mod trace;
 mod works;

@@ -5,6 +5,7 @@ use crate::analysis::{Analysis, Judgement};
 use crate::arrays;
 use crate::document::{Arm, Document};
 use crate::procedure::Stopped;
+use crate::service::words;
 use crate::verdict::{Terms, Verdict, floor_text};
 use report::format;
 use report::marks::named;
@@ -16,7 +17,8 @@ pub fn header(document: &Document, analysis: &Analysis) -> Element {
     let shown = if command.is_empty() { "(no command)".to_string() } else { command };
     let head = el("header")
         .add(el("h1").text("superpage compare"))
-        .add(el("pre").class("command").text(shown));
+        .add(el("pre").class("command").text(shown))
+        .all(words::head(document).into_iter().map(|line| el("p").class("small").text(line)));
     // The noise floor's own verdict is about us, not about the program: last.
     let mut arms: Vec<&Arm> = document.arms.iter().skip(1).collect();
     arms.sort_by_key(|arm| arm.is_noise_floor);
@@ -130,6 +132,7 @@ fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
         warnings.push(format!("⚠ {}: {} of {} runs failed", arm.name, arm.failed_runs, arm.runs));
     }
     warnings.extend(arrays::note(document));
+    warnings.extend(words::notes(document));
     for arm in &document.left_out {
         warnings.push(format!("{} left out: {}", arm.name, arm.why));
     }

@@ -53,7 +53,8 @@ pub fn section(document: &Document) -> Element {
 }
 
 fn length(run: &Sample) -> f64 {
-    let wall = if run.wall_seconds.is_finite() { run.wall_seconds } else { 0.0 };
+    let watched = run.watched_seconds();
+    let wall = if watched.is_finite() { watched } else { 0.0 };
     run.memory.timeline.iter().map(|m| m.seconds).filter(|s| s.is_finite()).fold(wall, f64::max)
 }
 
@@ -100,7 +101,7 @@ fn panel(
         let told = format!("{}: {}", format::seconds(*seconds), format::bytes(*huge as f64));
         dot.class(format!("look {}", colour(arm))).add(el("title").text(told))
     });
-    let end = time.x(run.wall_seconds);
+    let end = time.x(run.watched_seconds());
     let title = format!("Memory of {name} over time");
     let about = format!("{told}. Light area: resident memory. Dark area: memory on superpages.");
     let chart = frame::chart(&format!("memory-{arm}"), true, HEIGHT + 22.0, &title, &about)

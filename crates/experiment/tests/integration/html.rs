@@ -104,6 +104,7 @@ fn sample(arm: u32, purpose: Purpose, block: u32, slot: u32, wall: f64) -> Sampl
         supplied: None,
         design: None,
         stragglers: 0,
+        service: None,
     }
 }
 
@@ -125,6 +126,7 @@ fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Do
         superpage_version: "0.1.0".to_string(),
         began_unix_seconds: 1_795_297_867,
         command: vec!["./app".to_string(), HOSTILE.to_string()],
+        service: None,
         settings: Settings {
             seed: 7,
             warm_ups: 1,

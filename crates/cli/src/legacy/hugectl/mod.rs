@@ -110,7 +110,7 @@ fn become_program(request: &Request, program: &Program, decision: Decision) -> R
     // The name it was called by, as execvp(3) hands it on.
     command.arg0(&request.command[0]).args(&request.command[1..]).envs(decision.environment);
     let thp = decision.allow_thp.then_some(ThpControl::System);
-    sys::spawn::prepare(&mut command, ChildSetup { thp, die_with_parent: false, stack: None });
+    sys::spawn::prepare(&mut command, ChildSetup { thp, ..ChildSetup::default() });
     let source = command.exec();
     let program = program.path.clone();
     Err(not_run(LaunchError::Start { program, source, remedy: "" }).into())

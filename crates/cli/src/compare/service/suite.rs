@@ -1,0 +1,159 @@
+//! `--suite FILE`: the options of a service in a file of TOML. Every mistake is told with its line.
+//!
+//! ```toml
+//! service = "redis-server --port {port} --save ''"
+//! ready = "redis-cli -p {port} ping"
+//! load = "redis-benchmark -p {port} -t get -n 1000000 --csv"
+//! metric = ['GET="GET","([0-9.]+)']   # or one text
+//! arm = ["base", "thp"]               # with --arm, those are used instead; likewise --metric
+//! ```
+
+use std::path::Path;
+
+use launch::Recipe;
+use toml_keys::{DeValue, Field, Reader, list, parsed, word, wrong};
+
+use super::super::Args;
+use super::ServiceArgs;
+use crate::exit::Failure;
+use crate::files;
+use crate::runs::arms::{self, BetterArg};
+
+/// No such file is longer.
+const MAX_FILE: u64 = 1 << 20;
+
+/// What a file says.
+struct Suite {
+    service: ServiceArgs,
+    metric: Vec<String>,
+    metric_name: Vec<String>,
+    metric_better: Vec<BetterArg>,
+    arms: Vec<Recipe>,
+}
+
+impl Args {
+    /// With what its suite says.
+    pub(in crate::compare) fn with_suite(mut self) -> Result<Self, Failure> {
+        let Some(path) = self.service.suite.take() else { return Ok(self) };
+        let suite =
+            read(&files::text(&path, MAX_FILE, "a suite: TOML with service and load")?, &path)?;
+        self.service = suite.service;
+        if self.metric.is_empty() {
+            (self.metric, self.metric_name) = (suite.metric, suite.metric_name);
+            self.metric_better = suite.metric_better;
+        }
+        if self.arms.is_empty() {
+            self.arms = suite.arms;
+        }
+        Ok(self)
+    }
+}
+
+fn read(text: &str, path: &Path) -> Result<Suite, Failure> {
+    toml_keys::read(path.display(), text, keys).map_err(|error| {
+        Failure::mistakes(error.problems.iter().map(|problem| problem.in_file(&error.file)))
+    })
+}
+
+fn keys(keys: &mut Reader<'_>) -> Suite {
+    let time = |value: &DeValue<'_>| match value.as_str() {
+        Some(text) => arms::seconds(text),
+        None => Err(wrong(value, "a time in quotes, e.g. \"90s\" or \"5m\"")),
+    };
+    let service = ServiceArgs {
+        service: keys.required("service"),
+        load: keys.required("load"),
+        ready: keys.optional("ready"),
+        ready_timeout: keys.optional_by("ready-timeout", time),
+        setup: keys.optional("setup"),
+        prepare: keys.optional("prepare"),
+        stop: keys.optional("stop"),
+        stop_timeout: keys.optional_by("stop-timeout", time),
+        teardown: keys.optional("teardown"),
+        user: keys.optional("as"),
+        suite: None,
+    };
+    Suite {
+        service,
+        metric: several(keys, "metric"),
+        metric_name: several(keys, "metric-name"),
+        metric_better: several(keys, "metric-better"),
+        arms: several(keys, "arm").into_iter().map(|Arm(recipe)| recipe).collect(),
+    }
+}
+
+/// One value, or a list of them.
+fn several<T: Field>(keys: &mut Reader<'_>, name: &'static str) -> Vec<T> {
+    let found = keys.optional_by(name, |value| match value {
+        DeValue::Array(_) => list(value, &format!("{}, or a list of such", T::allowed())),
+        one => T::read(one).map(|one| vec![one]),
+    });
+    found.unwrap_or_default()
+}
+
+/// An arm, as `--arm` takes it.
+struct Arm(Recipe);
+
+impl Field for Arm {
+    fn allowed() -> String {
+        "an arm in quotes, as --arm takes it".to_string()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        let text: String = parsed(value, &Self::allowed())?;
+        arms::parse(&text).map(Self)
+    }
+}
+
+impl Field for BetterArg {
+    fn allowed() -> String {
+        "\"higher\" or \"lower\"".to_string()
+    }
+    fn read(value: &DeValue<'_>) -> Result<Self, String> {
+        word(value, &[("higher", Self::Higher), ("lower", Self::Lower)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use experiment::stats::Better;
+
+    use super::*;
+
+    fn said(text: &str) -> String {
+        match read(text, Path::new("a.toml")) {
+            Ok(_) => String::new(),
+            Err(failure) => failure.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_option_is_a_key() {
+        let text = "service = 'a {port}'\nload = 'b'\nready = 'c'\nready-timeout = '5s'\nsetup = 'd'\n\
+                    prepare = 'e'\nstop = 'f'\nstop-timeout = '1m'\nteardown = 'g'\nas = 'h'\n\
+                    metric = ['p99=(.*)', 'x']\nmetric-name = ['1', '2']\nmetric-better = 'lower'\n\
+                    arm = ['base', 'x: A=1']\n";
+        let suite = read(text, Path::new("a.toml")).unwrap_or_else(|why| panic!("{why}"));
+        let ServiceArgs { ready_timeout, stop_timeout, user, teardown, .. } = suite.service;
+        assert_eq!((ready_timeout, stop_timeout), (Some(5.0), Some(60.0)));
+        assert_eq!((user.as_deref(), teardown.as_deref()), (Some("h"), Some("g")));
+        assert_eq!((suite.metric.len(), suite.metric_name.len(), suite.arms.len()), (2, 2, 2));
+        assert!(
+            matches!(suite.metric_better.as_slice(), [one] if Better::from(*one) == Better::Lower)
+        );
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        for (text, part) in [
+            ("service = 'a'\nlaod = 'b'", "a.toml:2: laod: unknown key: did you mean `load`?"),
+            ("service = 'a'", "a.toml:1: load: is missing"),
+            ("service = 3\nload = 'b'", "a.toml:1: service: is an integer"),
+            ("service = 'a'\nload = 'b'\nready-timeout = 5", "a.toml:3: ready-timeout"),
+            ("service = 'a'\nload = 'b'\narm = 'pages='", "a.toml:3: arm"),
+            ("service = 'a'\nload = 'b'\nmetric-better = 'less'", "a.toml:3: metric-better"),
+            ("service = 'a\n", "a.toml:1: invalid TOML"),
+        ] {
+            assert!(said(text).contains(part), "{text}: {}", said(text));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What goes wrong with a service, with the remedy.
+
+use crate::execute::RunError;
+
+/// Why a run of a service gave no sample.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// It did not become ready.
+    #[error(
+        "the service was not ready after {seconds} s{asked}{said}; try the commands by hand, or raise --ready-timeout"
+    )]
+    NotReady {
+        /// How long it was waited for.
+        seconds: f64,
+        /// What `ready` printed last.
+        asked: String,
+        /// What the service printed last.
+        said: String,
+    },
+    /// It ended by itself.
+    #[error(
+        "the service {how} {when}{said}; it must run until it is stopped: try its command by hand"
+    )]
+    Ended {
+        /// Exit code or signal, in words.
+        how: String,
+        /// In which phase.
+        when: &'static str,
+        /// What it printed last.
+        said: String,
+    },
+    /// What was started has ended, and what it started runs.
+    #[error(
+        "the service went into the background ({processes}) and was stopped; keep it in the foreground, e.g. \
+         redis-server --daemonize no, nginx -g 'daemon off;', postgres instead of pg_ctl start"
+    )]
+    Background {
+        /// Who runs.
+        processes: String,
+    },
+    /// One of the commands around it failed.
+    #[error("--{phase} {how}{said}; try the command by hand{remedy}")]
+    Phase {
+        /// Which.
+        phase: &'static str,
+        /// Exit code or signal, in words.
+        how: String,
+        /// What it printed last.
+        said: String,
+        /// What else helps.
+        remedy: &'static str,
+    },
+    /// No port.
+    #[error(
+        "no free port from 20000 to 29999 for {{port}}: {0}; write a port of your own into the commands"
+    )]
+    Port(std::io::Error),
+    /// No directory.
+    #[error(
+        "the directory for {{dir}} cannot be made or removed: {0}; is TMPDIR full, or may it not be written?"
+    )]
+    Directory(std::io::Error),
+    /// A path that a shell would take apart.
+    #[error(
+        "the directory for {{dir}} would be {0}, which a shell would take apart; set TMPDIR to a plain path"
+    )]
+    Path(std::path::PathBuf),
+    /// No shell.
+    #[error("--{0}: the shell `sh` could not be started: {1}; is it along PATH{2}?")]
+    Shell(&'static str, std::io::Error, &'static str),
+}
+
+impl RunError {
+    pub(crate) fn service(arm: &str, source: ServiceError) -> Self {
+        Self::Service { arm: arm.to_string(), source }
+    }
+
+    /// The same error of a service, in this arm.
+    pub(crate) fn in_arm(self, arm: &str) -> Self {
+        match self {
+            Self::Service { source, .. } => Self::service(arm, source),
+            error => error,
+        }
+    }
+}
+
+/// Exit code or signal, in words.
+pub(super) fn how(status: std::process::ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was killed by signal {signal}"),
+        (None, code) => format!("exited with code {}", code.unwrap_or(-1)),
+    }
+}
+
+/// The last three lines of what `who` printed on standard error, or on standard output if it printed none there.
+pub(super) fn said(who: &str, stderr: &str, stdout: &str) -> String {
+    let is_empty = stderr.trim().is_empty();
+    let (stream, text) = if is_empty { ("output", stdout) } else { ("errors", stderr) };
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(3)..];
+    let last: Vec<String> = last
+        .iter()
+        .map(|line| line.chars().take(160).filter(|c| !c.is_control()).collect())
+        .collect();
+    match last.is_empty() {
+        true => format!("; {who} printed nothing"),
+        false => format!("; last {stream} of {who}: `{}`", last.join(" | ")),
+    }
+}

@@ -1,0 +1,363 @@
+//! One run of a service, phase by phase. However it ends, [`Session::tear_down`] leaves nothing running, and no
+//! directory.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use host::{Root, process};
+use launch::{Plan, Start};
+use sys::guard::Guarded;
+use sys::user::User;
+use sys::wait::{self, Usage};
+use tempfile::TempDir;
+use units::Pid;
+
+use super::error::{ServiceError, how, said};
+use super::phase::{self, End, PAUSE, Place, Ran, Until};
+use super::{DIRECTORY, PORT, Phases, Service, port};
+use crate::execute::{Interrupt, RunError, tail_of};
+use crate::process_tree::ProcessTree;
+
+/// A service that nobody asks whether it is ready, and that has no port, is taken to be after that.
+const MOMENT: Duration = Duration::from_secs(1);
+/// What a service that ended leaves running for longer is a service in the background.
+const LEFTOVERS: Duration = Duration::from_millis(200);
+
+/// The load that was made.
+pub(crate) struct Loaded {
+    pub(crate) status: ExitStatus,
+    pub(crate) wall: Duration,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// One run of a service.
+pub(crate) struct Session<'a> {
+    /// With this run's port and directory in its commands.
+    service: Service,
+    user: Option<User>,
+    arm: String,
+    interrupt: &'a Interrupt,
+    port: Option<u16>,
+    directory: Option<TempDir>,
+    /// All below us that is of the run.
+    all: ProcessTree,
+    /// The same without what there was when the service was started.
+    started: Option<ProcessTree>,
+    since: Instant,
+    /// The service, until it was waited for.
+    head: Option<Guarded>,
+    output: Option<[File; 2]>,
+    was_set_up: bool,
+    pub(crate) phases: Phases,
+}
+
+impl<'a> Session<'a> {
+    /// With a port and a directory of its own. Nothing runs yet.
+    pub(crate) fn new(
+        service: &Service,
+        user: Option<&User>,
+        arm: &str,
+        interrupt: &'a Interrupt,
+        all: ProcessTree,
+    ) -> Result<Self, RunError> {
+        let named = |error| RunError::service(arm, error);
+        let port = service.uses_port.then(port::free).transpose();
+        let port = port.map_err(|error| named(ServiceError::Port(error)))?;
+        let directory = service.uses_directory.then(|| directory(user)).transpose();
+        let directory = directory.map_err(named)?;
+        let mut session = Self {
+            service: service.clone(),
+            user: user.cloned(),
+            arm: arm.to_string(),
+            interrupt,
+            port,
+            directory,
+            all,
+            started: None,
+            since: Instant::now(),
+            head: None,
+            output: None,
+            was_set_up: false,
+            phases: Phases { port, ..Phases::default() },
+        };
+        for (mark, text) in session.marks() {
+            session.service = session.service.replacing(mark, &text);
+        }
+        Ok(session)
+    }
+
+    fn marks(&self) -> Vec<(&'static str, String)> {
+        let port = self.port.map(|port| (PORT, port.to_string()));
+        let path = self.path().map(|path| (DIRECTORY, path.display().to_string()));
+        port.into_iter().chain(path).collect()
+    }
+
+    fn path(&self) -> Option<&Path> {
+        self.directory.as_ref().map(TempDir::path)
+    }
+
+    fn failed(&self, error: ServiceError) -> RunError {
+        RunError::service(&self.arm, error)
+    }
+
+    /// Runs a command around the service.
+    fn run(&self, name: &'static str, text: &str, until: &Until) -> Result<Ran, RunError> {
+        let place = Place {
+            user: self.user.as_ref(),
+            directory: self.path().filter(|_| self.user.is_some()),
+            cpus: self.service.cpus.as_ref().map_or(&[], |cpus| &cpus.load),
+        };
+        phase::run(name, text, &place, until).map_err(|error| error.in_arm(&self.arm))
+    }
+
+    /// The same of one that must succeed. Seconds that it took.
+    fn must(&mut self, name: &'static str, text: &str, until: &Until) -> Result<f64, RunError> {
+        let ran = self.run(name, text, until)?;
+        let how = match ran.end {
+            End::Done(status) if status.success() => return Ok(ran.wall.as_secs_f64()),
+            End::Done(status) => how(status),
+            End::TooLong => "did not end in time".to_string(),
+            End::ServiceEnded => return Err(self.service_ended("during --prepare")),
+        };
+        let said = said("the command", &ran.stderr, &ran.stdout);
+        let error = ServiceError::Phase { phase: name, how, said, remedy: "" };
+        Err(self.failed(error))
+    }
+
+    fn until(&self) -> Until<'a> {
+        let service = self.head.map(|head| head.guard);
+        Until { interrupt: Some(self.interrupt), service, deadline: None }
+    }
+
+    /// What comes before the service.
+    pub(crate) fn set_up(&mut self) -> Result<(), RunError> {
+        self.was_set_up = true;
+        if let Some(command) = self.service.setup.clone() {
+            self.phases.setup_seconds = Some(self.must("setup", &command, &self.until())?);
+        }
+        Ok(())
+    }
+
+    /// Starts the service: its pid, for who waits for it, and all that it is. `output` is where `how` has its streams.
+    pub(crate) fn start(
+        &mut self,
+        plan: &Plan,
+        how: Start,
+        output: [File; 2],
+    ) -> Result<(Pid, ProcessTree), RunError> {
+        let mut plan = plan.clone();
+        for (mark, text) in self.marks() {
+            plan.arguments.iter_mut().for_each(|word| *word = word.replace(mark, &text));
+        }
+        let mut how = Start {
+            die_with_parent: false,
+            directory: self.path().filter(|_| self.user.is_some()).map(Path::to_path_buf),
+            cpus: self.service.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.service.clone()),
+            own_group: true,
+            user: self.user.clone(),
+            ..how
+        };
+        how.environment.extend(self.user.iter().flat_map(phase::variables));
+        self.started = Some(ProcessTree::below_us(Root::real()));
+        self.output = Some(output);
+        self.since = Instant::now();
+        let head = launch::start_guarded(&plan, how)?;
+        self.head = Some(head);
+        Ok((head.guard, ProcessTree::below(Root::real(), head.guard)))
+    }
+
+    /// Waits until it is ready, prepares and loads it.
+    pub(crate) fn drive(&mut self) -> Result<Loaded, RunError> {
+        self.wait_until_ready()?;
+        if let Some(command) = self.service.prepare.clone() {
+            self.phases.prepare_seconds = Some(self.must("prepare", &command, &self.until())?);
+        }
+        let ran = self.run("load", &self.service.load, &self.until())?;
+        let End::Done(status) = ran.end else { return Err(self.service_ended("under load")) };
+        // What it left behind is not the service's.
+        self.end_others()?;
+        self.must_run("under load", Duration::ZERO)?;
+        Ok(Loaded { status, wall: ran.wall, stdout: ran.stdout, stderr: ran.stderr })
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), RunError> {
+        let seconds = self.service.ready_seconds;
+        let deadline = self.since + Duration::from_secs_f64(seconds);
+        let mut asked = String::new();
+        loop {
+            let is_ready = match (&self.service.ready, self.port) {
+                (Some(command), _) => {
+                    let until = Until { deadline: Some(deadline), ..self.until() };
+                    let ran = self.run("ready", command, &until)?;
+                    asked = said("--ready", &ran.stderr, &ran.stdout);
+                    match ran.end {
+                        End::Done(status) => status.success(),
+                        End::TooLong => false,
+                        End::ServiceEnded => return Err(self.service_ended("before it was ready")),
+                    }
+                }
+                (None, Some(port)) => port::accepts(port),
+                (None, None) => self.since.elapsed() >= MOMENT,
+            };
+            self.must_run("before it was ready", if is_ready { Duration::ZERO } else { PAUSE })?;
+            if is_ready {
+                self.phases.ready_seconds = self.since.elapsed().as_secs_f64();
+                return Ok(());
+            }
+            if self.interrupt.is_asked() {
+                return Err(RunError::Interrupted);
+            }
+            if Instant::now() >= deadline {
+                let said = self.printed();
+                return Err(self.failed(ServiceError::NotReady { seconds, asked, said }));
+            }
+        }
+    }
+
+    /// That it has not ended, and does not within `time`.
+    fn must_run(&mut self, when: &'static str, time: Duration) -> Result<(), RunError> {
+        let Some(head) = self.head else { return Ok(()) };
+        match wait::first_ended(&[head.guard], time)? {
+            None => Ok(()),
+            Some(_) => Err(self.service_ended(when)),
+        }
+    }
+
+    /// Why it ended by itself.
+    fn service_ended(&mut self, when: &'static str) -> RunError {
+        let Some(head) = self.head.take() else { return RunError::Interrupted };
+        let status = match wait::reap(head.guard) {
+            Ok((status, _)) => status,
+            Err(error) => return error.into(),
+        };
+        if status.success() {
+            // Helpers of one that ended go within a moment.
+            std::thread::sleep(LEFTOVERS);
+            let left = self.started.as_ref().map_or(Vec::new(), ProcessTree::processes);
+            let live = left.iter().filter(|(_, stat)| !stat.is_dead()).take(5);
+            let live: Vec<String> =
+                live.map(|(pid, stat)| format!("{}, pid {pid}", stat.name)).collect();
+            if !live.is_empty() {
+                return self.failed(ServiceError::Background { processes: live.join("; ") });
+            }
+        }
+        let said = self.printed();
+        self.failed(ServiceError::Ended { how: how(status), when, said })
+    }
+
+    /// The end of what it printed.
+    fn printed(&mut self) -> String {
+        let texts = self.output.as_mut().map(|files| files.each_mut().map(tail_of));
+        match texts {
+            Some([Ok(stdout), Ok(stderr)]) => said("the service", &stderr, &stdout),
+            _ => String::new(),
+        }
+    }
+
+    /// Ends what phases left behind: neither the service nor of it.
+    fn end_others(&self) -> Result<(), RunError> {
+        let Some(head) = self.head else { return Ok(()) };
+        let own = sys::param::own_pid();
+        for _ in 0..5_000 {
+            let service: BTreeSet<Pid> = process::tree_with_stat(&Root::real(), head.guard)
+                .into_iter()
+                .map(|it| it.0)
+                .collect();
+            let mut others = self.all.processes();
+            others.retain(|(pid, _)| *pid != head.guard && !service.contains(pid));
+            if others.is_empty() {
+                break;
+            }
+            for (pid, stat) in others {
+                match stat.is_dead() && stat.parent == own {
+                    true => drop(wait::reap(pid)?),
+                    false => drop(sys::signal::send(pid, libc::SIGKILL)),
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Stops the service, and leaves it to [`Session::reap`].
+    pub(crate) fn stop(&mut self) -> Result<(), RunError> {
+        let Some(head) = self.head else { return Ok(()) };
+        let began = Instant::now();
+        let time = Duration::from_secs_f64(self.service.stop_seconds);
+        let asked = match self.service.stop.clone() {
+            Some(command) => {
+                let until = Until { interrupt: None, service: None, deadline: Some(began + time) };
+                self.must("stop", &command, &until).map(drop)
+            }
+            None => {
+                let _ = sys::signal::send(head.program, libc::SIGTERM); // it may have ended just now
+                Ok(())
+            }
+        };
+        let left =
+            if asked.is_ok() { time.saturating_sub(began.elapsed()) } else { Duration::ZERO };
+        if wait::first_ended(&[head.guard], left)?.is_none() {
+            self.phases.was_killed = true;
+            phase::end_all(head)?;
+        }
+        self.phases.stop_seconds = began.elapsed().as_secs_f64();
+        asked
+    }
+
+    /// Waits for the service: how it ended, and what it and what it had waited for used.
+    pub(crate) fn reap(&mut self) -> Result<(ExitStatus, Usage), RunError> {
+        let head = self.head.take().expect("a service that was stopped was started");
+        Ok(wait::reap(head.guard)?)
+    }
+
+    /// Ends what still runs, cleans up after the service, removes the directory.
+    pub(crate) fn tear_down(mut self) -> Result<(), RunError> {
+        let mut done = self.stop();
+        if self.head.is_some() {
+            done = done.and(self.reap().map(drop));
+        }
+        self.all.end();
+        if let Some(command) = self.service.teardown.clone().filter(|_| self.was_set_up) {
+            // Who wants an end gets it, if not at once.
+            let time = Duration::from_secs_f64(self.service.stop_seconds);
+            let deadline = self.interrupt.is_asked().then(|| Instant::now() + time);
+            let until = Until { interrupt: None, service: None, deadline };
+            done = done.and(self.must("teardown", &command, &until).map(drop));
+            self.all.end();
+        }
+        let removed = self.directory.take().map_or(Ok(()), TempDir::close);
+        let removed = removed.map_err(|error| self.failed(ServiceError::Directory(error)));
+        done.and(removed)
+    }
+}
+
+impl Loaded {
+    /// Why a load that failed did.
+    pub(crate) fn failure(&self, arm: &str) -> RunError {
+        let said = said("the command", &self.stderr, &self.stdout);
+        let remedy = ", or compare failing loads too with --ignore-failure";
+        RunError::service(
+            arm,
+            ServiceError::Phase { phase: "load", how: how(self.status), said, remedy },
+        )
+    }
+}
+
+/// An empty one, the user's.
+fn directory(user: Option<&User>) -> Result<TempDir, ServiceError> {
+    let made = tempfile::Builder::new().prefix("superpage-").tempdir();
+    let made = made.map_err(ServiceError::Directory)?;
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
+    if !made.path().to_str().is_some_and(|path| path.chars().all(is_plain)) {
+        return Err(ServiceError::Path(made.path().to_path_buf()));
+    }
+    if let Some(user) = user {
+        let (id, group) = (Some(user.id), Some(user.group));
+        std::os::unix::fs::chown(made.path(), id, group).map_err(ServiceError::Directory)?;
+    }
+    Ok(made)
+}
