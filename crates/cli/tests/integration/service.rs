@@ -261,6 +261,39 @@ fn what_goes_wrong_with_a_service_is_told_in_a_line_and_nothing_stays() {
 }
 
 #[test]
+fn a_port_that_is_taken_is_the_services_own_error() {
+    testkit::require!(has_python(), "no python3");
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Whoever listens there answers: ready, but not this service.
+    let service = format!("python3 {} {port}", file("server.py"));
+    let asks =
+        format!("python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}))'");
+    let words = ["compare", "-q", "--service", &service, "--load", "sleep 60", "--ready", &asks];
+    refused(&run(&[&words[..], &["--arm", "base"]].concat()), 2, "Address already in use");
+}
+
+#[test]
+fn a_failing_load_counts_if_it_is_to() {
+    testkit::require!(has_python(), "no python3");
+    let compared = Compared::new("", &["--arm", "base", "--load", "exit 3", "--ignore-failure"]);
+    let output = compared.output();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("2 of 2 runs failed"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_directory_that_a_shell_would_take_apart_is_refused() {
+    let temporary = tempfile::tempdir().unwrap();
+    let parted = temporary.path().join("a b");
+    std::fs::create_dir(&parted).unwrap();
+    let words = ["compare", "-q", "--service", "sleep 60", "--load", "ls {dir}", "--arm", "base"];
+    let output = superpage(&words).env("TMPDIR", &parted).output().unwrap();
+    refused(&output, 2, "set TMPDIR to a plain path");
+    assert!(std::fs::read_dir(&parted).unwrap().next().is_none());
+}
+
+#[test]
 fn a_service_that_does_not_stop_is_killed_and_that_is_said() {
     testkit::require!(has_python(), "no python3");
     let compared = Compared::new("0 deaf", &["--arm", "base", "--stop-timeout", "0.3s"]);
