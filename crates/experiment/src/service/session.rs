@@ -1,5 +1,6 @@
 //! One run of a service, phase by phase. However it ends, [`Session::tear_down`] leaves nothing running, and no
 //! directory.
+//! See docs/decisions/compare.md#7.
 
 use std::collections::BTreeSet;
 use std::fs::File;
