@@ -325,8 +325,12 @@ impl<'a> Session<'a> {
         if let Some(command) = self.service.teardown.clone().filter(|_| self.was_set_up) {
             // Who wants an end gets it, if not at once.
             let time = Duration::from_secs_f64(self.service.stop_seconds);
-            let deadline = self.interrupt.is_asked().then(|| Instant::now() + time);
-            let until = Until { interrupt: None, service: None, deadline };
+            let is_asked = self.interrupt.is_asked();
+            let until = Until {
+                interrupt: (!is_asked).then_some(self.interrupt),
+                service: None,
+                deadline: is_asked.then(|| Instant::now() + time),
+            };
             done = done.and(self.must("teardown", &command, &until).map(drop));
             self.all.end();
         }
