@@ -26,6 +26,7 @@ pub mod latency;
 pub mod lookup;
 pub mod memory;
 pub mod pagerank;
+pub mod priced;
 pub mod requests;
 pub mod rng;
 pub mod stream;

@@ -4,19 +4,17 @@
 //! No setting of the machine is changed.
 //! See docs/decisions/prediction.md#2.
 
-mod kernels;
-
 use host::{Root, coverage};
 use prediction::{Curve, Faults, Pair, Prices, Sequential};
 use sys::SysError;
 use sys::mem::{Advice, Mapping};
 use sys::pagemap::Pagemap;
 use units::{ByteSize, PageSize};
+use workload::priced::{self as kernels, Random, Word};
 
 use crate::first_touch::first_touches;
 use crate::stats::describe::median;
 use crate::warm::{Blocks, warm};
-use kernels::{Random, Word};
 
 /// The binary logarithm of the smallest footprint, in base pages: 64 fit the first level of every TLB
 /// that is known.

@@ -6,8 +6,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
+use crate::rng::{SplitMix64, below};
 use sys::param::thread_cpu_time;
-use workload::rng::{SplitMix64, below};
 
 /// A word of memory.
 pub type Word = [u8; 8];
