@@ -27,6 +27,7 @@ NATIVE = "native"
 MODES = {
     "T": THP,
     "P": THP | {"SUPERPAGE_PREZERO": "67108864", "SUPERPAGE_PREFAULT": "67108864"},
+    "F": THP | {"SUPERPAGE_MEMORY": "heap,mmap,files=2097152"},
     "H": POOL,
     "S": POOL | {"SUPERPAGE_MEMORY": "heap,mmap,shm"},
     "D": {},
@@ -99,6 +100,7 @@ def command_of(mode, job, library, launcher=None):
     flags = {
         "T": ["--heap", "--mmap", "--pages", "thp"],
         "P": ["--heap", "--mmap", "--pages", "thp", "--prezero=64M", "--prefault=64M"],
+        "F": ["--heap", "--mmap", "--files=2M", "--pages", "thp"],
         "H": ["--heap", "--mmap", "--pages", "hugetlb"],
         "S": ["--heap", "--mmap", "--shm", "--pages", "hugetlb"],
     }[mode]

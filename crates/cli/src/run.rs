@@ -16,7 +16,8 @@ use experiment::supply::Supply;
 use experiment::watch::{Depth, Watch};
 use host::{Counters, MemInfo, Root, Thp};
 use launch::{
-    Ahead, Children, Fallback, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start, Text,
+    Ahead, Children, Fallback, Files, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start,
+    Text,
 };
 use live::Live;
 use policy::Policy;
@@ -33,7 +34,7 @@ use crate::{design, facts, signals};
 /// The program is not modified. Its exit code and signals are passed through; signals sent to
 /// superpage reach it. A one-line report on standard error says which pages it got.
 ///
-/// Without --heap, --mmap, --shm, --text, --data and --stack, glibc's malloc is told to use
+/// Without --heap, --mmap, --shm, --text, --data, --stack and --files, glibc's malloc is told to use
 /// superpages and the program's own mappings are advised (MADV_HUGEPAGE). With any of them,
 /// libsuperpage.so is preloaded and backs exactly that memory: THP where free memory is contiguous,
 /// or pages of a hugetlb pool, reserved when memory is mapped. --prezero and --prefault imply --heap
@@ -95,6 +96,19 @@ pub struct Args {
         help_heading = "Memory"
     )]
     stack: Option<ByteSize>,
+
+    /// Back files of MIN and more that are mapped to be read: superpages of the page cache, made when the
+    /// file is first read (ext4, XFS, btrfs, tmpfs). What is cached in small pages stays so; with copy or
+    /// copy:MIN private mappings get a copy of it, which each process makes for itself.
+    #[arg(
+        long,
+        value_name = "MIN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "64M",
+        help_heading = "Memory"
+    )]
+    files: Option<Files>,
 
     /// Keep up to SIZE of the memory that the program unmaps, zeroed, for its next mapping of that length
     /// (THP; not malloc's memory). At most 64M, and a tenth of the process's memory.
@@ -200,6 +214,7 @@ impl Args {
             text: self.text,
             data: self.data,
             stack: self.stack,
+            files: self.files,
         };
         let most = || MemInfo::read(&Root::real()).ok().and_then(|memory| memory.total);
         if let Some(stack) = self.stack

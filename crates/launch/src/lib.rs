@@ -19,7 +19,7 @@ mod tunables;
 
 pub use error::LaunchError;
 pub use instrumentation::Instrumentation;
-pub use memory::{Ahead, Children, Fallback, Memory, Text};
+pub use memory::{Ahead, Children, Fallback, Files, Memory, Text};
 pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
 pub use program::{Kind, Program};
 pub use recipe::{Pages, ParseRecipeError, Recipe, split_words};

@@ -26,12 +26,46 @@ pub struct Memory {
     pub data: bool,
     /// Stacks, of this fixed size.
     pub stack: Option<ByteSize>,
+    /// Large files that it maps to read them.
+    pub files: Option<Files>,
+}
+
+/// Which mappings of files are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// Of this length and more.
+    pub min: ByteSize,
+    /// Whether private copies may take the place of what is cached in small pages.
+    pub copies: bool,
+}
+
+impl FromStr for Files {
+    type Err = ParseRecipeError;
+
+    /// `256M`, `copy` or `copy:256M`
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let unknown = || ParseRecipeError::UnknownFiles(text.to_string());
+        let (copies, min) = match text.strip_prefix(environment::FILES_COPY) {
+            Some("") => (true, None),
+            Some(rest) => (true, Some(rest.strip_prefix(':').ok_or_else(unknown)?)),
+            None => (false, Some(text)),
+        };
+        let min = min.map_or(Ok(ByteSize(environment::FILES_MIN)), str::parse);
+        Ok(Self { min: min.map_err(|_| unknown())?, copies })
+    }
 }
 
 impl Memory {
     /// Heap and mappings: where nearly all memory of nearly all programs is.
-    pub const USUAL: Self =
-        Self { heap: true, mmap: true, shm: false, text: None, data: false, stack: None };
+    pub const USUAL: Self = Self {
+        heap: true,
+        mmap: true,
+        shm: false,
+        text: None,
+        data: false,
+        stack: None,
+        files: None,
+    };
 
     /// Whether nothing is meant.
     pub fn is_empty(&self) -> bool {
@@ -51,6 +85,10 @@ impl Memory {
         let mut words: Vec<String> =
             flags.iter().filter(|(set, _)| *set).map(|(_, word)| word.to_string()).collect();
         words.extend(self.stack.map(|size| format!("stack={}", size.bytes())));
+        words.extend(self.files.map(|Files { min, copies }| {
+            let copy = if copies { "copy:" } else { "" };
+            format!("{}={copy}{}", environment::FILES, min.bytes())
+        }));
         words.join(",")
     }
 }
@@ -70,6 +108,11 @@ impl FromStr for Memory {
                 "text=copy" => memory.text = Some(Text::Copy),
                 "data" => memory.data = true,
                 "stack" => memory.stack = Some(ByteSize::mib(8)),
+                "files" => {
+                    memory.files =
+                        Some(Files { min: ByteSize(environment::FILES_MIN), copies: false });
+                }
+                _ if word.starts_with("files=") => memory.files = Some(word[6..].parse()?),
                 _ => {
                     let size = word.strip_prefix("stack=").and_then(|size| size.parse().ok());
                     let size = size.filter(|size: &ByteSize| size.bytes() > 0);
@@ -147,13 +190,26 @@ mod tests {
             ("text,data,shm,stack=2M", "shm,text,data,stack=2097152"),
             ("data,text=copy", "text=copy,data"),
             ("text=file", "text"),
+            ("files", "files=67108864"),
+            ("files=1G,heap", "heap,files=1073741824"),
+            ("files=copy", "files=copy:67108864"),
+            ("files=copy:2M", "files=copy:2097152"),
             ("", ""),
         ] {
             let memory: Memory = text.parse().unwrap();
             assert_eq!(memory.variable(), written, "{text}");
             assert_eq!(written.parse(), Ok(memory));
         }
-        for bad in ["all", "stack=", "stack=0", "stack=x", "heap mmap"] {
+        for bad in [
+            "all",
+            "stack=",
+            "stack=0",
+            "stack=x",
+            "heap mmap",
+            "files=",
+            "files=x",
+            "files=copy2M",
+        ] {
             assert!(bad.parse::<Memory>().is_err(), "{bad}");
         }
     }

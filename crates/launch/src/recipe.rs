@@ -71,9 +71,12 @@ pub enum ParseRecipeError {
     UnknownPages(String),
     /// Not a kind of memory.
     #[error(
-        "invalid memory `{0}`: expected any of heap, mmap, shm, text, text=copy, data, stack=SIZE"
+        "invalid memory `{0}`: expected any of heap, mmap, shm, text, text=copy, data, stack=SIZE, files=MIN"
     )]
     UnknownMemory(String),
+    /// No least length of mappings of files.
+    #[error("invalid files `{0}`: expected e.g. 64M, copy or copy:64M")]
+    UnknownFiles(String),
     /// No word for what to fall back to, or for how to treat children.
     #[error(transparent)]
     NotAChoice(#[from] abi::environment::UnknownWord),

@@ -235,8 +235,9 @@ impl Plan {
     }
 
     fn note_the_price(&mut self, recipe: &Recipe) {
-        // Shared memory is shared with children as ever.
-        let has_private = recipe.memory != Memory { shm: recipe.memory.shm, ..Memory::default() };
+        // Shared memory and files are shared with children as ever.
+        let Memory { shm, files, .. } = recipe.memory;
+        let has_private = recipe.memory != Memory { shm, files, ..Memory::default() };
         let hugetlb = matches!(self.pages, Pages::Hugetlb(_)) && has_private;
         if hugetlb && recipe.children == Children::Same {
             self.notes.push(

@@ -7,7 +7,7 @@ use crate::{Action, Result};
 pub enum Event {
     /// Memory is mapped, and nothing is known yet of its pages: how much of it is advised.
     Mapped,
-    /// Part of a segment is loaded, and nothing of the program has run.
+    /// Part of a segment is loaded, and nothing of the program has run; or a large file is mapped.
     Loaded,
     /// A mapping was enlarged in place or moved, with the advice it had: how much of what was added keeps it.
     Grew,

@@ -32,9 +32,9 @@ pub struct Facts {
 
     /// Superpages that the kernel makes are turned off.
     pub is_off: bool,
-    /// Of a segment: it is as its file is, whose own superpages may lie there.
+    /// Of a segment or file: it is as its file is, whose own superpages may lie there.
     pub has_file: bool,
-    /// Of a segment: a copy of it may take its place.
+    /// Of a segment or file: a copy of it may take its place.
     pub may_copy: bool,
 
     /// A first touch of advised memory may compact (THP `defrag`).
@@ -106,6 +106,8 @@ pub enum Kind {
     Segment,
     /// Memory of a segment that its file has no contents of.
     Bss,
+    /// A large file that the program maps to read it.
+    File,
 }
 
 impl Kind {
@@ -114,9 +116,9 @@ impl Kind {
         matches!(self, Self::Whole | Self::Mapping | Self::Heap)
     }
 
-    /// Whether it is part of the program as it was loaded.
+    /// Whether it has contents when it is mapped, or is part of the program as it was loaded.
     pub(super) fn is_loaded(self) -> bool {
-        matches!(self, Self::Segment | Self::Bss)
+        matches!(self, Self::Segment | Self::Bss | Self::File)
     }
 }
 

@@ -96,7 +96,7 @@ macro_rules! words {
 }
 words! {
     Kind: Kind::Whole, Kind::Mapping, Kind::Heap, Kind::Stack, Kind::Region, Kind::Joined, Kind::Copy, Kind::Segment,
-        Kind::Bss;
+        Kind::Bss, Kind::File;
     Use: Use::Fresh, Use::Reserved, Use::Old, Use::Unmapped;
     Pages: Pages::Base, Pages::Superpage, Pages::Smaller, Pages::Pool;
     Fallback: Fallback::Base, Fallback::Refuse, Fallback::Advise;

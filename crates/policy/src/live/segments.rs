@@ -1,4 +1,4 @@
-//! Segments of the program: where they lie, on superpages of their file, or in a copy (docs/decisions/live.md#5).
+//! Segments of the program, and large files that it maps: where they lie, on superpages of their file, or in a copy (docs/decisions/live.md#5).
 
 use super::{Facts, Kind, Policy};
 use crate::rules::Effort;
@@ -17,7 +17,7 @@ impl Policy {
     pub(super) fn loaded(&self, facts: &Facts) -> Action {
         match facts.kind {
             _ if facts.is_off => Action::GiveUp,
-            Kind::Segment if !facts.has_file => self.copied(facts),
+            Kind::Segment | Kind::File if !facts.has_file => self.copied(facts),
             _ => Action::Advise { bytes: facts.length, order: facts.order(), promised: false },
         }
     }

@@ -14,6 +14,7 @@ words! {
         Text = "text",
         Data = "data",
         Stack = "stack",
+        Files = "files",
     }
 }
 
@@ -70,12 +71,14 @@ words! {
         Compacted = "compacted",
         /// The program is of a sanitizer and runs without the library.
         Instrumented = "instrumented",
-        /// Code whose file the kernel holds in small pages.
+        /// Code or a mapped file that the kernel holds in small pages.
         SmallFilePages = "small-file-pages",
         /// Code that its program maps again from its file (V8): it may not be copied.
         MappedAgain = "mapped-again",
         /// Too little free memory is contiguous: smaller superpages were requested instead.
         Smaller = "smaller",
+        /// A mapped file that was cached in small pages was copied.
+        Copied = "copied",
     }
 }
 
@@ -101,11 +104,14 @@ impl Reason {
             Self::Compacted => "superpages ran out while memory was touched",
             Self::Instrumented => "a program with a sanitizer was left alone",
             Self::SmallFilePages => {
-                "code stays on base pages: its file is cached in small pages, or not linked for superpages \
-                 (--text=copy copies it)"
+                "a file is cached in small pages, or code is not linked for superpages (--text=copy and \
+                 --files=copy copy it)"
             }
             Self::Smaller => {
                 "memory is fragmented: too few free superpages, so smaller ones were requested"
+            }
+            Self::Copied => {
+                "files cached in small pages were copied, for each process that maps them"
             }
             Self::MappedAgain => "code that V8 maps again from its file is not copied",
         }
@@ -133,7 +139,7 @@ words! {
 }
 
 /// `spledgr` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x04");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x05");
 
 /// Words by which a process asks the command beside it for free superpages; of each the first four bytes. A process
 /// that finds `WANTED` 0 and `SERVES` not writes a number there, wakes it, and waits for `SERVED` to change.

@@ -27,6 +27,12 @@ pub const POLICY_LOG: &str = "SUPERPAGE_POLICY_LOG";
 
 /// Of [`MEMORY`]: code for which the file has no superpages is copied.
 pub const TEXT_COPY: &str = "text=copy";
+/// Of [`MEMORY`]: large files that are mapped to be read; also `files=BYTES`, the least length of such a mapping.
+pub const FILES: &str = "files";
+/// Of [`FILES`]: files that are cached in small pages are copied; also `copy:BYTES`.
+pub const FILES_COPY: &str = "copy";
+/// The least length of a mapping of a file, where none is said.
+pub const FILES_MIN: u64 = 64 << 20;
 /// Of [`REPORT`]: a line at the end of a process that did not get all.
 pub const REPORT_SHORTAGE: &str = "shortage";
 

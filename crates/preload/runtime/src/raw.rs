@@ -220,11 +220,25 @@ pub fn read_link<'a>(directory: c_int, path: &CStr, into: &'a mut [u8]) -> Optio
 
 /// Whether the base page at an address is there (`mincore(2)`); `None`: nothing is mapped. errno is left alone.
 pub fn is_resident(address: usize) -> Option<bool> {
-    let (mut present, page) = (0u8, base_page());
-    let at = address & !(page - 1);
-    // SAFETY: asks only; one page needs one byte.
-    let asked = keeping_errno(|| unsafe { call!(SYS_mincore, at, page, &raw mut present) });
-    (asked == 0).then_some(present & 1 != 0)
+    resident(address, 1).map(|count| count > 0)
+}
+
+/// How many of so many base pages, from the one at an address on, are there; `None`: not all are mapped.
+pub fn resident(address: usize, pages: usize) -> Option<usize> {
+    const CHUNK: usize = 512;
+    let (mut present, base) = ([0u8; CHUNK], base_page());
+    let mut count = 0;
+    for from in (0..pages).step_by(CHUNK) {
+        let (at, some) = ((address & !(base - 1)) + from * base, CHUNK.min(pages - from));
+        // SAFETY: asks only; each page needs one byte.
+        let asked =
+            keeping_errno(|| unsafe { call!(SYS_mincore, at, some * base, present.as_mut_ptr()) });
+        if asked != 0 {
+            return None;
+        }
+        count += present[..some].iter().filter(|it| **it & 1 != 0).count();
+    }
+    Some(count)
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC: not by libc's clock_gettime, which a program may replace by one that allocates.
@@ -361,9 +375,23 @@ pub unsafe fn is_zero(at: usize, length: usize) -> bool {
 /// # Safety
 /// The range is the caller's. No contents change.
 pub unsafe fn populate(start: usize, length: usize) -> Result<(), Errno> {
+    // SAFETY: the contract.
+    unsafe { populate_by(start, length, libc::MADV_POPULATE_WRITE) }
+}
+
+/// The same as for reading.
+///
+/// # Safety
+/// As [`populate`].
+pub unsafe fn populate_read(start: usize, length: usize) -> Result<(), Errno> {
+    // SAFETY: the contract.
+    unsafe { populate_by(start, length, libc::MADV_POPULATE_READ) }
+}
+
+unsafe fn populate_by(start: usize, length: usize, advice: c_int) -> Result<(), Errno> {
     loop {
         // SAFETY: the contract.
-        match unsafe { madvise(start, length, libc::MADV_POPULATE_WRITE) } {
+        match unsafe { madvise(start, length, advice) } {
             Err(libc::EINTR) => {}
             outcome => return outcome,
         }

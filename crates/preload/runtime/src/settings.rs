@@ -14,7 +14,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use abi::Kind;
-use abi::environment::{self as variable, REPORT_SHORTAGE, TEXT_COPY};
+use abi::environment::{self as variable, FILES_COPY, FILES_MIN, REPORT_SHORTAGE, TEXT_COPY};
 pub use abi::environment::{Children, Fallback, Text};
 
 use crate::text::{decimal, first_number};
@@ -46,6 +46,17 @@ pub struct Memory {
     pub data: bool,
     /// Stacks of this many bytes each; 0: not meant.
     pub stack: usize,
+    /// Large files that are mapped to be read.
+    pub files: Option<Files>,
+}
+
+/// Which mappings of files are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// Of this length and more.
+    pub min: usize,
+    /// Whether a copy may take the place of what is cached in small pages.
+    pub copies: bool,
 }
 
 /// Everything the environment says.
@@ -91,6 +102,7 @@ impl Settings {
             text: None,
             data: false,
             stack: 0,
+            files: None,
         },
         fallback: Fallback::Base,
         always_pool: false,
@@ -340,11 +352,24 @@ fn memory(text: &[u8]) -> Option<Memory> {
             Some(Kind::Shared) => memory.shared = true,
             Some(Kind::Text) => memory.text = Some(Text::File),
             Some(Kind::Data) => memory.data = true,
+            Some(Kind::Files) => memory.files = files(b""),
             None if text == TEXT_COPY.as_bytes() => memory.text = Some(Text::Copy),
+            None if text.starts_with(b"files=") => memory.files = Some(files(&text[6..])?),
             Some(Kind::Stack) | None => memory.stack = decimal(text.strip_prefix(b"stack=")?)?,
         }
     }
     Some(memory)
+}
+
+/// `copy`, `BYTES`, or both: `copy:BYTES`.
+fn files(text: &[u8]) -> Option<Files> {
+    let rest = text.strip_prefix(FILES_COPY.as_bytes());
+    let least = match rest {
+        Some(rest) => rest.strip_prefix(b":").or(rest.is_empty().then_some(rest))?,
+        None => text,
+    };
+    let min = if least.is_empty() { FILES_MIN as usize } else { decimal(least)? };
+    Some(Files { min, copies: rest.is_some() })
 }
 
 /// One word, if it is known.

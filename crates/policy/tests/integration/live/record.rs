@@ -94,6 +94,7 @@ fn facts() -> impl Strategy<Value = Facts> {
         Kind::Copy,
         Kind::Segment,
         Kind::Bss,
+        Kind::File,
     ];
     let fallbacks = [Fallback::Base, Fallback::Refuse, Fallback::Advise];
     let words = proptest::array::uniform18(any_word());

@@ -28,12 +28,13 @@ fn segments_lie_on_their_files_superpages_or_in_a_copy() {
     let copied = Facts { may_copy: true, ..code };
     let data = Facts { kind: Kind::Segment, may_copy: true, ..whole(8 * MIB) };
     let bss = Facts { kind: Kind::Bss, ..data };
+    let file = Facts { kind: Kind::File, ..code };
     let off = |facts| Facts { is_off: true, ..facts };
     // Free memory does not decide: what is copied lies on superpages, or is dropped.
     let full = Facts { contiguous: Some(0), ..data };
     let (give_up, nothing) = (Action::GiveUp, Action::Nothing);
     #[rustfmt::skip]
-    let table: [(_, _, &[Result], &[Action]); 14] = [
+    let table: [(_, _, &[Result], &[Action]); 18] = [
         ("code", code, &[DONE, DONE], &[advised, collapse, nothing]),
         ("code in small pages of the cache", code, &[DONE, none], &[advised, collapse, give_up]),
         ("code, not advised", code, &[none], &[advised, give_up]),
@@ -46,6 +47,10 @@ fn segments_lie_on_their_files_superpages_or_in_a_copy() {
         ("data, no superpages", full, &[none], &[copy, give_up]),
         ("bss", bss, &[DONE, DONE], &[advised, collapse, nothing]),
         ("bss, not collapsed: khugepaged may still", bss, &[DONE, none], &[advised, collapse, nothing]),
+        ("a file", file, &[DONE, DONE], &[advised, collapse, nothing]),
+        ("a file in small pages of the cache", file, &[DONE, none], &[advised, collapse, give_up]),
+        ("a file that may be copied", Facts { may_copy: true, ..file }, &[DONE, none, DONE], &[advised, collapse, copy, nothing]),
+        ("a file that lies across superpages", Facts { has_file: false, ..file }, &[], &[give_up]),
         ("THP are off", off(copied), &[], &[give_up]),
         ("THP are off, bss", off(bss), &[], &[give_up]),
     ];

@@ -32,6 +32,7 @@ pub mod demote;
 #[cfg(target_arch = "x86_64")]
 mod direct;
 mod exclusive;
+mod file;
 mod object;
 mod others;
 mod parts;
@@ -141,6 +142,9 @@ impl Request {
         }
         // SAFETY: the caller's contract, throughout.
         unsafe {
+            if let Some(file) = file::File::of(&self, &settings.memory) {
+                return file.map(self);
+            }
             if self.is_shared() {
                 return if settings.memory.shared { shared::map(self) } else { self.plain() };
             }

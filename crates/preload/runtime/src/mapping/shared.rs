@@ -137,13 +137,18 @@ fn is_heeded() -> bool {
 }
 
 /// Whether it lies on tmpfs: memfd and shm_open, but no file of a disk.
-fn is_memory_file(fd: c_int) -> bool {
+pub(super) fn is_memory_file(fd: c_int) -> bool {
+    is_on(libc::TMPFS_MAGIC, fd)
+}
+
+/// Whether it lies on a file system of this kind.
+pub(super) fn is_on(kind: libc::c_long, fd: c_int) -> bool {
     raw::keeping_errno(|| {
         let mut status = std::mem::MaybeUninit::<libc::statfs>::uninit();
         // SAFETY: the kernel writes the structure if it returns 0.
         unsafe {
             raw::call!(SYS_fstatfs, fd, status.as_mut_ptr()) == 0
-                && status.assume_init().f_type == libc::TMPFS_MAGIC
+                && status.assume_init().f_type == kind
         }
     })
 }

@@ -30,8 +30,8 @@ const WORDS: [&str; 17] = [
 
 /// Each file with the words that it may have, and why it need not ask for them.
 #[rustfmt::skip]
-const MAY: [(&str, &[&str], &str); 22] = [
-    ("raw.rs", &["SYS_madvise", "MADV_POPULATE_WRITE"], "the calls themselves"),
+const MAY: [(&str, &[&str], &str); 23] = [
+    ("raw.rs", &["SYS_madvise", "MADV_POPULATE_READ", "MADV_POPULATE_WRITE"], "the calls themselves"),
     ("executor/advice.rs", &["MADV_HUGEPAGE", "MADV_NOHUGEPAGE", "MADV_COLLAPSE", "raw::madvise("], "the calls themselves"),
     ("executor/mod.rs", &["advice::"], "performs Advise"),
     ("contiguity/mod.rs", &["advice::", "raw::populate("], "performs Advise and Unadvise"),
@@ -53,6 +53,7 @@ const MAY: [(&str, &[&str], &str); 22] = [
     ("mapping/others.rs", &["SYS_process_madvise", "MADV_DONTNEED"], "the program's own calls"),
     ("mapping/direct.rs", &["SYS_madvise", "SYS_process_madvise"], "the program's own calls"),
     ("mapping/demote.rs", &["raw::madvise("], "what the program advised, of a copy too"),
+    ("mapping/file.rs", &["advice::"], "performs Advise and MakeSuperpage; MAP_POPULATE of the program"),
     ("mapping/mod.rs", &["raw::populate(", "MAP_HUGETLB"], "MAP_POPULATE of the program; its own pages of the pool"),
     ("mapping/shared.rs", &["raw::populate(", "raw::madvise(", "SHM_HUGETLB", "MAP_HUGETLB", "hugetlb_flags("],
         "MAP_POPULATE of the program; segments of the pool, as the settings say; asks what a segment is (MADV_COLD)"),

@@ -14,6 +14,7 @@ mod programs;
 mod advice;
 mod api;
 mod api_environment;
+mod files;
 mod fork;
 mod header;
 mod heap;

@@ -1,0 +1,269 @@
+//! Large files that a program maps to read them: weights of a model, the index of a search engine.
+//!
+//! Superpages there are the file's own: large folios of the page cache, which all processes share. The kernel
+//! makes them when the file is first read (ext4, XFS, btrfs) through a mapping that is advised, and maps them where
+//! address and offset are congruent. So that is what is done, and what is not cached yet will lie on superpages. What is
+//! cached in small pages stays so, unless MADV_COLLAPSE can change it (tmpfs, or `CONFIG_READ_ONLY_THP_FOR_FS`):
+//! others read it too, so it is never dropped from the cache. A private copy takes its place only where that
+//! is asked for.
+//!
+//! Left alone: what may be written, what the program has put at an address or locked, and everything where a seccomp filter
+//! may forbid the questions asked here.
+//!
+//! # Safety
+//! Advice, and asking what is there, change no contents; nothing is touched but by the kernel, which answers `EFAULT`
+//! where a touch would raise SIGBUS.
+//! See docs/decisions/segments.md#4.
+
+use std::ffi::c_int;
+
+use policy::live::{self, Event, Facts};
+use policy::{Action, How};
+
+use super::{Request, shared};
+use crate::counters::{self, Column, Kind, Reason};
+use crate::executor::{self, advice};
+use crate::raw::{self, Errno};
+use crate::settings::{Files, Memory};
+use crate::{files, filter, pagemap, sizes, source};
+
+/// A file that is meant, and is to be mapped.
+pub(super) struct File {
+    superpage: usize,
+    /// Whether a copy may take its place.
+    may_copy: bool,
+    /// How much of the mapping has contents.
+    filled: usize,
+    /// Whether the kernel says what of it is cached.
+    is_told: bool,
+}
+
+impl File {
+    /// The file that a request is about, if it is one.
+    pub(super) fn of(request: &Request, memory: &Memory) -> Option<Self> {
+        let &Request { address, length, protection, flags, fd, offset } = request;
+        let Files { min, copies } = memory.files?;
+        let known = libc::MAP_TYPE | libc::MAP_POPULATE | libc::MAP_NONBLOCK | libc::MAP_NORESERVE;
+        let is_plain = address == 0 && protection == libc::PROT_READ && flags & !known == 0;
+        if !is_plain || length < min || filter::may_be_in_place() {
+            return None;
+        }
+        let superpage = sizes::pmd_size()?;
+        let is_shared = request.is_shared();
+        let file = raw::keeping_errno(|| raw::fstat(fd))?;
+        let is_meant = file.st_mode & libc::S_IFMT == libc::S_IFREG
+            && !shared::is_on(libc::HUGETLBFS_MAGIC, fd)
+            // `--shm` has its own way with these.
+            && !(is_shared && memory.shared && shared::is_memory_file(fd));
+        let left = usize::try_from(file.st_size.saturating_sub(offset)).unwrap_or(0);
+        (is_meant && length >= superpage).then(|| Self {
+            superpage,
+            may_copy: copies && !is_shared,
+            filled: left.min(length),
+            is_told: file.st_uid == raw::effective_user() || may_write(fd),
+        })
+    }
+
+    /// Maps it, on its superpages as far as it has some or will have.
+    pub(super) unsafe fn map(&self, mut request: Request) -> Result<usize, Errno> {
+        let both = libc::MAP_POPULATE | libc::MAP_NONBLOCK;
+        let is_populated = request.flags & both == libc::MAP_POPULATE;
+        if is_populated {
+            // Before the advice the kernel would read the file in small pages.
+            request.flags &= !libc::MAP_POPULATE;
+        }
+        // SAFETY: the caller's contract.
+        let start = unsafe { request.plain() }?;
+        let start = self.placed(start, &request);
+        let length = request.length;
+        let first = start.next_multiple_of(self.superpage);
+        let end = start + self.filled;
+        let last = (end - end % self.superpage).max(first);
+        let facts = &mut Facts {
+            kind: live::Kind::File,
+            may_copy: self.may_copy,
+            is_off: files::is_thp_off() || is_disabled(),
+            has_file: self.is_congruent(start, &request),
+            ..executor::facts(start, length, self.superpage)
+        };
+        let why = match (facts.is_off, facts.has_file) {
+            (true, _) => Reason::ThpOff,
+            (_, false) => Reason::Place,
+            _ => Reason::SmallFilePages,
+        };
+        let (mut on, mut is_to_populate) = (0, is_populated);
+        let mut populate = || {
+            if std::mem::take(&mut is_to_populate) {
+                // SAFETY: memory that was just mapped. MAP_POPULATE promises nothing.
+                let _ = unsafe { raw::populate_read(start, length) };
+            }
+        };
+        executor::ask(Event::Loaded, facts, |action, _| {
+            let is_done = match action {
+                Action::Advise { bytes, .. } => {
+                    let is_advised = advice::superpages(start, bytes as usize);
+                    populate();
+                    is_advised
+                }
+                Action::MakeSuperpage { how: How::Collapse, .. } => {
+                    on = self.collapse(first, last);
+                    on == last - first
+                }
+                Action::MakeSuperpage { .. } => {
+                    let copied = self.copy(&request, start, first, last);
+                    on += copied;
+                    if copied > 0 {
+                        counters::because(Reason::Copied);
+                    }
+                    on == last - first
+                }
+                _ => return None,
+            };
+            Some((executor::done_if(is_done), 0))
+        });
+        populate();
+        let off = last - first - on;
+        counters::count(Kind::Files, Column::Small, length - (last - first));
+        counters::count(Kind::Files, Column::Advised, on);
+        counters::count(Kind::Files, Column::FellBack, off);
+        if off > 0 {
+            counters::because(why);
+        }
+        Ok(start)
+    }
+
+    fn is_congruent(&self, start: usize, request: &Request) -> bool {
+        (start as u64 ^ request.offset as u64).is_multiple_of(self.superpage as u64)
+    }
+
+    /// Moves a new mapping to where its superpages can be mapped. Most file systems have the kernel put it there (not
+    /// overlayfs). Where no place is found it stays.
+    fn placed(&self, start: usize, request: &Request) -> usize {
+        if self.is_congruent(start, request) {
+            return start;
+        }
+        let length = request.length.next_multiple_of(raw::base_page());
+        let shift = request.offset as usize % self.superpage;
+        let Ok(place) = source::reserve(shift + length, self.superpage) else { return start };
+        let to = place + shift;
+        // SAFETY: a mapping that nobody knows of yet, and address space of our own.
+        unsafe {
+            let is_moved = raw::move_to(start, length, to).is_ok();
+            let rest = if is_moved { shift } else { shift + length };
+            if rest > 0 {
+                let _ = raw::munmap(place, rest);
+            }
+            if is_moved { to } else { start }
+        }
+    }
+
+    /// How many bytes of `[first, last)` lie on superpages of the file, or will when they are first read.
+    fn collapse(&self, first: usize, last: usize) -> usize {
+        let all = (first..last).step_by(self.superpage);
+        let on = match self.is_told {
+            true => pagemap::with(|fd| Some(all.clone().filter(|at| self.is_on(fd, *at)).count())),
+            false => None,
+        };
+        on.unwrap_or(all.count()) * self.superpage
+    }
+
+    /// Whether there is a superpage at `at`, or will be.
+    fn is_on(&self, pagemap: c_int, at: usize) -> bool {
+        let pages = self.superpage / raw::base_page();
+        match raw::resident(at, pages) {
+            Some(0) | None => true,
+            Some(count) if count < pages => false,
+            // SAFETY: the mapping; what is cached is mapped.
+            _ => unsafe {
+                let _ = raw::populate_read(at, raw::base_page());
+                pagemap::is_all(pagemap, at, at + self.superpage, pagemap::PAGE_IS_HUGE)
+                    || advice::collapse(at, self.superpage)
+            },
+        }
+    }
+
+    /// Private copies of what lies on small pages; how many bytes were copied.
+    fn copy(&self, request: &Request, start: usize, first: usize, last: usize) -> usize {
+        // A copy for which there are too few superpages is dropped, so it is not made of all at once.
+        const MOST: usize = 128;
+        let (page, mut at, mut copied) = (self.superpage, first, 0);
+        let work = |pagemap| {
+            while at < last {
+                let from = at;
+                let most = last.min(from + MOST * page);
+                while at < most && !self.is_on(pagemap, at) {
+                    at += page;
+                }
+                match at - from {
+                    0 => at += page,
+                    length => {
+                        let offset = request.offset + (from - start) as i64;
+                        if copy_part(pagemap, request.fd, offset, from, length, page).is_some() {
+                            copied += length;
+                        }
+                    }
+                }
+            }
+            Some(())
+        };
+        let _ = pagemap::with(work);
+        copied
+    }
+}
+
+/// Puts a copy of `length` bytes of a file on superpages at `at`, if there are enough.
+fn copy_part(
+    pagemap: c_int,
+    fd: c_int,
+    offset: i64,
+    at: usize,
+    length: usize,
+    page: usize,
+) -> Option<()> {
+    let fresh = source::reserve(length, page).ok()?;
+    let fill = || {
+        let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: address space of our own.
+        unsafe { raw::mmap(fresh, length, raw::READ_WRITE, flags, -1, 0) }.ok()?;
+        advice::superpages(fresh, length).then_some(())?;
+        let mut used = 0;
+        while used < length {
+            let (to, from) = (fresh + used, offset + used as i64);
+            // SAFETY: memory of our own, of that length.
+            let got = unsafe { raw::call!(SYS_pread64, fd, to, length - used, from) };
+            // What another cuts off meanwhile must raise SIGBUS.
+            used += usize::try_from(got).ok().filter(|got| *got > 0)?;
+        }
+        pagemap::is_all(pagemap, fresh, fresh + length, pagemap::PAGE_IS_HUGE).then_some(())
+    };
+    raw::keeping_errno(fill)
+        .and_then(|()| {
+            // SAFETY: the copy is ours, and holds what the new mapping does that it replaces.
+            unsafe {
+                raw::mprotect(fresh, length, libc::PROT_READ).ok()?;
+                raw::move_to(fresh, length, at).ok()
+            }
+        })
+        .or_else(|| {
+            // SAFETY: ours, and in use nowhere.
+            let _ = unsafe { raw::munmap(fresh, length) };
+            None
+        })
+}
+
+/// Whether this process may write the file: mincore(2) says what of it is cached to who may, and to its owner.
+fn may_write(fd: c_int) -> bool {
+    let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;
+    // SAFETY: asks only.
+    raw::keeping_errno(|| unsafe {
+        raw::call!(SYS_faccessat2, fd, c"".as_ptr(), libc::W_OK, flags) == 0
+    })
+}
+
+/// Whether superpages are off for this process (`PR_SET_THP_DISABLE`).
+fn is_disabled() -> bool {
+    // SAFETY: asks only.
+    raw::keeping_errno(|| unsafe {
+        raw::call!(SYS_prctl, libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1
+    })
+}
