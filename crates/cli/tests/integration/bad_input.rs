@@ -72,6 +72,7 @@ const CASES: &[Case] = &[
     (&["design", "diff", "linux", "/etc/passwd"], 2, &["/etc/passwd:1: ", "invalid TOML"]),
     (&["workload", "nosuch"], 2, &["`nosuch`", "expected one of gups"]),
     (&["workload", "gups", "--size", "0"], 2, &["too small"]),
+    (&["run", "--files=copy2M", "true"], 2, &["invalid files `copy2M`", "copy:64M"]),
     (&["run", "--stack=100T", "true"], 2, &["more than this machine's memory"]),
     (
         &["run", "--text", "--pages", "thp", "--size", "8T", "true"],
