@@ -4,7 +4,7 @@ use clap::Command;
 
 /// Headings, and the commands below each.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Compare and run", &["compare", "run", "workload"]),
+    ("Compare and run", &["compare", "evaluate", "run", "workload"]),
     ("Pools and settings", &["pool", "restore"]),
     ("Designs", &["design", "lab"]),
     ("TLB and costs", &["measure", "tlb", "bench", "verify-cost"]),

@@ -9,6 +9,7 @@ mod counters;
 mod delivery;
 mod design;
 pub mod docs;
+mod evaluate;
 pub mod exit;
 mod facts;
 pub mod files;
@@ -55,6 +56,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Compare(Box<compare::Args>),
+    Evaluate(evaluate::Args),
     Measure(Box<measure::Args>),
     VerifyCost(verify_cost::Args),
     Workload(workload::Args),
@@ -137,6 +139,7 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Run(args) => run::run(args),
         Command::Compare(args) => compare::run(*args),
+        Command::Evaluate(args) => evaluate::run(args),
         Command::Measure(args) => measure::run(*args),
         Command::VerifyCost(args) => verify_cost::run(args),
         Command::Workload(args) => workload::run(args),

@@ -118,7 +118,7 @@ fn pool_size(recipe: &Recipe, facts: &launch::Facts) -> Option<PageSize> {
         // What auto would choose, if it had pages.
         Pages::Hugetlb(None) | Pages::Auto => facts.pools.first().map(|pool| pool.size),
         Pages::Hugetlb(Some(size)) => Some(size),
-        _ if recipe.asks_jvm_for_large_pages() => facts.pools.first().map(|pool| pool.size),
+        _ if recipe.asks_itself_for_pool() => facts.pools.first().map(|pool| pool.size),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use host::coverage::Coverage;
-use launch::{Pages, Promise};
+use launch::{Pages, Promise, Recipe};
 use serde::Serialize;
 use units::{ByteSize, PageSize};
 
@@ -191,10 +191,10 @@ fn effect(document: &Document, arm: usize) -> Effect {
         return Effect::Missing { why: why.clone() };
     }
     let promise = document.arms[arm].plan.promise;
-    if promise == Promise::Nothing {
-        return Effect::AsPromised;
-    }
     let (coverages, _) = coverages(document, arm as u32);
+    if promise == Promise::Nothing {
+        return own_effect(recipe, &coverages);
+    }
     if coverages.is_empty() && promise == Promise::BasePages {
         // Too dear to look at, but every tick said that it can have no superpage.
         let mut told = runs().filter_map(|sample| sample.memory.base_pages_only).peekable();
@@ -217,6 +217,24 @@ fn effect(document: &Document, arm: usize) -> Effect {
             ),
         },
         effect => effect,
+    }
+}
+
+/// Whether a program that was to ask for superpages itself got any. How many it asked for nobody knows: one is enough.
+fn own_effect(recipe: &Recipe, coverages: &[&Coverage]) -> Effect {
+    let is_without = |one: &&Coverage| {
+        let huge = one.eligible_huge.bytes() + one.shmem_pmd.bytes() + hugetlb_of(one, None);
+        huge == 0
+    };
+    match recipe.asks_itself() {
+        Some(switch) if !coverages.is_empty() && coverages.iter().all(is_without) => {
+            let why = format!(
+                "{switch}: none of its memory was on superpages; either it did not ask for any, or \
+                 the system has none to give (superpage pool, /sys/kernel/mm/transparent_hugepage)"
+            );
+            Effect::Missing { why }
+        }
+        _ => Effect::AsPromised,
     }
 }
 

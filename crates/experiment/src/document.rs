@@ -142,6 +142,11 @@ impl Document {
         self.metric.iter().chain(&self.more_metrics)
     }
 
+    /// CPUs, memory, kernel and THP setting of the machine, in a line.
+    pub fn machine_line(&self) -> String {
+        machine_line(&self.machine)
+    }
+
     /// Seconds of all runs, those with other offsets included.
     pub fn total_seconds(&self) -> f64 {
         let earlier = self.arrays.iter().flat_map(|arrays| &arrays.earlier);
@@ -162,6 +167,19 @@ impl Document {
         let is_about = told.of_metric == (quantity != "wall");
         (is_about && arm.plan.promise == launch::Promise::Superpages).then_some(told)
     }
+}
+
+/// CPUs, memory, kernel and THP setting of a machine, in a line.
+pub fn machine_line(machine: &Snapshot) -> String {
+    let cpu = machine.cpu.as_ref();
+    let model = cpu.and_then(|cpu| cpu.model.clone()).unwrap_or("unknown CPU".to_string());
+    let cpus = cpu.and_then(|cpu| cpu.online).map_or("?".to_string(), |count| count.to_string());
+    let memory = machine.memory.as_ref().and_then(|memory| memory.total);
+    let memory = memory.map_or("?".to_string(), |total| total.to_string());
+    let thp = machine.thp.as_ref().and_then(|thp| thp.enabled.as_ref());
+    let thp = thp.map_or("none".to_string(), |enabled| enabled.selected.clone());
+    let kernel = machine.kernel.clone().unwrap_or("?".to_string());
+    format!("{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}")
 }
 
 /// Seconds that somebody may have waited: no more than three thousand years, so that sums and squares of

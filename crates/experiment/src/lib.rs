@@ -13,6 +13,7 @@ pub mod contiguous;
 pub mod counters;
 pub mod csv;
 pub mod document;
+pub mod evaluation;
 pub mod execute;
 mod first_touch;
 pub mod fragment;

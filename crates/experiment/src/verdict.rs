@@ -231,6 +231,44 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// How many times better, and where that lies if the interval says anything; none where nothing was compared.
+    pub fn ratio(&self) -> Option<(f64, Option<Interval>)> {
+        let (speedup, interval) = match self {
+            Verdict::Faster(f) | Verdict::Slower(f) | Verdict::Same { figures: f, .. } => {
+                (f.speedup, Some(f.interval))
+            }
+            Verdict::Undecided { speedup, interval, .. } => (*speedup, *interval),
+            Verdict::DidNotTakeEffect { .. } | Verdict::NoData { .. } => return None,
+        };
+        Some((speedup, interval.filter(|interval| is_meaningful(*interval))))
+    }
+
+    /// The one word for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Verdict::Faster(_) => "faster",
+            Verdict::Slower(_) => "slower",
+            Verdict::Same { .. } => "same",
+            Verdict::Undecided { .. } => "undecided",
+            Verdict::DidNotTakeEffect { .. } => "did not take effect",
+            Verdict::NoData { .. } => "no data",
+        }
+    }
+
+    /// In a cell of a table: ratio, interval, word.
+    pub fn cell(&self) -> String {
+        let word = self.word();
+        match self.ratio() {
+            Some((speedup, Some(i))) => {
+                format!("{}x ({}–{}) {word}", ratio(speedup), ratio(i.low), ratio(i.high))
+            }
+            Some((speedup, None)) => format!("{}x {word}", ratio(speedup)),
+            None => word.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line(Terms::Speed))

@@ -10,6 +10,7 @@
 mod error;
 mod instrumentation;
 mod memory;
+mod named;
 mod plan;
 mod program;
 mod recipe;
@@ -20,6 +21,7 @@ mod tunables;
 pub use error::LaunchError;
 pub use instrumentation::Instrumentation;
 pub use memory::{Ahead, Children, Fallback, Files, Memory, Text};
+pub use named::{NAMED, package_of};
 pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
 pub use program::{Kind, Program};
 pub use recipe::{Pages, ParseRecipeError, Recipe, split_words};

@@ -131,10 +131,13 @@ impl Recipe {
         Self { name: "superpage".to_string(), memory, ..Self::new(Pages::Auto) }
     }
 
-    /// Whether it asks a JVM for the pool's pages itself: an arm that leaves memory to the system's settings
-    /// finds no page of a pool that nobody grew (HotSpot: "UseLargePages disabled, no large pages configured").
+    /// Whether it has a JVM or PostgreSQL ask for the pool's pages itself: an arm that leaves memory to the system's
+    /// settings finds no page of a pool that nobody grew (HotSpot: "UseLargePages disabled, no large pages configured").
     /// See docs/decisions/launch.md#3.
-    pub fn asks_jvm_for_large_pages(&self) -> bool {
+    pub fn asks_itself_for_pool(&self) -> bool {
+        if self.wrapper.iter().any(|word| word.contains("huge_pages=on")) {
+            return true;
+        }
         // The variables that HotSpot and its launcher read.
         ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"].iter().any(|name| {
             let options = self.variable(name).unwrap_or_default();
@@ -161,6 +164,9 @@ impl FromStr for Recipe {
         else {
             if text.trim() == "superpage" {
                 return Ok(Self::superpage());
+            }
+            if let Some(words) = crate::named::words(text.trim()) {
+                return format!("{}: {words}", text.trim()).parse();
             }
             return text.parse().map(Self::new);
         };
@@ -336,7 +342,7 @@ mod tests {
             ("jvm: OTHER=-XX:+UseLargePages", false),
             ("base", false),
         ] {
-            assert_eq!(text.parse::<Recipe>().unwrap().asks_jvm_for_large_pages(), asks, "{text}");
+            assert_eq!(text.parse::<Recipe>().unwrap().asks_itself_for_pool(), asks, "{text}");
         }
     }
 

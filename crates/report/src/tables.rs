@@ -23,6 +23,59 @@ pub fn table(caption: &str, numbers: bool, head: Vec<String>, rows: Vec<Vec<Stri
     scroll(if numbers { "scroll numbers" } else { "scroll" }, caption, table)
 }
 
+/// Sorts the rows of a table by a column when its heading is clicked; a second click turns the order.
+const SORT: &str = include_str!("sort.js");
+
+/// A cell of a table that can be sorted: what it says, what it is sorted by (nothing: last), and its class.
+pub struct Cell {
+    /// What it says.
+    pub text: String,
+    /// What it is sorted by.
+    pub key: Option<f64>,
+    /// Beside those of all cells.
+    pub class: &'static str,
+}
+
+impl Cell {
+    /// Words, sorted as such.
+    pub fn words(text: impl Into<String>) -> Self {
+        Self { text: text.into(), key: None, class: "t" }
+    }
+
+    /// A number.
+    pub fn number(text: impl Into<String>, key: Option<f64>) -> Self {
+        Self { text: text.into(), key, class: "n" }
+    }
+}
+
+/// A table whose rows are sorted by a click on a heading, where the page has [`sorting`].
+pub fn sortable(caption: &str, head: &[(&str, &'static str)], rows: Vec<Vec<Cell>>) -> Element {
+    let names = head.iter().map(|(name, class)| {
+        let button = el("button").with("type", "button").text(name);
+        el("th").with("scope", "col").class(class).add(button)
+    });
+    let cell = |(index, cell): (usize, Cell)| {
+        let element = match index {
+            0 => el("th").with("scope", "row"),
+            _ => el("td"),
+        };
+        let keyed = match cell.key.filter(|key| key.is_finite()) {
+            Some(key) => element.with("data-key", key),
+            None => element,
+        };
+        keyed.class(cell.class).text(cell.text)
+    };
+    let body = rows.into_iter().map(|row| el("tr").all(row.into_iter().enumerate().map(cell)));
+    let table = el("table").class("sortable").add(el("caption").text(caption));
+    let table = table.add(el("thead").add(el("tr").all(names))).add(el("tbody").all(body));
+    scroll("scroll numbers", caption, table)
+}
+
+/// What makes the tables of a page [`sortable`], at its end.
+pub fn sorting() -> Element {
+    el("script").sheet(SORT)
+}
+
 /// Names and values.
 pub fn pairs<N: Into<String>>(caption: &str, rows: Vec<(N, String)>) -> Element {
     let body = rows.into_iter().map(|(name, value)| {

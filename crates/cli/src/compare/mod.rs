@@ -1,5 +1,6 @@
 //! `superpage compare`: the main job. Flags, and from flags to an experiment.
 
+pub mod entry;
 mod outputs;
 mod predicted;
 mod service;
@@ -212,7 +213,7 @@ struct RuleArgs {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let args = args.with_suite()?;
+    let (args, _around) = args.with_suite()?;
     if let Some(file) = &args.from {
         args.outputs.check()?;
         return match outputs::read(file)? {
@@ -271,6 +272,7 @@ impl Args {
             command,
             service: self.service.around()?,
             recipes: self.arms.clone(),
+            is_choice: false,
             aa: self.aa,
             pool: self.pool,
             metrics,

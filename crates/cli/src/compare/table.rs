@@ -29,15 +29,7 @@ pub fn text(document: &Document, analysis: &Analysis) -> String {
 
 pub fn head(document: &Document) -> String {
     let command = words::command(document.command.iter().map(String::as_str));
-    let machine = &document.machine;
-    let cpu = machine.cpu.as_ref();
-    let model = cpu.and_then(|cpu| cpu.model.clone()).unwrap_or("unknown CPU".to_string());
-    let cpus = cpu.and_then(|cpu| cpu.online).map_or("?".to_string(), |count| count.to_string());
-    let memory = machine.memory.as_ref().and_then(|memory| memory.total);
-    let memory = memory.map_or("?".to_string(), |total| total.to_string());
-    let thp = machine.thp.as_ref().and_then(|thp| thp.enabled.as_ref());
-    let thp = thp.map_or("none".to_string(), |enabled| enabled.selected.clone());
-    let kernel = machine.kernel.clone().unwrap_or("?".to_string());
+    let machine = document.machine_line();
     let stopped = match document.stopped {
         Stopped::RuleMet => format!(
             "every ratio known within {} at {}",
@@ -51,10 +43,7 @@ pub fn head(document: &Document) -> String {
         Stopped::Interrupted => "interrupted; the verdicts are of the runs made so far".to_string(),
     };
     let service: String = service::head(document).iter().map(|line| format!("{line}\n")).collect();
-    format!(
-        "{command}\n{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}; {:.0} s, {stopped}\n{service}",
-        document.total_seconds()
-    )
+    format!("{command}\n{machine}; {:.0} s, {stopped}\n{service}", document.total_seconds())
 }
 
 fn arms(document: &Document, analysis: &Analysis) -> String {

@@ -4,8 +4,7 @@ use experiment::analysis::analyse;
 use experiment::arrays;
 use experiment::document::Document;
 use experiment::series::{Point, SCHEMA, Series};
-use experiment::verdict::{Verdict, is_meaningful};
-use report::format::ratio;
+use experiment::verdict::Verdict;
 use units::ByteSize;
 
 use super::{Args, MAX_SECONDS};
@@ -225,7 +224,7 @@ fn rows(value: &str, document: &Document, quantities: &[&str]) -> Vec<Vec<String
         let cell = |quantity: &&str| {
             let mut judged = analysis.judgements.iter();
             let one = judged.find(|one| one.arm == arm.name && one.quantity == **quantity);
-            one.map_or("unknown".to_string(), |one| cell(&one.verdict))
+            one.map_or("unknown".to_string(), |one| one.verdict.cell())
         };
         let mut row = vec![value.to_string(), arm.name.clone(), arm.runs.to_string()];
         row.extend(quantities.iter().map(cell));
@@ -252,23 +251,6 @@ fn missed(document: &Document) -> Vec<(String, String)> {
     }
     missed.extend(document.left_out.iter().map(|arm| (arm.name.clone(), arm.why.clone())));
     missed
-}
-
-/// A verdict in a cell: ratio, interval, word.
-fn cell(verdict: &Verdict) -> String {
-    let span = |low, high| format!("{}–{}", ratio(low), ratio(high));
-    let (speedup, interval, word) = match verdict {
-        Verdict::Faster(f) => (f.speedup, Some(f.interval), "faster"),
-        Verdict::Slower(f) => (f.speedup, Some(f.interval), "slower"),
-        Verdict::Same { figures: f, .. } => (f.speedup, Some(f.interval), "same"),
-        Verdict::Undecided { speedup, interval, .. } => (*speedup, *interval, "undecided"),
-        Verdict::DidNotTakeEffect { .. } => return "did not take effect".to_string(),
-        Verdict::NoData { .. } => return "no data".to_string(),
-    };
-    match interval.filter(|interval| is_meaningful(*interval)) {
-        Some(i) => format!("{}x ({}) {word}", ratio(speedup), span(i.low, i.high)),
-        None => format!("{}x {word}", ratio(speedup)),
-    }
 }
 
 #[cfg(test)]

@@ -186,6 +186,7 @@ pub fn timed_job(
         shown: command.clone(),
         command,
         recipes,
+        is_choice: false,
         aa: false,
         pool: PoolPolicy::Keep,
         metric_is_primary: metric.is_some(),

@@ -20,6 +20,8 @@ Arms:
   hugetlb[:SIZE]  pages of the hugetlb pool, which may grow for the runs (--pool)
   superpage       as `superpage run --heap --mmap`
   system          the system's settings, unchanged
+  glibc-tunable, python-hugepages, jvm-thp, jvm-large-pages, jemalloc-thp, mimalloc, tcmalloc, postgres-huge_pages
+                  what a malloc or a runtime does about superpages itself, by its own switch
   'NAME: WORDS'   a recipe of these words, in any order:
                     pages=KIND         one of the above, or auto or thp:SIZE
                     memory=LIST        what libsuperpage.so backs: heap, mmap, shm, text, data, stack=SIZE
@@ -206,7 +208,8 @@ impl RequestedArms {
                     planned.push(Arm { name: recipe.name.clone(), plan, recipe, is_noise_floor })
                 }
                 Err(failure) => {
-                    if self.named || index == 0 || !failure.is_cannot() {
+                    let is_library = !recipe.preload.is_empty();
+                    if self.named || index == 0 || !(failure.is_cannot() || is_library) {
                         return Err(failure.on(&format!("arm {}", recipe.name)));
                     }
                     left_out.push(LeftOut { name: recipe.name, why: failure.to_string() });

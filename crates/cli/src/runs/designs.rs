@@ -115,6 +115,7 @@ impl LiveRuns {
             command,
             shown,
             recipes,
+            is_choice: false,
             aa: false,
             pool: PoolPolicy::Lend,
             metrics: times.iter().map(metric).collect(),

@@ -30,6 +30,8 @@ pub struct Job {
     pub service: Option<(Service, Option<User>)>,
     /// The arms, the reference first; none: the usual three.
     pub recipes: Vec<Recipe>,
+    /// Of these, those run that can run here; the others are left out with the reason. The reference must run.
+    pub is_choice: bool,
     /// The reference runs a second time as an arm of its own.
     pub aa: bool,
     /// Whether a short pool is lent pages.
@@ -63,7 +65,7 @@ impl Job {
     pub fn print_plans(&self) -> Result<(), Failure> {
         self.compiled()?;
         let mut facts = facts::read();
-        let asked = arms::RequestedArms::new(&self.recipes, self.aa);
+        let asked = self.requested();
         let would_lend = match self.pool {
             PoolPolicy::Lend => pool_guard::preview(&asked.recipes(), None, &mut facts),
             PoolPolicy::Keep => Vec::new(),
@@ -82,6 +84,13 @@ impl Job {
             exit::print(&format!("lend\n  {line}\n"))?;
         }
         Ok(())
+    }
+
+    fn requested(&self) -> arms::RequestedArms {
+        match self.is_choice {
+            true => arms::RequestedArms::by_default(&self.recipes),
+            false => arms::RequestedArms::new(&self.recipes, self.aa),
+        }
     }
 
     fn compiled(&self) -> Result<Vec<Metric>, Failure> {
@@ -110,10 +119,10 @@ impl Job {
         let interrupt = Arc::new(Interrupt::default());
         let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
         let mut facts = facts::read();
-        let asked = arms::RequestedArms::new(&self.recipes, self.aa);
+        let asked = self.requested();
         let (guard, not_raised) = pool_guard::raise_for_arms(self.pool, &asked.recipes(), &facts);
         facts = facts::read();
-        let named = !self.recipes.is_empty();
+        let named = !self.recipes.is_empty() && !self.is_choice;
         let (mut arms, mut left_out) = asked.plan(&self.command, &facts, not_raised)?;
         if let Some((_, Some(user))) = &self.service {
             arms.iter().try_for_each(|arm| preload::reaches(&arm.plan, &facts, user))?;

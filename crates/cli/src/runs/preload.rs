@@ -48,7 +48,11 @@ pub fn reaches(plan: &Plan, facts: &Facts, user: &User) -> Result<(), Failure> {
 
 /// Whether the loader loads it, by having it loaded.
 fn loads(library: &str) -> Result<(), Failure> {
-    let cannot = |why: &str| Err(Failure::usage(format!("`{library}` cannot be preloaded: {why}")));
+    let cannot = |why: &str| {
+        let install = launch::package_of(library);
+        let install = install.map(|it| format!("; install {it} (Debian)")).unwrap_or_default();
+        Err(Failure::usage(format!("`{library}` cannot be preloaded: {why}{install}")))
+    };
     let Some(own) = sys::param::own_executable() else { return Ok(()) };
     let mut asked = Command::new(own);
     asked.arg("--version").env("LD_PRELOAD", library).env("LC_ALL", "C");

@@ -6,7 +6,7 @@
 mod arms;
 mod coverage;
 mod headline;
-mod machine;
+pub(crate) mod machine;
 mod memory;
 mod order;
 mod plans;

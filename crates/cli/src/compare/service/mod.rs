@@ -1,7 +1,7 @@
 //! `compare --service`: a server that is started, loaded and stopped for each run. From flags, or a file of them, to a
 //! [`Service`].
 
-mod suite;
+pub(super) mod suite;
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub struct ServiceArgs {
 
     /// Command before the service is started, such as one that makes a database in {dir}.
     #[arg(long, value_name = "COMMAND", requires = "service")]
-    setup: Option<String>,
+    pub(super) setup: Option<String>,
 
     /// Command before the load, when the service is ready, such as one that fills it. It is not timed.
     #[arg(long, value_name = "COMMAND", requires = "service")]
@@ -54,15 +54,16 @@ pub struct ServiceArgs {
 
     /// Command after the service has stopped; {dir} is removed after it.
     #[arg(long, value_name = "COMMAND", requires = "service")]
-    teardown: Option<String>,
+    pub(super) teardown: Option<String>,
 
     /// Run the service and these commands as USER, in {dir}, which is USER's (root only).
     #[arg(long = "as", value_name = "USER", requires = "service")]
     user: Option<String>,
 
     /// Read these options, --arm and --metric from FILE (TOML), without their dashes: service = "redis-server --port {port}".
+    /// Of several entries, FILE:NAME is one.
     #[arg(long, value_name = "FILE", conflicts_with_all = OWN)]
-    suite: Option<PathBuf>,
+    pub(super) suite: Option<PathBuf>,
 }
 
 /// What a suite has instead.
@@ -83,6 +84,12 @@ const OWN: [&str; 13] = [
 ];
 
 impl ServiceArgs {
+    /// All commands.
+    pub(super) fn texts(&mut self) -> [&mut Option<String>; 7] {
+        let Self { service, load, ready, setup, prepare, stop, teardown, .. } = self;
+        [service, load, ready, setup, prepare, stop, teardown]
+    }
+
     /// The words that start the service.
     pub fn words(&self) -> Result<Option<Vec<String>>, Failure> {
         let Some(text) = &self.service else { return Ok(None) };

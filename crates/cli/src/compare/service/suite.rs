@@ -7,14 +7,16 @@
 //! metric = ['GET="GET","([0-9.]+)']   # or one text
 //! arm = ["base", "thp"]               # with --arm, those are used instead; likewise --metric
 //! ```
+//!
+//! Several of them are tables, `[[entry]]`, of which each has a name. An entry may be a `command` or a `workload` instead.
 
 use std::path::Path;
 
 use launch::Recipe;
 use toml_keys::{DeValue, Field, Reader, list, parsed, word, wrong};
 
-use super::super::Args;
 use super::ServiceArgs;
+use crate::compare::entry::Entry;
 use crate::exit::Failure;
 use crate::files;
 use crate::runs::arms::{self, BetterArg};
@@ -22,47 +24,59 @@ use crate::runs::arms::{self, BetterArg};
 /// No such file is longer.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What a file says.
-struct Suite {
-    service: ServiceArgs,
-    metric: Vec<String>,
-    metric_name: Vec<String>,
-    metric_better: Vec<BetterArg>,
-    arms: Vec<Recipe>,
+/// What an entry says.
+#[derive(Default)]
+pub(in crate::compare) struct Suite {
+    pub service: ServiceArgs,
+    /// A command or a workload, where it is no service: the words after `compare`.
+    pub plain: Option<Vec<String>>,
+    pub metric: Vec<String>,
+    pub metric_name: Vec<String>,
+    pub metric_better: Vec<BetterArg>,
+    pub arms: Vec<Recipe>,
 }
 
-impl Args {
-    /// With what its suite says.
-    pub(in crate::compare) fn with_suite(mut self) -> Result<Self, Failure> {
-        let Some(path) = self.service.suite.take() else { return Ok(self) };
-        let suite =
-            read(&files::text(&path, MAX_FILE, "a suite: TOML with service and load")?, &path)?;
-        self.service = suite.service;
-        if self.metric.is_empty() {
-            (self.metric, self.metric_name) = (suite.metric, suite.metric_name);
-            self.metric_better = suite.metric_better;
-        }
-        if self.arms.is_empty() {
-            self.arms = suite.arms;
-        }
-        Ok(self)
-    }
+/// Reads a file: entries, or one without a heading.
+pub(in crate::compare) fn entries(path: &Path) -> Result<Vec<Entry>, Failure> {
+    read(&files::text(path, MAX_FILE, "a suite: TOML with service and load, or command")?, path)
 }
 
-fn read(text: &str, path: &Path) -> Result<Suite, Failure> {
-    toml_keys::read(path.display(), text, keys).map_err(|error| {
+fn read(text: &str, path: &Path) -> Result<Vec<Entry>, Failure> {
+    let entries = |keys: &mut Reader<'_>| {
+        let mut entries = Vec::new();
+        match keys.find("entry").is_some() {
+            true => keys.tables("entry", |keys| entries.push(Entry::from_keys(keys, path, true))),
+            false => entries.push(Entry::from_keys(keys, path, false)),
+        }
+        entries
+    };
+    toml_keys::read(path.display(), text, entries).map_err(|error| {
         Failure::mistakes(error.problems.iter().map(|problem| problem.in_file(&error.file)))
     })
 }
 
-fn keys(keys: &mut Reader<'_>) -> Suite {
+pub(in crate::compare) fn keys(keys: &mut Reader<'_>) -> Suite {
+    // A key of a service beside them is one that nobody knows.
+    let plain = plain(keys);
+    let (service, load) = match plain.is_some() {
+        true => (None, None),
+        false => (keys.required("service"), keys.required("load")),
+    };
+    if plain.is_some() {
+        let around = ServiceArgs {
+            setup: keys.optional("setup"),
+            teardown: keys.optional("teardown"),
+            ..ServiceArgs::default()
+        };
+        return figures(keys, Suite { service: around, plain, ..Suite::default() });
+    }
     let time = |value: &DeValue<'_>| match value.as_str() {
         Some(text) => arms::seconds(text),
         None => Err(wrong(value, "a time in quotes, e.g. \"90s\" or \"5m\"")),
     };
     let service = ServiceArgs {
-        service: keys.required("service"),
-        load: keys.required("load"),
+        service,
+        load,
         ready: keys.optional("ready"),
         ready_timeout: keys.optional_by("ready-timeout", time),
         setup: keys.optional("setup"),
@@ -73,17 +87,34 @@ fn keys(keys: &mut Reader<'_>) -> Suite {
         user: keys.optional("as"),
         suite: None,
     };
+    figures(keys, Suite { service, ..Suite::default() })
+}
+
+/// The words after `compare` of a command or a workload.
+fn plain(keys: &mut Reader<'_>) -> Option<Vec<String>> {
+    let words = |value: &DeValue<'_>| {
+        let text: String = parsed(value, "a command in quotes")?;
+        let words = launch::split_words(&text).filter(|words| !words.is_empty());
+        words.ok_or_else(|| format!("`{text}`: it is empty, or a quote is not closed"))
+    };
+    let workload = keys.optional_by("workload", words);
+    let command = keys.optional_by("command", words);
+    let command = command.map(|words| [vec!["--".to_string()], words].concat());
+    workload.or(command)
+}
+
+fn figures(keys: &mut Reader<'_>, suite: Suite) -> Suite {
     Suite {
-        service,
         metric: several(keys, "metric"),
         metric_name: several(keys, "metric-name"),
         metric_better: several(keys, "metric-better"),
         arms: several(keys, "arm").into_iter().map(|Arm(recipe)| recipe).collect(),
+        ..suite
     }
 }
 
 /// One value, or a list of them.
-fn several<T: Field>(keys: &mut Reader<'_>, name: &'static str) -> Vec<T> {
+pub(in crate::compare) fn several<T: Field>(keys: &mut Reader<'_>, name: &'static str) -> Vec<T> {
     let found = keys.optional_by(name, |value| match value {
         DeValue::Array(_) => list(value, &format!("{}, or a list of such", T::allowed())),
         one => T::read(one).map(|one| vec![one]),
@@ -132,7 +163,8 @@ mod tests {
                     prepare = 'e'\nstop = 'f'\nstop-timeout = '1m'\nteardown = 'g'\nas = 'h'\n\
                     metric = ['p99=(.*)', 'x']\nmetric-name = ['1', '2']\nmetric-better = 'lower'\n\
                     arm = ['base', 'x: A=1']\n";
-        let suite = read(text, Path::new("a.toml")).unwrap_or_else(|why| panic!("{why}"));
+        let entries = read(text, Path::new("a.toml")).unwrap_or_else(|why| panic!("{why}"));
+        let suite = entries.into_iter().next().expect("one").suite;
         let ServiceArgs { ready_timeout, stop_timeout, user, teardown, .. } = suite.service;
         assert_eq!((ready_timeout, stop_timeout), (Some(5.0), Some(60.0)));
         assert_eq!((user.as_deref(), teardown.as_deref()), (Some("h"), Some("g")));

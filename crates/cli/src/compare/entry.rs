@@ -1,0 +1,204 @@
+//! An entry of a suite: one application, what it needs, and how it is compared. `compare --suite` runs one of them,
+//! `evaluate` all.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Parser;
+use launch::Program;
+use tempfile::TempDir;
+use toml_keys::Reader;
+
+use super::service::suite::{self, Suite};
+use super::{Args, shift};
+use crate::exit::Failure;
+use crate::facts;
+use crate::runs::JobOutcome;
+
+/// The directory of the suite's file, in all commands.
+const SUITE: &str = "{suite}";
+/// An empty directory. A service has one for each run, a command one for all.
+const DIRECTORY: &str = "{dir}";
+
+/// One application.
+pub struct Entry {
+    /// What tables call it. Of the file, where that has but one.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Programs that it starts.
+    needs: Vec<String>,
+    /// A command that succeeds where the rest of what it needs is there.
+    check: Option<String>,
+    /// How to install what it needs.
+    packages: Option<String>,
+    pub(super) suite: Suite,
+}
+
+/// What `setup` made, for as long as a command is compared.
+pub struct Around {
+    directory: Option<TempDir>,
+    teardown: Option<String>,
+}
+
+impl Entry {
+    pub(super) fn from_keys(keys: &mut Reader<'_>, path: &Path, is_one_of_several: bool) -> Self {
+        let stem = path.file_stem().map_or(String::new(), |it| it.to_string_lossy().into_owned());
+        let name = match is_one_of_several {
+            true => keys.must("name"),
+            false => keys.optional("name").unwrap_or(stem),
+        };
+        Self {
+            name,
+            path: path.to_path_buf(),
+            needs: suite::several(keys, "needs"),
+            check: keys.optional("check"),
+            packages: keys.optional("packages"),
+            suite: suite::keys(keys),
+        }
+    }
+
+    /// The entries of a file, or of `FILE:NAME` the one of that name.
+    pub fn read(path: &Path) -> Result<Vec<Self>, Failure> {
+        let text = path.display().to_string();
+        let Some((file, name)) = text.rsplit_once(':').filter(|_| !path.exists()) else {
+            return suite::entries(path);
+        };
+        let mut entries = suite::entries(Path::new(file))?;
+        let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        entries.retain(|entry| entry.name == name);
+        match entries.is_empty() {
+            false => Ok(entries),
+            true => Err(Failure::usage(format!(
+                "{file}: no entry `{name}`; it has {}",
+                names.join(", ")
+            ))),
+        }
+    }
+
+    /// What is missing here, and how to install it.
+    pub fn missing(&self) -> Option<String> {
+        let search = facts::search_path();
+        let is_missing = |name: &&String| Program::find(name, &search).is_err();
+        let missing: Vec<&str> = self.needs.iter().filter(is_missing).map(String::as_str).collect();
+        let what = match missing.is_empty() {
+            false => format!("needs {}", missing.join(", ")),
+            true => {
+                let check = self.check.as_ref()?;
+                sh(&self.fill(check, None)).err().map(|_| format!("`{check}` fails"))?
+            }
+        };
+        let install = self.packages.as_ref();
+        Some(what + &install.map_or(String::new(), |it| format!("; install {it}")))
+    }
+
+    fn fill(&self, text: &str, directory: Option<&Path>) -> String {
+        let own = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let own = std::path::absolute(own.unwrap_or(Path::new("."))).unwrap_or_default();
+        let text = text.replace(SUITE, &own.display().to_string());
+        directory.map_or(text.clone(), |it| text.replace(DIRECTORY, &it.display().to_string()))
+    }
+
+    /// `args` with what the entry says, where `args` say nothing.
+    fn apply(mut self, mut args: Args) -> Result<(Args, Around), Failure> {
+        let mut service = std::mem::take(&mut self.suite.service);
+        let plain = self.suite.plain.take();
+        let directory = plain.is_some().then(tempfile::tempdir).transpose();
+        let directory = directory.map_err(|error| Failure::cannot(format!("TMPDIR: {error}")))?;
+        for text in service.texts() {
+            *text = text.take().map(|text| self.fill(&text, directory.as_ref().map(TempDir::path)));
+        }
+        let mut around = Around { teardown: None, directory };
+        match plain {
+            None => args.service = service,
+            Some(words) => {
+                args.service.suite = None;
+                around.teardown = service.teardown;
+                if let Some(setup) = service.setup {
+                    sh(&setup).map_err(|why| Failure::usage(format!("setup: {why}")))?;
+                }
+                let directory = around.directory.as_ref().map(TempDir::path);
+                let words = words.iter().map(|word| self.fill(word, directory));
+                let parsed = parse(words)?;
+                (args.workload, args.command) = (parsed.workload, parsed.command);
+                args.workload_args = parsed.workload_args;
+            }
+        }
+        if args.metric.is_empty() {
+            (args.metric, args.metric_name) = (self.suite.metric, self.suite.metric_name);
+            args.metric_better = self.suite.metric_better;
+        }
+        if args.arms.is_empty() {
+            args.arms = self.suite.arms;
+        }
+        Ok((args, around))
+    }
+
+    /// Compares it, for so long; of its arms, those run that can run here.
+    pub fn compare(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
+        let (args, _around) = self.apply(parse(std::iter::empty())?)?;
+        let command = args.command_to_compare()?;
+        let mut job = args.job(command, args.metric_specs()?)?;
+        job.settings.max_seconds = Some(max_seconds);
+        job.settings.patience_seconds = None;
+        (job.is_choice, job.quiet) = (true, quiet);
+        shift::run(job, args.workload, &mut || ())
+    }
+}
+
+impl Args {
+    /// With what its suite says, and what was made for it.
+    pub(super) fn with_suite(self) -> Result<(Self, Option<Around>), Failure> {
+        let Some(path) = self.service.suite.clone() else { return Ok((self, None)) };
+        let mut entries = Entry::read(&path)?;
+        let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+        match (entries.pop(), entries.is_empty()) {
+            (Some(entry), true) => {
+                let (args, around) = entry.apply(self)?;
+                Ok((args, Some(around)))
+            }
+            _ => Err(Failure::usage(format!(
+                "{0}: choose an entry, as --suite {0}:NAME: {1}; superpage evaluate runs all",
+                path.display(),
+                names.join(", ")
+            ))),
+        }
+    }
+}
+
+/// The words after `superpage compare`, read.
+fn parse(words: impl Iterator<Item = String>) -> Result<Args, Failure> {
+    let words = ["superpage", "compare"].map(str::to_string).into_iter().chain(words);
+    match crate::Cli::try_parse_from(words).map(|cli| cli.command) {
+        Ok(crate::Command::Compare(args)) => Ok(*args),
+        Ok(_) => Err(Failure::usage("a suite's command is one that `compare` takes")),
+        Err(error) => {
+            let said = error.to_string();
+            let line = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            Err(Failure::usage(line))
+        }
+    }
+}
+
+/// Runs a command of a suite's, silently; fails with the end of what it said.
+fn sh(command: &str) -> Result<(), String> {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null());
+    let output = shell.output().map_err(|error| format!("sh: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_string();
+    Err(format!("`{command}` failed ({}): {last}", output.status))
+}
+
+impl Drop for Around {
+    fn drop(&mut self) {
+        if let Some(teardown) = &self.teardown {
+            if let Err(why) = sh(teardown) {
+                crate::exit::say(&format!("teardown: {why}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Where suites are: files that are named, or those that come with superpage.
+
+use std::path::{Path, PathBuf};
+
+use crate::compare::entry::Entry;
+use crate::exit::Failure;
+
+/// Suites that are run only by their name.
+const BY_NAME: &str = "published";
+
+/// The entries of these suites, or of all that come with superpage; each name once.
+pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
+    let files: Vec<PathBuf> = match suites.is_empty() {
+        true => all(&own_directory().ok_or_else(nowhere)?)?,
+        false => suites.iter().map(|suite| find(suite)).collect::<Result<_, _>>()?,
+    };
+    let mut entries: Vec<Entry> = Vec::new();
+    for file in files {
+        for entry in Entry::read(&file)? {
+            if entries.iter().all(|known| known.name != entry.name) {
+                entries.push(entry);
+            }
+        }
+    }
+    match entries.is_empty() {
+        true => Err(Failure::usage("the suites have no entry; write one as [[entry]]")),
+        false => Ok(entries),
+    }
+}
+
+/// A file, or the name of one that comes with superpage; after a colon an entry's name.
+fn find(suite: &str) -> Result<PathBuf, Failure> {
+    let (name, entry) = suite.split_once(':').unwrap_or((suite, ""));
+    if Path::new(suite).is_file() || Path::new(name).is_file() {
+        return Ok(suite.into());
+    }
+    let directory = own_directory().ok_or_else(nowhere)?;
+    let candidates = [directory.clone(), directory.join(BY_NAME)];
+    let found = candidates.iter().map(|it| it.join(format!("{name}.toml"))).find(|it| it.is_file());
+    let Some(mut found) = found else {
+        return Err(Failure::usage(format!(
+            "{suite}: neither a file nor a suite in {}; see superpage evaluate --list",
+            directory.display()
+        )));
+    };
+    if !entry.is_empty() {
+        found.as_mut_os_string().push(format!(":{entry}"));
+    }
+    Ok(found)
+}
+
+fn all(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let read = std::fs::read_dir(directory);
+    let read = read.map_err(|error| Failure::usage(format!("{}: {error}", directory.display())))?;
+    let paths = read.flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == "toml")).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// `suites` in the directory of the program or one above it, or in `share/superpage` of one.
+fn own_directory() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let mut directories = own
+        .ancestors()
+        .skip(1)
+        .take(4)
+        .flat_map(|above| [above.join("suites"), above.join("share/superpage/suites")]);
+    directories.find(|directory| directory.is_dir())
+}
+
+fn nowhere() -> Failure {
+    Failure::cannot(
+        "no directory `suites` beside superpage or in share/superpage; name a file: superpage evaluate FILE.toml",
+    )
+}

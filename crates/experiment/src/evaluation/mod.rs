@@ -1,0 +1,199 @@
+//! `Evaluation`: comparisons of many applications on one machine. Facts only, as `Document`; verdicts are computed from it.
+
+mod changes;
+mod page;
+
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::{Judgement, Summary, analyse};
+use crate::document::{Document, DocumentError, LeftOut};
+use crate::verdict::Verdict;
+use report::format::{self, known};
+
+pub use changes::Change;
+
+/// Name and version of the format.
+pub const SCHEMA: &str = "superpage.evaluation/1";
+
+/// Comparisons of many applications.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Those that were compared, in the order they were run.
+    pub applications: Vec<Application>,
+    /// Those that were not, and why.
+    pub not_run: Vec<LeftOut>,
+    /// Verdicts that changed since an earlier evaluation, if it was compared with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Vec<Change>>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Application {
+    /// The entry's name, unique in the file.
+    pub name: String,
+    /// The comparison.
+    pub comparison: Document,
+}
+
+/// What an arm did for an application: a line of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The application's name.
+    pub application: String,
+    /// The arm's.
+    pub arm: String,
+    /// What the verdict is about: `wall`, or the first metric that the comparison is about.
+    pub quantity: String,
+    /// Of that.
+    pub verdict: Verdict,
+    /// Of its 99th percentile, if it has one.
+    pub p99: Option<Verdict>,
+    /// The most memory of the arm.
+    pub peak_bytes: Option<f64>,
+    /// How much more than the reference's that is.
+    pub more_bytes: Option<f64>,
+    /// Share of its memory on superpages.
+    pub coverage: Option<f64>,
+    /// Runs that count.
+    pub runs: u32,
+}
+
+/// What to do with an application.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// The fastest of the arms that are faster than the reference; none: no arm is.
+    pub best: Option<Row>,
+    /// The reference's name.
+    pub reference: String,
+    /// Arms slower than it.
+    pub slower: Vec<String>,
+    /// Arms of which nothing is decided.
+    pub open: Vec<String>,
+}
+
+impl Evaluation {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        let schema = SCHEMA.to_string();
+        Self { schema, applications: Vec::new(), not_run: Vec::new(), changed: None }
+    }
+
+    /// Reads one; `file` is for messages.
+    ///
+    /// # Errors
+    /// If it is not JSON of these fields, of another version, or a comparison in it is damaged.
+    pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
+        let broken = |why: String| DocumentError::NotADocument(file.into(), why);
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
+        if value["schema"] != SCHEMA {
+            return Err(broken(format!("its schema is {}, not \"{SCHEMA}\"", value["schema"])));
+        }
+        let evaluation: Self =
+            serde_json::from_value(value).map_err(|error| broken(error.to_string()))?;
+        for one in &evaluation.applications {
+            Document::parse(&one.comparison.to_json(), file)?;
+        }
+        Ok(evaluation)
+    }
+
+    /// Whether it has the application's comparison.
+    pub fn has(&self, name: &str) -> bool {
+        self.applications.iter().any(|one| one.name == name)
+    }
+
+    /// The lines of all applications.
+    pub fn rows(&self) -> Vec<Row> {
+        self.applications.iter().flat_map(Application::rows).collect()
+    }
+
+    /// The machine, in a line; of the first comparison.
+    pub fn machine(&self) -> Option<String> {
+        self.applications.first().map(|one| one.comparison.machine_line())
+    }
+
+    /// The page.
+    pub fn to_html(&self) -> String {
+        page::page(self)
+    }
+}
+
+impl Default for Evaluation {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Application {
+    /// A line for each arm but the reference.
+    pub fn rows(&self) -> Vec<Row> {
+        let analysis = analyse(&self.comparison);
+        let Some(reference) = analysis.arms.first() else { return Vec::new() };
+        let row = |arm: &Summary| {
+            let of = |is: &dyn Fn(&Judgement) -> bool| {
+                analysis.judgements.iter().find(|one| one.arm == arm.name && is(one))
+            };
+            let primary = of(&|one| one.is_primary)?;
+            let p99 =
+                of(&|one| one.quantity.starts_with("p99") && one.quantity != primary.quantity);
+            Some(Row {
+                application: self.name.clone(),
+                arm: arm.name.clone(),
+                quantity: primary.quantity.clone(),
+                verdict: primary.verdict.clone(),
+                p99: p99.map(|one| one.verdict.clone()),
+                peak_bytes: arm.peak_bytes,
+                more_bytes: arm.peak_bytes.zip(reference.peak_bytes).map(|(own, base)| own - base),
+                coverage: arm.coverage,
+                runs: arm.runs,
+            })
+        };
+        analysis.arms.iter().skip(1).filter_map(row).collect()
+    }
+
+    /// What to do with it.
+    pub fn advice(&self) -> Advice {
+        let rows = self.rows();
+        let named = |is: &dyn Fn(&Verdict) -> bool| -> Vec<String> {
+            rows.iter().filter(|row| is(&row.verdict)).map(|row| row.arm.clone()).collect()
+        };
+        let (slower, open) = (
+            named(&|verdict| matches!(verdict, Verdict::Slower(_))),
+            named(&|verdict| matches!(verdict, Verdict::Undecided { .. })),
+        );
+        let speedup = |row: &Row| row.verdict.ratio().map_or(0.0, |(speedup, _)| speedup);
+        let faster = rows.iter().filter(|row| matches!(row.verdict, Verdict::Faster(_)));
+        let best = faster.max_by(|a, b| speedup(a).total_cmp(&speedup(b))).cloned();
+        let reference = self.comparison.arms.first().map(|arm| arm.name.clone());
+        Advice { best, reference: reference.unwrap_or_default(), slower, open }
+    }
+}
+
+impl Row {
+    /// How much memory it takes beyond the reference, with its sign.
+    pub fn memory_words(&self) -> String {
+        known(self.more_bytes, |more| {
+            let sign = if more < 0.0 { "−" } else { "+" };
+            sign.to_string() + &format::bytes(more.abs())
+        })
+    }
+
+    /// Its 99th percentile's verdict; nothing where it has none.
+    pub fn p99_words(&self) -> String {
+        self.p99.as_ref().map_or(String::new(), Verdict::cell)
+    }
+}
+
+impl Advice {
+    /// In words.
+    pub fn words(&self) -> String {
+        match &self.best {
+            Some(row) => row.arm.clone(),
+            None if !self.open.is_empty() => "undecided".to_string(),
+            None => format!("{}: none is faster", self.reference),
+        }
+    }
+}

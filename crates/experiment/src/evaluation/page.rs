@@ -1,0 +1,173 @@
+//! An evaluation as one page: what to do with each application, every arm, what was not run, the machine.
+
+use super::{Application, Evaluation, Row};
+use crate::document::Document;
+use crate::html;
+use crate::verdict::{Terms, Verdict};
+use report::format::{self, known};
+use report::frame;
+use report::markup::{Element, el};
+use report::tables::{self, Cell};
+
+/// The page.
+pub fn page(evaluation: &Evaluation) -> String {
+    let head = el("header").add(el("h1").text("superpage evaluate"));
+    let machine = evaluation.machine().unwrap_or("no application was compared".to_string());
+    let head = head.add(el("p").text(machine)).add(el("p").class("small").text(course(evaluation)));
+    let mut body = el("body").add(head).add(advice(evaluation)).add(arms(evaluation));
+    body = body.all(changed(evaluation)).all(notes(evaluation)).all(left_out(evaluation));
+    if let Some(first) = evaluation.applications.first() {
+        body = body.add(html::machine::section(&first.comparison.machine));
+    }
+    let body = body.add(tables::sorting());
+    frame::page("superpage evaluate", &[frame::PAGE, include_str!("style.css")], body)
+}
+
+fn course(evaluation: &Evaluation) -> String {
+    let seconds = evaluation.applications.iter().map(|one| one.comparison.total_seconds()).sum();
+    let began = evaluation.applications.iter().map(|one| one.comparison.began_unix_seconds).min();
+    format!(
+        "{} applications, {} of runs, from {}. Ratios are times faster than the reference, with their intervals; \
+         memory is the peak beyond the reference's. Click a heading to sort.",
+        evaluation.applications.len(),
+        format::seconds(seconds),
+        known(began, format::utc),
+    )
+}
+
+fn class(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster(_) => "t faster",
+        Verdict::Slower(_) => "t slower",
+        Verdict::Same { .. } => "t",
+        _ => "t open",
+    }
+}
+
+fn verdict_cell(verdict: &Verdict) -> Cell {
+    let key = verdict.ratio().map(|(speedup, _)| speedup);
+    Cell { text: verdict.cell(), key, class: class(verdict) }
+}
+
+fn memory(row: &Row) -> Cell {
+    Cell::number(row.memory_words(), row.more_bytes)
+}
+
+fn p99(row: &Row) -> Cell {
+    let key = row.p99.as_ref().and_then(Verdict::ratio).map(|(speedup, _)| speedup);
+    Cell { text: row.p99_words(), key, class: row.p99.as_ref().map_or("t", class) }
+}
+
+fn coverage(row: &Row) -> Cell {
+    Cell::number(known(row.coverage, format::percent), row.coverage)
+}
+
+/// What to do with each.
+fn advice(evaluation: &Evaluation) -> Element {
+    let rows = evaluation.applications.iter().map(|one| {
+        let advice = one.advice();
+        let mut row = vec![Cell::words(&one.name), Cell::words(advice.words())];
+        match &advice.best {
+            Some(best) => {
+                let quantity = quantity(&one.comparison, &best.quantity);
+                row.extend([verdict_cell(&best.verdict), Cell::words(quantity)]);
+                row.extend([memory(best), p99(best), coverage(best)]);
+            }
+            None => row.extend((0..5).map(|_| Cell::words(""))),
+        }
+        row.push(Cell::words(advice.slower.join(", ")));
+        row
+    });
+    let head = [
+        ("application", "t"),
+        ("fastest", "t"),
+        ("verdict", "t"),
+        ("of", "t"),
+        ("memory", "n"),
+        ("p99", "t"),
+        ("on superpages", "n"),
+        ("slower", "t"),
+    ];
+    el("section").add(el("h2").text("Which pages for which application")).add(tables::sortable(
+        "The fastest arm of each application",
+        &head,
+        rows.collect(),
+    ))
+}
+
+fn quantity<'a>(document: &Document, name: &'a str) -> &'a str {
+    match name {
+        "wall" if document.service.is_some() => "time of the load",
+        "wall" => "wall time",
+        name => name,
+    }
+}
+
+/// Every arm of each.
+fn arms(evaluation: &Evaluation) -> Element {
+    let lines = |one: &Application| -> Vec<Vec<Cell>> {
+        let line = |row: Row| {
+            vec![
+                Cell::words(&row.application),
+                Cell::words(&row.arm),
+                verdict_cell(&row.verdict),
+                Cell::words(quantity(&one.comparison, &row.quantity)),
+                memory(&row),
+                p99(&row),
+                coverage(&row),
+                Cell::number(row.runs.to_string(), Some(f64::from(row.runs))),
+            ]
+        };
+        one.rows().into_iter().map(line).collect()
+    };
+    let head = [
+        ("application", "t"),
+        ("arm", "t"),
+        ("verdict", "t"),
+        ("of", "t"),
+        ("memory", "n"),
+        ("p99", "t"),
+        ("on superpages", "n"),
+        ("runs", "n"),
+    ];
+    let rows = evaluation.applications.iter().flat_map(lines).collect();
+    el("section").add(el("h2").text("Every arm")).add(tables::sortable(
+        "Each arm against the reference",
+        &head,
+        rows,
+    ))
+}
+
+fn changed(evaluation: &Evaluation) -> Option<Element> {
+    let line = |one: &super::Change| {
+        format!("{}, {}: {} → {}", one.application, one.arm, one.old, one.new)
+    };
+    let lines = evaluation.changed.iter().flatten().map(line);
+    list("Changed since the earlier evaluation", lines.collect())
+}
+
+/// Why arms have no figures.
+fn notes(evaluation: &Evaluation) -> Option<Element> {
+    let missed = evaluation.applications.iter().flat_map(|one| {
+        let rows = one.rows().into_iter().filter(|row| row.verdict.ratio().is_none());
+        let rows = rows.map(|row| {
+            format!("{}, {}: {}", row.application, row.arm, row.verdict.line(Terms::Speed))
+        });
+        let left_out = one.comparison.left_out.iter();
+        let left_out =
+            left_out.map(|arm| format!("{}, {} left out: {}", one.name, arm.name, arm.why));
+        rows.chain(left_out).collect::<Vec<_>>()
+    });
+    list("Arms without figures", missed.collect())
+}
+
+fn left_out(evaluation: &Evaluation) -> Option<Element> {
+    let lines = evaluation.not_run.iter().map(|one| format!("{}: {}", one.name, one.why));
+    list("Not run", lines.collect())
+}
+
+fn list(heading: &str, lines: Vec<String>) -> Option<Element> {
+    let items = || lines.iter().map(|line| el("li").text(line));
+    let list = (!lines.is_empty()).then(|| el("ul").all(items()));
+    list.map(|list| el("section").add(el("h2").text(heading)).add(list))
+}

@@ -1,0 +1,95 @@
+//! Arms that have names of their own: what runtimes and allocators do about superpages themselves.
+//!
+//! Each turns on by its own switch what the program, its malloc or its virtual machine then asks of the kernel. Whether it
+//! asked, and was given any, is read back from the memory of the runs: [`Recipe::asks_itself`].
+
+use crate::Recipe;
+
+/// Name, and the recipe in words.
+pub const NAMED: [(&str, &str); 8] = [
+    // malloc(3): madvise for its heaps and mappings; glibc 2.35.
+    ("glibc-tunable", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"),
+    // CPython has a malloc of its own, with arenas of 1 MiB that no superpage fits into (3.11); PYTHONMALLOC turns it off.
+    ("python-hugepages", "PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1"),
+    ("jvm-thp", "JAVA_TOOL_OPTIONS=-XX:+UseTransparentHugePages"),
+    ("jvm-large-pages", "JAVA_TOOL_OPTIONS=-XX:+UseLargePages"),
+    ("jemalloc-thp", "preload=libjemalloc.so.2 MALLOC_CONF=thp:always,metadata_thp:auto"),
+    // The first name is that of 2.0, the second of 2.1 and later.
+    (
+        "mimalloc",
+        "preload=libmimalloc.so.2 MIMALLOC_LARGE_OS_PAGES=1 MIMALLOC_ALLOW_LARGE_OS_PAGES=1",
+    ),
+    // gperftools' asks for no superpages; it hands out memory in runs of its own.
+    ("tcmalloc", "preload=libtcmalloc_minimal.so.4"),
+    // `on`, not `try`: a server that does not get them says so and does not start.
+    ("postgres-huge_pages", "-- sh -c 'exec \"$@\" -c huge_pages=on' sh"),
+];
+
+/// The libraries that they preload, and the packages (Debian) that have them.
+const PACKAGES: [(&str, &str); 3] = [
+    ("libjemalloc.so.2", "libjemalloc2"),
+    ("libmimalloc.so.2", "libmimalloc2.0"),
+    ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+];
+
+/// Which package (Debian) has a library that a named arm preloads.
+pub fn package_of(library: &str) -> Option<&'static str> {
+    PACKAGES.iter().find(|(name, _)| *name == library).map(|(_, package)| *package)
+}
+
+/// The words of a named arm.
+pub(crate) fn words(name: &str) -> Option<&'static str> {
+    NAMED.iter().find(|(known, _)| *known == name).map(|(_, words)| *words)
+}
+
+/// A switch by which a program is made to ask for superpages itself.
+const SWITCHES: [(&str, &str); 8] = [
+    ("GLIBC_TUNABLES", "glibc.malloc.hugetlb="),
+    ("JAVA_TOOL_OPTIONS", "UseTransparentHugePages"),
+    ("JAVA_TOOL_OPTIONS", "UseLargePages"),
+    ("JDK_JAVA_OPTIONS", "UseTransparentHugePages"),
+    ("JDK_JAVA_OPTIONS", "UseLargePages"),
+    ("MALLOC_CONF", "thp:always"),
+    ("MIMALLOC_LARGE_OS_PAGES", "1"),
+    ("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1"),
+];
+
+impl Recipe {
+    /// The switch by which it has the program ask for superpages itself, if it has one.
+    pub fn asks_itself(&self) -> Option<String> {
+        let of = |(name, part): &(&str, &str)| {
+            let value = self.variable(name)?;
+            let is_off = value.contains("-XX:-Use") || value.contains("hugetlb=0");
+            (value.contains(part) && !is_off).then(|| format!("{name}={value}"))
+        };
+        let huge_pages = |word: &String| word.contains("huge_pages=on");
+        let postgres = || self.wrapper.iter().any(huge_pages).then(|| "huge_pages=on".to_string());
+        SWITCHES.iter().find_map(of).or_else(postgres)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_a_recipe_that_leaves_pages_to_the_system() {
+        for (name, _) in NAMED {
+            let recipe: Recipe = name.parse().unwrap();
+            assert_eq!((recipe.name.as_str(), recipe.pages), (name, crate::Pages::System));
+            assert_eq!(recipe.asks_itself().is_none(), name == "tcmalloc", "{name}");
+            for library in &recipe.preload {
+                assert!(package_of(library).is_some(), "{library}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_switch_that_is_turned_off_asks_for_nothing() {
+        for text in ["x: GLIBC_TUNABLES=glibc.malloc.hugetlb=0", "x: A=1", "base", "thp"] {
+            assert_eq!(text.parse::<Recipe>().unwrap().asks_itself(), None, "{text}");
+        }
+        let own: Recipe = "x: JDK_JAVA_OPTIONS='-Xmx1g -XX:+UseLargePages'".parse().unwrap();
+        assert_eq!(own.asks_itself().unwrap(), "JDK_JAVA_OPTIONS=-Xmx1g -XX:+UseLargePages");
+    }
+}
