@@ -128,6 +128,9 @@ impl Entry {
             (args.metric, args.metric_name) = (self.suite.metric, self.suite.metric_name);
             args.metric_better = self.suite.metric_better;
         }
+        if let Some(least) = self.suite.min_coverage {
+            args.rule.min_coverage = least;
+        }
         if args.arms.is_empty() {
             args.arms = self.suite.arms;
         }
@@ -200,5 +203,42 @@ impl Drop for Around {
                 crate::exit::say(&format!("teardown: {why}"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_suite_is_read_and_names_files_that_are_there() {
+        let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../suites");
+        let mut names = BTreeSet::new();
+        for directory in [suites.clone(), suites.join("published")] {
+            for file in std::fs::read_dir(directory).unwrap().flatten().map(|it| it.path()) {
+                if file.extension().is_none_or(|it| it != "toml") {
+                    continue;
+                }
+                for mut entry in Entry::read(&file).unwrap_or_else(|why| panic!("{why}")) {
+                    let name = entry.name.clone();
+                    assert!(entry.suite.arms.len() > 1, "{name}");
+                    assert!(entry.needs.is_empty() || entry.packages.is_some(), "{name}");
+                    let texts = entry.suite.service.texts().into_iter().filter_map(|it| it.take());
+                    let texts: Vec<String> =
+                        texts.chain(entry.suite.plain.take().into_iter().flatten()).collect();
+                    for text in texts {
+                        let filled = entry.fill(&text, None);
+                        let own = |word: &&str| word.starts_with('/') && word.contains("/suites/");
+                        for path in filled.split([' ', '\'']).filter(own) {
+                            assert!(Path::new(path).is_file(), "{name}: {path}");
+                        }
+                    }
+                    assert!(names.insert(name.clone()), "two entries are named {name}");
+                }
+            }
+        }
+        assert!(names.len() > 30, "{names:?}");
     }
 }

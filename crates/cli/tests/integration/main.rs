@@ -10,6 +10,7 @@ mod compare;
 mod compare_series;
 mod compare_shift;
 mod design;
+mod evaluate;
 mod explain;
 mod in_force;
 mod in_force_harmless;

@@ -70,8 +70,10 @@ pub struct Advice {
     pub reference: String,
     /// Arms slower than it.
     pub slower: Vec<String>,
-    /// Arms of which nothing is decided.
-    pub open: Vec<String>,
+    /// Whether all arms with figures have a verdict.
+    pub is_decided: bool,
+    /// Whether any arm has figures.
+    pub has_figures: bool,
 }
 
 impl Evaluation {
@@ -157,18 +159,16 @@ impl Application {
     /// What to do with it.
     pub fn advice(&self) -> Advice {
         let rows = self.rows();
-        let named = |is: &dyn Fn(&Verdict) -> bool| -> Vec<String> {
-            rows.iter().filter(|row| is(&row.verdict)).map(|row| row.arm.clone()).collect()
-        };
-        let (slower, open) = (
-            named(&|verdict| matches!(verdict, Verdict::Slower(_))),
-            named(&|verdict| matches!(verdict, Verdict::Undecided { .. })),
-        );
+        let slower = rows.iter().filter(|row| matches!(row.verdict, Verdict::Slower(_)));
+        let slower = slower.map(|row| row.arm.clone()).collect();
+        let mut with_figures = rows.iter().filter(|row| row.verdict.ratio().is_some()).peekable();
+        let has_figures = with_figures.peek().is_some();
+        let is_decided = with_figures.all(|row| !matches!(row.verdict, Verdict::Undecided { .. }));
         let speedup = |row: &Row| row.verdict.ratio().map_or(0.0, |(speedup, _)| speedup);
         let faster = rows.iter().filter(|row| matches!(row.verdict, Verdict::Faster(_)));
         let best = faster.max_by(|a, b| speedup(a).total_cmp(&speedup(b))).cloned();
         let reference = self.comparison.arms.first().map(|arm| arm.name.clone());
-        Advice { best, reference: reference.unwrap_or_default(), slower, open }
+        Advice { best, reference: reference.unwrap_or_default(), slower, is_decided, has_figures }
     }
 }
 
@@ -192,7 +192,8 @@ impl Advice {
     pub fn words(&self) -> String {
         match &self.best {
             Some(row) => row.arm.clone(),
-            None if !self.open.is_empty() => "undecided".to_string(),
+            None if !self.has_figures => "no arm took effect".to_string(),
+            None if !self.is_decided => "undecided".to_string(),
             None => format!("{}: none is faster", self.reference),
         }
     }

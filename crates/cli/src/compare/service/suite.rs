@@ -34,6 +34,7 @@ pub(in crate::compare) struct Suite {
     pub metric_name: Vec<String>,
     pub metric_better: Vec<BetterArg>,
     pub arms: Vec<Recipe>,
+    pub min_coverage: Option<f64>,
 }
 
 /// Reads a file: entries, or one without a heading.
@@ -109,6 +110,9 @@ fn figures(keys: &mut Reader<'_>, suite: Suite) -> Suite {
         metric_name: several(keys, "metric-name"),
         metric_better: several(keys, "metric-better"),
         arms: several(keys, "arm").into_iter().map(|Arm(recipe)| recipe).collect(),
+        min_coverage: keys.optional_by("min-coverage", |value| {
+            arms::share(&parsed::<String>(value, "a share in quotes, e.g. \"20%\"")?)
+        }),
         ..suite
     }
 }

@@ -1,0 +1,166 @@
+//! `superpage evaluate`, end to end, with applications of the tests: what is run, what is kept, what is said.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{refused, run, stderr, stdout, superpage};
+
+/// A suite in a directory of its own.
+struct Suite {
+    directory: TempDir,
+}
+
+impl Suite {
+    fn new(text: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("a.toml"), text).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn words<'a>(&self, suite: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        [&["evaluate", "-q", "--max-time", "4s", suite], more].concat()
+    }
+}
+
+/// An entry whose figure is what its arm sets: `b` is thirty times better than `a`.
+const FIGURES: &str = "[[entry]]\nname = 'figures'\ncommand = \"sh -c 'echo x=$X p99=$P'\"\nmetric = ['x=([0-9]+)', 'p99=([0-9]+)']\n\
+    metric-name = ['x', 'p99']\nmetric-better = ['higher', 'lower']\narm = ['a: X=1 P=5', 'b: X=30 P=5']\n";
+
+#[test]
+fn a_table_json_and_a_page_say_the_same() {
+    let suite = Suite::new(FIGURES);
+    let (toml, json, html) = (suite.path("a.toml"), suite.path("a.json"), suite.path("a.html"));
+    let output = run(&suite.words(&toml, &["--json", "-o", &json, "--html", &html]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&suite.read("a.json")).unwrap();
+    assert_eq!(document["schema"], "superpage.evaluation/1");
+    assert_eq!(document["applications"][0]["comparison"]["schema"], "superpage.compare/1");
+    let table = stdout(&run(&["evaluate", "--from", &json]));
+    for part in ["figures", "30.0x (30.0–30.0) faster", "1.000x (1.000–1.000) same", "Linux "] {
+        assert!(table.contains(part), "lacks {part}: {table}");
+    }
+    let page = suite.read("a.html");
+    assert_eq!(page.matches("<script>").count(), 1, "the one that sorts");
+    assert!(page.contains("data-key=\"30") && page.contains("30.0x (30.0–30.0) faster"), "{page}");
+    assert!(!page.contains("http"), "nothing is fetched");
+    refused(&run(&["evaluate", "--from", &toml]), 2, "not a comparison");
+}
+
+#[test]
+fn verdicts_that_changed_since_an_earlier_evaluation_are_named() {
+    let suite = Suite::new(FIGURES);
+    let (toml, old, new) = (suite.path("a.toml"), suite.path("old.json"), suite.path("new.json"));
+    let output = run(&suite.words(&toml, &["--json", "-o", &old]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let same = run(&["evaluate", "--from", &old, "--compare", &old]);
+    assert!(same.status.success() && stderr(&same).contains("no verdict changed"));
+    let mut document: Value = serde_json::from_str(&suite.read("old.json")).unwrap();
+    let samples = document["applications"][0]["comparison"]["samples"].as_array_mut().unwrap();
+    for sample in samples {
+        sample["metric"] = 1.0.into();
+    }
+    std::fs::write(&new, document.to_string()).unwrap();
+    let changed = run(&["evaluate", "--from", &new, "--compare", &old]);
+    let line = "changed: figures, b: 1.000x (1.000–1.000) same, was 30.0x (30.0–30.0) faster";
+    assert!(stdout(&changed).contains(line), "{}", stdout(&changed));
+    assert_eq!(changed.status.code(), Some(1));
+}
+
+#[test]
+fn killed_half_way_it_loses_the_entry_under_way_at_most() {
+    let entry = |name: &str, command: &str| {
+        format!(
+            "[[entry]]\nname = '{name}'\ncommand = \"sh -c '{command}'\"\narm = ['a: X=1', 'b: X=2']\n"
+        )
+    };
+    let waits = "touch {suite}/waits; test -e {suite}/go || sleep 60";
+    let suite = Suite::new(&(entry("first", "echo >> {suite}/log") + &entry("second", waits)));
+    let (toml, kept) = (suite.path("a.toml"), suite.path("kept.json"));
+    let words = suite.words(&toml, &["--resume", &kept]);
+    let mut child = superpage(&words).spawn().unwrap();
+    let (began, limit) = (Instant::now(), Duration::from_secs(30));
+    while !PathBuf::from(suite.path("waits")).exists() && began.elapsed() < limit {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let log = suite.read("log");
+    let first: Value = serde_json::from_str(&suite.read("kept.json")).expect("it is whole");
+    std::fs::write(suite.path("go"), "").unwrap();
+    let output = run(&words);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!((suite.read("log"), log.is_empty()), (log, false), "the first is not run again");
+    let all: Value = serde_json::from_str(&suite.read("kept.json")).unwrap();
+    assert_eq!(all["applications"][0], first["applications"][0]);
+    assert_eq!(all["applications"][1]["name"], "second");
+    // Of another machine.
+    let mut other = all;
+    other["applications"][0]["comparison"]["machine"]["kernel"] = "0.0.1".into();
+    std::fs::write(&kept, other.to_string()).unwrap();
+    refused(&run(&words), 2, "Linux 0.0.1");
+}
+
+#[test]
+fn what_an_entry_needs_is_said_with_how_to_install_it() {
+    let lacking = "[[entry]]\nname = 'other'\nneeds = ['no-such-program']\npackages = 'Debian: no-such'\n\
+        command = 'no-such-program'\n[[entry]]\nname = 'module'\ncheck = 'false'\npackages = 'PyPI: x'\ncommand = 'true'\n";
+    let suite = Suite::new(lacking);
+    let toml = suite.path("a.toml");
+    let output = run(&suite.words(&toml, &[]));
+    refused(&output, 3, "other needs no-such-program; install Debian: no-such");
+    refused(&output, 3, "module `false` fails; install PyPI: x");
+    let suite = Suite::new(&(lacking.to_string() + FIGURES));
+    let toml = suite.path("a.toml");
+    let output = run(&suite.words(&toml, &[]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let line = "not run: other: needs no-such-program; install Debian: no-such";
+    assert!(stdout(&output).contains(line), "{}", stdout(&output));
+    let listed = stdout(&run(&["evaluate", "--list", &toml]));
+    assert!(listed.contains("needs no-such-program") && listed.contains("here"), "{listed}");
+}
+
+#[test]
+fn an_arm_that_cannot_run_costs_only_itself_and_a_failing_application_too() {
+    let text = FIGURES
+        .replace("'a: X=1 P=5', ", "'a: X=1 P=5', 'none: X=1 P=5 preload=/no/such.so', ")
+        + "[[entry]]\nname = 'setup'\nsetup = 'echo no disk >&2; exit 3'\ncommand = 'true'\n";
+    let suite = Suite::new(&text);
+    let toml = suite.path("a.toml");
+    let output = run(&suite.words(&toml, &[]));
+    let table = stdout(&output);
+    assert!(table.contains("figures, none left out: `/no/such.so` cannot be preloaded"), "{table}");
+    assert!(table.contains("30.0x (30.0–30.0) faster"), "{table}");
+    assert!(table.contains("not run: setup: setup: `echo no disk >&2; exit 3` failed"), "{table}");
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("no disk"));
+}
+
+#[test]
+fn one_entry_is_what_compare_takes() {
+    let suite = Suite::new(&(FIGURES.to_string() + &FIGURES.replace("'figures'", "'others'")));
+    let toml = suite.path("a.toml");
+    refused(&run(&["compare", "--suite", &toml]), 2, "choose an entry");
+    refused(&run(&["compare", "--suite", &format!("{toml}:x")]), 2, "no entry `x`; it has figures");
+    let one = format!("{toml}:others");
+    let output = run(&["compare", "-q", "--max-runs", "2", "--suite", &one]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("b vs a  x: "), "{}", stdout(&output));
+    std::fs::write(&toml, FIGURES.replace("metric-name", "metric-nmae")).unwrap();
+    let output = run(&suite.words(&toml, &[]));
+    refused(&output, 2, "a.toml:5: entry.metric-nmae: unknown key: did you mean `metric-name`?");
+    refused(
+        &run(&["evaluate", "no-such-suite"]),
+        2,
+        "no-such-suite: neither a file nor a suite in",
+    );
+}
