@@ -221,6 +221,7 @@ fn effect(document: &Document, arm: usize) -> Effect {
 }
 
 /// Whether a program that was to ask for superpages itself got any. How many it asked for nobody knows: one is enough.
+/// See docs/decisions/evaluate.md#1.
 fn own_effect(recipe: &Recipe, coverages: &[&Coverage]) -> Effect {
     let is_without = |one: &&Coverage| {
         let huge = one.eligible_huge.bytes() + one.shmem_pmd.bytes() + hugetlb_of(one, None);
@@ -418,6 +419,21 @@ mod tests {
     fn coverage(eligible: u64, huge: u64) -> Coverage {
         let (eligible, eligible_huge) = (ByteSize::mib(eligible), ByteSize::mib(huge));
         Coverage { eligible, eligible_huge, ..Coverage::default() }
+    }
+
+    #[test]
+    fn a_switch_that_brought_no_superpage_did_not_take_effect() {
+        let [none, some] = [coverage(512, 0), coverage(512, 2)];
+        for (recipe, runs, kept) in [
+            ("jvm-thp", &[&none, &none][..], false),
+            ("jvm-thp", &[&none, &some], true),
+            ("jvm-thp", &[], true),
+            ("tcmalloc", &[&none], true),
+            ("x: A=1", &[&none], true),
+        ] {
+            let effect = own_effect(&recipe.parse().expect("a recipe"), runs);
+            assert_eq!(effect == Effect::AsPromised, kept, "{recipe}: {effect:?}");
+        }
     }
 
     #[test]

@@ -248,6 +248,9 @@ pub enum DocumentError {
     /// Not JSON, or not of our fields.
     #[error("{0}: not a comparison written by `superpage compare --json`: {1}")]
     NotADocument(String, String),
+    /// The same of an evaluation.
+    #[error("{0}: not an evaluation written by `superpage evaluate --json`: {1}")]
+    NotAnEvaluation(String, String),
     /// Of another version.
     #[error(
         "{file}: unsupported schema `{found}` (expected {SCHEMA}); use the version of superpage \

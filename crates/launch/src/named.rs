@@ -2,6 +2,7 @@
 //!
 //! Each turns on by its own switch what the program, its malloc or its virtual machine then asks of the kernel. Whether it
 //! asked, and was given any, is read back from the memory of the runs: [`Recipe::asks_itself`].
+//! See docs/decisions/evaluate.md#1.
 
 use crate::Recipe;
 

@@ -74,7 +74,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let output = args.output.as_deref().filter(|path| !files::is_stdout(path));
     files::check_outputs(output, "--html", args.html.as_deref(), args.force)?;
     let old = args.compare.as_deref().map(read).transpose()?;
-    let (mut evaluation, done) = match &args.from {
+    let (mut evaluation, end) = match &args.from {
         Some(file) => (read(file)?, Ok(Done::Fine)),
         None => evaluate(&args)?,
     };
@@ -85,7 +85,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         false => table::text(&evaluation),
     };
     files::deliver(args.output.as_deref(), &text).and(html)?;
-    match (done?, &evaluation.changed) {
+    match (end?, &evaluation.changed) {
         (Done::Fine, Some(changed)) if changed.is_empty() => {
             exit::say("no verdict changed");
             Ok(Done::Fine)
@@ -147,16 +147,18 @@ fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure>
         let lacking = lacking.collect::<Vec<_>>().join("; ");
         return Err(Failure::cannot(format!("no application of the suites is here: {lacking}")));
     }
-    let (count, mut done) = (pending.len(), Ok(Done::Fine));
+    let (count, mut signal, mut failed) = (pending.len(), None, Vec::new());
     for (index, entry) in pending.into_iter().enumerate() {
         let name = entry.name.clone();
         let left = args.max_time - began.elapsed().as_secs_f64();
-        if !matches!(done, Ok(Done::Fine) | Err(_)) {
-            evaluation.not_run.push(not_run(&name, "interrupted; continue with --resume"));
-            continue;
-        }
-        if left <= 0.0 {
-            evaluation.not_run.push(not_run(&name, "--max-time was over; continue with --resume"));
+        let over = match signal {
+            Some(_) => Some("interrupted"),
+            _ if left <= 0.0 => Some("--max-time was over"),
+            _ => None,
+        };
+        if let Some(over) = over {
+            let why = format!("{over}; continue with --resume FILE, or with a larger --max-time");
+            evaluation.not_run.push(not_run(&name, &why));
             continue;
         }
         let part = left / (count - index) as f64;
@@ -168,20 +170,26 @@ fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure>
                 evaluation.applications.push(Application { name, comparison: *comparison });
                 save(args, &evaluation)?;
             }
-            Ok(JobOutcome::Signal(signal, _)) => {
-                done = Ok(Done::Signal(signal));
-                evaluation.not_run.push(not_run(&name, "interrupted; continue with --resume"));
+            Ok(JobOutcome::Signal(by, _)) => {
+                signal = Some(by);
+                evaluation.not_run.push(not_run(&name, "interrupted; continue with --resume FILE"));
             }
             Err(failure) => {
                 evaluation.not_run.push(not_run(&name, &failure.to_string()));
-                let failure = failure.on(&name);
-                exit::say(&failure.to_string());
-                done = Err(failure);
+                exit::say(&failure.on(&name).to_string());
+                failed.push(name);
             }
         }
     }
     save(args, &evaluation)?;
-    Ok((evaluation, done))
+    let end = match (signal, failed.is_empty()) {
+        (Some(signal), _) => Ok(Done::Signal(signal)),
+        (None, true) => Ok(Done::Fine),
+        (None, false) => {
+            Err(Failure::usage(format!("failed: {}; see `not run`", failed.join(", "))))
+        }
+    };
+    Ok((evaluation, end))
 }
 
 /// How much of an entry's time its measured runs may take: the rest is for warm-ups, and for starting and filling servers.

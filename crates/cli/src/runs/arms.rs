@@ -20,7 +20,8 @@ Arms:
   hugetlb[:SIZE]  pages of the hugetlb pool, which may grow for the runs (--pool)
   superpage       as `superpage run --heap --mmap`
   system          the system's settings, unchanged
-  glibc-tunable, python-hugepages, jvm-thp, jvm-large-pages, jemalloc-thp, mimalloc, tcmalloc, postgres-huge_pages
+  glibc-tunable, python-hugepages, jvm-thp, jvm-large-pages, jemalloc-thp, mimalloc, tcmalloc,
+  postgres-huge_pages
                   what a malloc or a runtime does about superpages itself, by its own switch
   'NAME: WORDS'   a recipe of these words, in any order:
                     pages=KIND         one of the above, or auto or thp:SIZE
