@@ -11,7 +11,7 @@ use toml_keys::Reader;
 
 use super::service::suite::{self, Suite};
 use super::{Args, shift};
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use crate::facts;
 use crate::runs::JobOutcome;
 
@@ -42,7 +42,7 @@ pub struct Around {
 }
 
 impl Entry {
-    pub(super) fn from_keys(keys: &mut Reader<'_>, path: &Path, is_one_of_several: bool) -> Self {
+    fn from_keys(keys: &mut Reader<'_>, path: &Path, is_one_of_several: bool) -> Self {
         let stem = path.file_stem().map_or(String::new(), |it| it.to_string_lossy().into_owned());
         let name = match is_one_of_several {
             true => keys.must("name"),
@@ -62,9 +62,9 @@ impl Entry {
     pub fn read(path: &Path) -> Result<Vec<Self>, Failure> {
         let text = path.display().to_string();
         let Some((file, name)) = text.rsplit_once(':').filter(|_| !path.exists()) else {
-            return suite::entries(path);
+            return suite::entries(path, |keys, several| Self::from_keys(keys, path, several));
         };
-        let mut entries = suite::entries(Path::new(file))?;
+        let mut entries = Self::read(Path::new(file))?;
         let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
         entries.retain(|entry| entry.name == name);
         match entries.is_empty() {
@@ -198,10 +198,8 @@ fn sh(command: &str) -> Result<(), String> {
 
 impl Drop for Around {
     fn drop(&mut self) {
-        if let Some(teardown) = &self.teardown {
-            if let Err(why) = sh(teardown) {
-                crate::exit::say(&format!("teardown: {why}"));
-            }
+        if let Some(Err(why)) = self.teardown.as_deref().map(sh) {
+            exit::say(&format!("teardown: {why}"));
         }
     }
 }

@@ -16,7 +16,6 @@ use launch::Recipe;
 use toml_keys::{DeValue, Field, Reader, list, parsed, word, wrong};
 
 use super::ServiceArgs;
-use crate::compare::entry::Entry;
 use crate::exit::Failure;
 use crate::files;
 use crate::runs::arms::{self, BetterArg};
@@ -37,17 +36,25 @@ pub(in crate::compare) struct Suite {
     pub min_coverage: Option<f64>,
 }
 
-/// Reads a file: entries, or one without a heading.
-pub(in crate::compare) fn entries(path: &Path) -> Result<Vec<Entry>, Failure> {
-    read(&files::text(path, MAX_FILE, "a suite: TOML with service and load, or command")?, path)
+/// Reads a file: entries, or one without a heading, of which `entry` reads the keys; it is told which of the two.
+pub(in crate::compare) fn entries<T>(
+    path: &Path,
+    entry: impl Fn(&mut Reader<'_>, bool) -> T,
+) -> Result<Vec<T>, Failure> {
+    let text = files::text(path, MAX_FILE, "a suite: TOML with service and load, or command")?;
+    read(&text, path, entry)
 }
 
-fn read(text: &str, path: &Path) -> Result<Vec<Entry>, Failure> {
+fn read<T>(
+    text: &str,
+    path: &Path,
+    entry: impl Fn(&mut Reader<'_>, bool) -> T,
+) -> Result<Vec<T>, Failure> {
     let entries = |keys: &mut Reader<'_>| {
         let mut entries = Vec::new();
         match keys.find("entry").is_some() {
-            true => keys.tables("entry", |keys| entries.push(Entry::from_keys(keys, path, true))),
-            false => entries.push(Entry::from_keys(keys, path, false)),
+            true => keys.tables("entry", |keys| entries.push(entry(keys, true))),
+            false => entries.push(entry(keys, false)),
         }
         entries
     };
@@ -155,7 +162,7 @@ mod tests {
     use super::*;
 
     fn said(text: &str) -> String {
-        match read(text, Path::new("a.toml")) {
+        match read(text, Path::new("a.toml"), |found, _| keys(found)) {
             Ok(_) => String::new(),
             Err(failure) => failure.to_string(),
         }
@@ -167,8 +174,9 @@ mod tests {
                     prepare = 'e'\nstop = 'f'\nstop-timeout = '1m'\nteardown = 'g'\nas = 'h'\n\
                     metric = ['p99=(.*)', 'x']\nmetric-name = ['1', '2']\nmetric-better = 'lower'\n\
                     arm = ['base', 'x: A=1']\n";
-        let entries = read(text, Path::new("a.toml")).unwrap_or_else(|why| panic!("{why}"));
-        let suite = entries.into_iter().next().expect("one").suite;
+        let entries = read(text, Path::new("a.toml"), |found, _| keys(found));
+        let mut entries = entries.unwrap_or_else(|why| panic!("{why}"));
+        let suite = entries.pop().expect("one");
         let ServiceArgs { ready_timeout, stop_timeout, user, teardown, .. } = suite.service;
         assert_eq!((ready_timeout, stop_timeout), (Some(5.0), Some(60.0)));
         assert_eq!((user.as_deref(), teardown.as_deref()), (Some("h"), Some("g")));
@@ -188,6 +196,9 @@ mod tests {
             ("service = 'a'\nload = 'b'\narm = 'pages='", "a.toml:3: arm"),
             ("service = 'a'\nload = 'b'\nmetric-better = 'less'", "a.toml:3: metric-better"),
             ("service = 'a\n", "a.toml:1: invalid TOML"),
+            ("[[entry]]\ncommand = 'a'\nload = 'b'", "a.toml:3: entry.load: unknown key"),
+            ("[[entry]]\ncommand = \"'\"", "a.toml:2: entry.command: `'`: it is empty, or a quote"),
+            ("command = 'a'\nmin-coverage = 3", "a.toml:2: min-coverage"),
         ] {
             assert!(said(text).contains(part), "{text}: {}", said(text));
         }
