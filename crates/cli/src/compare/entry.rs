@@ -229,7 +229,7 @@ mod tests {
                     for text in texts {
                         let filled = entry.fill(&text, None);
                         let own = |word: &&str| word.starts_with('/') && word.contains("/suites/");
-                        for path in filled.split([' ', '\'']).filter(own) {
+                        for path in filled.split([' ', '\'', '"']).filter(own) {
                             assert!(Path::new(path).is_file(), "{name}: {path}");
                         }
                     }

@@ -75,6 +75,10 @@ fn what_is_installed_works_and_is_removed_without_a_trace() {
     let sizes = ok(&mut Command::new(prefix.join("bin/pagesize")));
     assert!(sizes.trim().parse::<u64>().is_ok(), "{sizes}");
 
+    let mut listing = Command::new(prefix.join("bin/superpage"));
+    let listed = ok(listing.args(["evaluate", "--list", "sqlite"]));
+    assert!(listed.contains("any where/share/superpage/suites/sqlite.toml"), "{listed}");
+
     // What is there already is replaced.
     assert!(package.install(&[], &[("PREFIX", &prefix)]).status.success());
     let removed = package.install(&["uninstall"], &[("PREFIX", &prefix)]);

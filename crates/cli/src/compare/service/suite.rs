@@ -98,17 +98,25 @@ pub(in crate::compare) fn keys(keys: &mut Reader<'_>) -> Suite {
     figures(keys, Suite { service, ..Suite::default() })
 }
 
-/// The words after `compare` of a command or a workload.
+/// The words after `compare` of a command or a workload; none of one that is wrong, which is noted.
 fn plain(keys: &mut Reader<'_>) -> Option<Vec<String>> {
     let words = |value: &DeValue<'_>| {
         let text: String = parsed(value, "a command in quotes")?;
         let words = launch::split_words(&text).filter(|words| !words.is_empty());
         words.ok_or_else(|| format!("`{text}`: it is empty, or a quote is not closed"))
     };
-    let workload = keys.optional_by("workload", words);
-    let command = keys.optional_by("command", words);
-    let command = command.map(|words| [vec!["--".to_string()], words].concat());
-    workload.or(command)
+    let mut plain = None;
+    for (name, before) in [("workload", None), ("command", Some("--".to_string()))] {
+        let Some(found) = keys.find(name) else { continue };
+        plain = Some(match words(found.value) {
+            Ok(words) => before.into_iter().chain(words).collect(),
+            Err(what) => {
+                keys.problem(found.line, found.key, what);
+                Vec::new()
+            }
+        });
+    }
+    plain
 }
 
 fn figures(keys: &mut Reader<'_>, suite: Suite) -> Suite {
