@@ -106,7 +106,8 @@ mod tests {
                 let local = 0u8;
                 let stack = maps.at(&raw const local as u64);
                 assert!(stack.is_ok(), "{stack:?}");
-                let code = maps.at(Procmap::open as fn(Pid) -> _ as u64).map(|it| it.is_plain);
+                let open: fn(Pid) -> Result<Procmap, SysError> = Procmap::open;
+                let code = maps.at(open as usize as u64).map(|it| it.is_plain);
                 assert_ne!(code.ok(), Some(true), "a file's");
                 assert_eq!(maps.at(0x1000).unwrap_err().errno(), libc::ENOENT);
             }
