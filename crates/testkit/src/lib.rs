@@ -5,9 +5,13 @@
 //! command can count and print what was not tested here.
 #![forbid(unsafe_code)]
 
+mod control_group;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+pub use control_group::ControlGroup;
 
 /// Leaves the test with a counted line unless `condition` holds. The reason is a format string.
 #[macro_export]

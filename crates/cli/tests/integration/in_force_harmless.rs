@@ -1,53 +1,19 @@
 //! A program under a design in force ends as it does without: in storms of forks, among many threads, across exec,
 //! under limits, beside a stopped launcher; and it takes little memory that it does not use.
 
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+
+use testkit::ControlGroup;
 
 use crate::common::{run, stderr, stdout, superpage};
 use crate::in_force::{Bench, bench};
 
 const DESIGN: [&str; 5] = ["run", "--json", "--design", "quicksilver-sync-64", "--"];
 
-/// A control group of either version with a limit; it goes with this.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(controller: &str, files: [&str; 2], limit: u64) -> Option<Self> {
-        let top = PathBuf::from("/sys/fs/cgroup");
-        let [first, unified] = files;
-        let (parent, file) = match top.join(controller) {
-            parent if parent.is_dir() => (parent, first),
-            _ => {
-                let given = std::fs::read_to_string(top.join("cgroup.subtree_control")).ok()?;
-                given.split_whitespace().any(|one| one == controller).then_some((top, unified))?
-            }
-        };
-        let name = format!("superpage-in-force-{}-{controller}-{limit}", std::process::id());
-        let group = Self(parent.join(name));
-        std::fs::create_dir(&group.0).ok()?;
-        std::fs::write(group.0.join(file), limit.to_string()).ok()?;
-        Some(group)
-    }
-
-    /// A command in it.
-    fn run(&self, words: &[&str]) -> Output {
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.0);
-        command.args(words).env_remove("LD_PRELOAD").output().expect("sh")
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // A process that has just ended may still be in it.
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-    }
+/// A command in a group.
+fn run_in(group: &ControlGroup, words: &[&str]) -> Output {
+    let mut command = Command::new("sh");
+    group.join(&mut command).args(words).env_remove("LD_PRELOAD").output().expect("sh")
 }
 
 /// Prints `ok` and ends with 0 under the design, as without; what else was said.
@@ -104,12 +70,13 @@ fn programs_that_are_executed_meanwhile_end_as_without() {
 fn a_group_of_few_processes_is_no_reason_to_panic() {
     let Some(_bench) = bench() else { return };
     for limit in 1..8 {
-        let Some(group) = Group::new("pids", ["pids.max"; 2], limit) else {
+        let Some(group) = ControlGroup::new("pids", ["pids.max"; 2], limit, &limit.to_string())
+        else {
             testkit::skipped!("no control group of few processes can be made here");
             return;
         };
         let words = [&[env!("CARGO_BIN_EXE_superpage")], &DESIGN[..], &["echo", "ok"]].concat();
-        let ended = group.run(&words);
+        let ended = run_in(&group, &words);
         let said = stderr(&ended);
         assert!(!said.contains("panicked"), "{limit}: {said}");
         match ended.status.code() {
@@ -125,16 +92,15 @@ fn a_group_of_few_processes_is_no_reason_to_panic() {
 fn what_is_filled_does_not_get_a_program_killed_in_its_group() {
     let Some(bench) = bench() else { return };
     let _lock = testkit::shared_machine_lock();
-    let files = ["memory.limit_in_bytes", "memory.max"];
-    let Some(group) = Group::new("memory", files, 128 << 20) else {
+    let Some(group) = ControlGroup::of_memory(128 << 20, "in-force") else {
         testkit::skipped!("no memory control group can be made here");
         return;
     };
     let (program, sparse) = (bench.program(), ["100", "64", "0", "more", "80"]);
-    let plain = group.run(&[&[program.as_str()], &sparse[..]].concat());
+    let plain = run_in(&group, &[&[program.as_str()], &sparse[..]].concat());
     assert_eq!(stdout(&plain), "ok\n", "{plain:?}");
     let ours = [env!("CARGO_BIN_EXE_superpage")];
-    let ours = group.run(&[&ours, &DESIGN[..], &[&program], &sparse].concat());
+    let ours = run_in(&group, &[&ours, &DESIGN[..], &[&program], &sparse].concat());
     assert_eq!((stdout(&ours).as_str(), ours.status.code()), ("ok\n", Some(0)), "{ours:?}");
 }
 

@@ -1,7 +1,7 @@
 //! Memory that programs take: peaks, cores, many small processes, and control groups.
 
-use std::io::{BufRead, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::modes::{self, Mode, natively, preload};
@@ -242,48 +242,14 @@ fn compare_in_a_group(case: &str, modes: &[Mode]) {
     testkit::require!(program.is_some(), "no C compiler");
     let program = program.unwrap();
     testkit::require!(modes::has_machine(), "{}", modes::NEEDS_MACHINE);
-    let group = Group::new(case, 128 << 20);
+    let group = testkit::ControlGroup::of_memory(128 << 20, case);
     testkit::require!(group.is_some(), "no memory control group can be made here");
     let group = group.unwrap();
     compare(&format!("group::{case}"), modes, None, || {
         let mut command = natively("sh");
-        command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]);
-        command.arg(&group.0).arg(&program).arg(case);
+        group.join(&mut command).arg(&program).arg(case);
         command
     });
-}
-
-/// A memory control group; it goes with this.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(case: &str, limit: u64) -> Option<Self> {
-        let root = Path::new("/sys/fs/cgroup");
-        let name = format!("superpage-harmless-{}-{case}", std::process::id());
-        let (parent, file) = if root.join("memory").is_dir() {
-            (root.join("memory"), "memory.limit_in_bytes")
-        } else {
-            let given = std::fs::read_to_string(root.join("cgroup.subtree_control")).ok()?;
-            given.contains("memory").then_some((root.to_path_buf(), "memory.max"))?
-        };
-        let group = Self(parent.join(name));
-        std::fs::create_dir(&group.0).ok()?;
-        let mut file = std::fs::File::options().write(true).open(group.0.join(file)).ok()?;
-        write!(file, "{limit}").ok()?;
-        Some(group)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // A process that has just ended may still be in it.
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-    }
 }
 
 /// What all of this presumes: in each mode memory of the program is on superpages.

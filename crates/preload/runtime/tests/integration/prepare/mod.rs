@@ -4,9 +4,12 @@
 
 mod stock;
 
-use crate::common::*;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use testkit::ControlGroup;
+
+use crate::common::*;
 
 const THP: Asked = Asked { pages: "thp", memory: "mmap", fallback: "base", children: "base" };
 
@@ -84,46 +87,20 @@ fn what_is_not_understood_is_said_and_turns_everything_off() {
 #[test]
 fn a_limit_on_memory_is_the_programs_not_the_stocks() {
     testkit::require!(has_thp(), "needs transparent superpages of 2 MiB");
-    let group = Group::limited_to(224 * MIB);
+    let group = ControlGroup::of_memory(224 << 20, "prepare");
+    let group = group.filter(|group| group.path().join("memory.oom_control").exists());
     testkit::require!(group.is_some(), "needs a memory cgroup of version 1 that root can make");
     let group = group.unwrap();
     let inner = preparing("prepare::child_needs_all_there_is");
     let mut command = Command::new("sh");
-    command.arg("-c").arg(format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", group.0));
-    command.arg(inner.get_program()).args(inner.get_args());
+    group.join(&mut command).arg(inner.get_program()).args(inner.get_args());
     for (name, value) in inner.get_envs() {
         value.map(|value| command.env(name, value));
     }
     assert!(succeeds(command));
-    let control = std::fs::read_to_string(format!("{}/memory.oom_control", group.0));
+    let control = std::fs::read_to_string(group.path().join("memory.oom_control"));
     let control = control.expect("a file of the group");
     assert!(control.contains("oom_kill 0"), "{control}");
-}
-
-/// A memory cgroup; gone when this is.
-struct Group(String);
-
-impl Group {
-    fn limited_to(bytes: usize) -> Option<Self> {
-        let path = format!("/sys/fs/cgroup/memory/superpage-test-{}", std::process::id());
-        std::fs::create_dir(&path).ok()?;
-        let group = Self(path);
-        let limit = format!("{}/memory.limit_in_bytes", group.0);
-        std::fs::write(limit, bytes.to_string()).ok()?;
-        Some(group)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The kernel moves charges on after the last process has ended.
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
 }
 
 /// The KiB of memory that the kernel may take at any time.
