@@ -1,4 +1,4 @@
-//! What lies under the pages of this process, asked of /proc/self/pagemap.
+//! What lies under the pages of this process, asked of /proc/self/pagemap and mincore(2).
 //!
 //! # Safety
 //! System calls on a descriptor and a buffer of our own.
@@ -20,6 +20,30 @@ pub fn is_as_in_file(start: usize, length: usize) -> bool {
 /// Whether nothing is at `[start, start + length)` of anonymous memory yet: it reads as zeroes.
 pub fn is_untouched(start: usize, length: usize) -> bool {
     all(start, length, |entry| entry & (PRESENT | SWAPPED) == 0)
+}
+
+/// Whether the base page at an address is there (`mincore(2)`); `None`: nothing is mapped. errno is left alone.
+pub fn is_resident(address: usize) -> Option<bool> {
+    resident(address, 1).map(|count| count > 0)
+}
+
+/// How many of so many base pages, from the one at an address on, are there; `None`: not all are mapped.
+pub fn resident(address: usize, pages: usize) -> Option<usize> {
+    const CHUNK: usize = 512;
+    let (mut present, base) = ([0u8; CHUNK], raw::base_page());
+    let mut count = 0;
+    for from in (0..pages).step_by(CHUNK) {
+        let (at, some) = ((address & !(base - 1)) + from * base, CHUNK.min(pages - from));
+        // SAFETY: asks only; each page needs one byte.
+        let asked = raw::keeping_errno(|| unsafe {
+            raw::call!(SYS_mincore, at, some * base, present.as_mut_ptr())
+        });
+        if asked != 0 {
+            return None;
+        }
+        count += present[..some].iter().filter(|it| **it & 1 != 0).count();
+    }
+    Some(count)
 }
 
 /// Asks the file; `false` if it cannot be opened.

@@ -218,29 +218,6 @@ pub fn read_link<'a>(directory: c_int, path: &CStr, into: &'a mut [u8]) -> Optio
     into.get(..usize::try_from(length).ok()?)
 }
 
-/// Whether the base page at an address is there (`mincore(2)`); `None`: nothing is mapped. errno is left alone.
-pub fn is_resident(address: usize) -> Option<bool> {
-    resident(address, 1).map(|count| count > 0)
-}
-
-/// How many of so many base pages, from the one at an address on, are there; `None`: not all are mapped.
-pub fn resident(address: usize, pages: usize) -> Option<usize> {
-    const CHUNK: usize = 512;
-    let (mut present, base) = ([0u8; CHUNK], base_page());
-    let mut count = 0;
-    for from in (0..pages).step_by(CHUNK) {
-        let (at, some) = ((address & !(base - 1)) + from * base, CHUNK.min(pages - from));
-        // SAFETY: asks only; each page needs one byte.
-        let asked =
-            keeping_errno(|| unsafe { call!(SYS_mincore, at, some * base, present.as_mut_ptr()) });
-        if asked != 0 {
-            return None;
-        }
-        count += present[..some].iter().filter(|it| **it & 1 != 0).count();
-    }
-    Some(count)
-}
-
 /// Nanoseconds of CLOCK_MONOTONIC: not by libc's clock_gettime, which a program may replace by one that allocates.
 pub fn monotonic() -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

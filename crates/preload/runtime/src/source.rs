@@ -14,6 +14,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::counters::{self, Column, Kind, Reason};
+use crate::executor::advice;
 use crate::once::OnceBool;
 use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
@@ -263,4 +264,42 @@ pub fn refuse(kind: Kind) -> ! {
         b": not started, because SUPERPAGE_FALLBACK=error",
     ]);
     raw::exit(127)
+}
+
+/// Puts fresh memory, advised for superpages and filled by `fill`, in the place of `[at, at + length)`. Where `fill` says
+/// that it is not as it is to be, nothing changes.
+pub fn replace_by_copy(
+    at: usize,
+    length: usize,
+    page: usize,
+    protection: c_int,
+    fill: impl FnOnce(usize) -> bool,
+) -> Result<(), Reason> {
+    let fresh = reserve(length, page).map_err(|_| Reason::Kernel)?;
+    // SAFETY: address space of our own.
+    let mapped = unsafe {
+        let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
+        raw::mmap(fresh, length, raw::READ_WRITE, flags, -1, 0)
+    };
+    if mapped.is_ok() && advice::superpages(fresh, length) && fill(fresh) {
+        return replace(fresh, length, protection, at);
+    }
+    // SAFETY: ours, and in use nowhere.
+    let _ = unsafe { raw::munmap(fresh, length) };
+    Err(Reason::ThpOff)
+}
+
+/// Gives the copy its protection and moves it over the original, in one step.
+///
+/// On Arm the kernel makes instruction and data caches agree when pages become executable.
+pub fn replace(fresh: usize, length: usize, protection: c_int, at: usize) -> Result<(), Reason> {
+    // SAFETY: the copy is ours, and holds what the range it replaces does.
+    let replaced = unsafe {
+        raw::mprotect(fresh, length, protection).and_then(|()| raw::move_to(fresh, length, at))
+    };
+    replaced.map_err(|_| {
+        // SAFETY: ours, and in use nowhere.
+        let _ = unsafe { raw::munmap(fresh, length) };
+        Reason::Kernel
+    })
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{
 };
 
 use crate::executor::advice;
-use crate::raw;
+use crate::pagemap;
 
 /// (a) A range that was advised: `[start, end)`; 0: none.
 struct Advised {
@@ -96,7 +96,7 @@ impl Advised {
         let samples = whole.clamp(1, SAMPLES);
         let is_untouched = |sample: &usize| {
             let at = if whole == 0 { start } else { first + sample * whole / samples * superpage };
-            raw::is_resident(at) == Some(false)
+            pagemap::is_resident(at) == Some(false)
         };
         let untouched = (0..samples).filter(is_untouched).count();
         if untouched == 0 {
@@ -119,7 +119,7 @@ impl Advised {
 pub fn is_filled(start: usize, end: usize, superpage: usize) -> bool {
     let last = end.saturating_sub(superpage).max(start);
     let sample = |number: usize| start + (last - start) / 4 * number;
-    (0..4).map(sample).chain([last]).all(|at| raw::is_resident(at) == Some(true))
+    (0..4).map(sample).chain([last]).all(|at| pagemap::is_resident(at) == Some(true))
 }
 
 /// (c) by `at`: a mapping that is advised before `at` and not behind; `at` 0: none, 1: being written.
@@ -136,7 +136,8 @@ static INSIDE: [Border; BORDERS] =
 pub fn add_border(at: usize, end: usize) -> bool {
     for border in &INSIDE {
         let old = border.at.load(Relaxed);
-        let is_gone = || raw::is_resident(old - 1).is_none() && raw::is_resident(old).is_none();
+        let is_gone =
+            || pagemap::is_resident(old - 1).is_none() && pagemap::is_resident(old).is_none();
         if (old == 0 || old == at || old > 1 && is_gone())
             && border.at.compare_exchange(old, 1, Relaxed, Relaxed).is_ok()
         {

@@ -33,7 +33,7 @@ use policy::{Action, Result as Ended};
 
 use crate::counters::{self, Kind, Reason};
 use crate::executor::{self, DONE, advice};
-use crate::{filter, maps, raw, settings};
+use crate::{filter, maps, pagemap, raw, settings};
 
 pub use untouched::release as release_untouched;
 
@@ -174,7 +174,7 @@ pub fn requested(start: usize, length: usize) -> bool {
         || !executor::advises()
         || filter::may_be_in_place()
         || !machine::compacts_at_touches()
-        || raw::is_resident(start) == Some(true)
+        || pagemap::is_resident(start) == Some(true)
     {
         return false;
     }

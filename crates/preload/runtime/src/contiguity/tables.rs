@@ -11,7 +11,7 @@
 
 use super::machine;
 use crate::executor::advice;
-use crate::raw;
+use crate::{pagemap, raw};
 
 /// Makes those of `[start, start + length)` where a smaller size was asked for and larger ones are on. `false`: larger
 /// superpages would come; they are not advised then. The memory is fresh but for pages that are resident.
@@ -42,7 +42,7 @@ pub fn make(start: usize, length: usize, largest: usize) -> bool {
 
 fn make_one(at: usize) -> bool {
     let page = raw::base_page();
-    raw::is_resident(at) == Some(true)
+    pagemap::is_resident(at) == Some(true)
         // SAFETY: as the module says.
         || unsafe {
             raw::madvise(at, page, libc::MADV_POPULATE_READ)

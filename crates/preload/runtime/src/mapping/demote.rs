@@ -37,7 +37,7 @@ use crate::raw::{self, Errno};
 use crate::settings;
 use crate::table::{self, Entry, Locked, Marks, Range};
 use crate::write_protect::{self, WriteProtect};
-use crate::{executor, limits, maps, sizes, source, stack};
+use crate::{executor, limits, maps, pagemap, sizes, source, stack};
 
 /// How much a call makes ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -380,7 +380,7 @@ fn close_again(extents: &[Extent]) {
 
 /// Whether the page exists; one that does not is zero, like a fresh copy.
 pub fn is_present(start: usize) -> bool {
-    raw::is_resident(start) != Some(false)
+    pagemap::is_resident(start) != Some(false)
 }
 
 /// Copies the pages (of size `page`) that exist; the others are zero on both sides, and stay so.

@@ -187,16 +187,16 @@ impl File {
     fn is_on(&self, pagemap: c_int, at: usize) -> bool {
         const ASKED: usize = 4;
         let end = at + self.superpage;
-        if raw::is_resident(at) != Some(true) {
+        if pagemap::is_resident(at) != Some(true) {
             let others = (at..end).step_by(self.superpage / ASKED).skip(1);
-            return others.chain([end - 1]).all(|other| raw::is_resident(other) != Some(true));
+            return others.chain([end - 1]).all(|other| pagemap::is_resident(other) != Some(true));
         }
         // SAFETY: the mapping; what is cached is mapped.
         let _ = unsafe { raw::populate_read(at, raw::base_page()) };
         let pages = self.superpage / raw::base_page();
         pagemap::is_all(pagemap, at, end, pagemap::PAGE_IS_HUGE)
             // Holes of a file in memory stay.
-            || (!self.is_in_memory || raw::resident(at, pages) == Some(pages))
+            || (!self.is_in_memory || pagemap::resident(at, pages) == Some(pages))
                 && advice::collapse(at, self.superpage)
     }
 
@@ -216,7 +216,7 @@ impl File {
                     0 => at += page,
                     length => {
                         let offset = request.offset + (from - start) as i64;
-                        if copy_part(pagemap, request.fd, offset, from, length, page).is_some() {
+                        if copy_part(pagemap, request.fd, offset, from, length, page).is_ok() {
                             copied += length;
                         }
                     }
@@ -237,36 +237,23 @@ fn copy_part(
     at: usize,
     length: usize,
     page: usize,
-) -> Option<()> {
-    let fresh = source::reserve(length, page).ok()?;
-    let fill = || {
-        let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
-        // SAFETY: address space of our own.
-        unsafe { raw::mmap(fresh, length, raw::READ_WRITE, flags, -1, 0) }.ok()?;
-        advice::superpages(fresh, length).then_some(())?;
+) -> Result<(), Reason> {
+    let fill = |fresh: usize| {
         let mut used = 0;
         while used < length {
             let (to, from) = (fresh + used, offset + used as i64);
             // SAFETY: memory of our own, of that length.
             let got = unsafe { raw::call!(SYS_pread64, fd, to, length - used, from) };
-            // What another cuts off meanwhile must raise SIGBUS.
-            used += usize::try_from(got).ok().filter(|got| *got > 0)?;
-        }
-        pagemap::is_all(pagemap, fresh, fresh + length, pagemap::PAGE_IS_HUGE).then_some(())
-    };
-    raw::keeping_errno(fill)
-        .and_then(|()| {
-            // SAFETY: the copy is ours, and holds what the new mapping does that it replaces.
-            unsafe {
-                raw::mprotect(fresh, length, libc::PROT_READ).ok()?;
-                raw::move_to(fresh, length, at).ok()
+            match usize::try_from(got) {
+                // What another cuts off meanwhile must raise SIGBUS.
+                Err(_) | Ok(0) => return false,
+                Ok(got) => used += got,
             }
-        })
-        .or_else(|| {
-            // SAFETY: ours, and in use nowhere.
-            let _ = unsafe { raw::munmap(fresh, length) };
-            None
-        })
+        }
+        pagemap::is_all(pagemap, fresh, fresh + length, pagemap::PAGE_IS_HUGE)
+    };
+    let fill = |fresh| raw::keeping_errno(|| fill(fresh));
+    source::replace_by_copy(at, length, page, libc::PROT_READ, fill)
 }
 
 /// Whether this process may write the file: mincore(2) says what of it is cached to who may, and to its owner.

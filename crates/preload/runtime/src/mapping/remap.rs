@@ -24,7 +24,7 @@ use crate::counters::Kind;
 use crate::raw::{self, Errno};
 use crate::settings;
 use crate::table::{self, Entry, Range};
-use crate::{executor, maps, prepare, sizes, source};
+use crate::{executor, maps, pagemap, prepare, sizes, source};
 
 /// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
 ///
@@ -150,7 +150,7 @@ impl Call {
     /// Never by the kernel: it would round the sizes up to superpages.
     unsafe fn shrink(self) -> Result<usize, Errno> {
         let from = round_up(self.start, self.new_size);
-        if raw::is_resident(self.start).is_none() {
+        if pagemap::is_resident(self.start).is_none() {
             return Err(libc::EFAULT);
         }
         if from < self.end() {

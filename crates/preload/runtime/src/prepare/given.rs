@@ -10,8 +10,8 @@ use policy::Action;
 use policy::live::Event;
 
 use crate::executor;
-use crate::raw;
 use crate::sizes::superpage;
+use crate::{pagemap, raw};
 
 /// A mapping, on one page: (c) by `start`.
 #[repr(align(64))]
@@ -122,7 +122,7 @@ pub fn discard_untouched(start: usize, end: usize) {
         for at in (low.next_multiple_of(size)..high - high % size).step_by(size) {
             // SAFETY: handed out readable and not changed since; it reads as zero before and after.
             unsafe {
-                if raw::is_resident(at) != Some(false) && raw::is_zero(at, size) {
+                if pagemap::is_resident(at) != Some(false) && raw::is_zero(at, size) {
                     let _ = raw::madvise(at, size, libc::MADV_DONTNEED);
                 }
             }

@@ -5,8 +5,6 @@
 //! because the only code that runs is ours, and our own memory is not among it.
 //! See docs/decisions/segments.md#2.
 
-use std::ffi::c_int;
-
 use policy::live::{self, Event, Facts};
 use policy::{Action, How};
 
@@ -35,7 +33,7 @@ pub fn to_hugetlb(
         None => source::map_hugetlb_of(page, length, raw::READ_WRITE, libc::MAP_PRIVATE)?,
     };
     copy(extent, first, last, page, fresh);
-    replace(fresh, length, extent.protection, first)?;
+    source::replace(fresh, length, extent.protection, first)?;
     // If the table has no room the program's calls about parts of these pages fail, as the kernel
     // has it; nothing else is lost.
     table::add(Range { start: first, end: last, page, shared: false });
@@ -133,7 +131,7 @@ impl Part<'_> {
 /// Whether the kernel has the file's page that is mapped at `at` in memory. It says so only to who may
 /// write the file or owns it, and to others that it has.
 fn is_cached(at: usize) -> bool {
-    raw::is_resident(at) != Some(false)
+    pagemap::is_resident(at) != Some(false)
 }
 
 /// Whether the file's own superpage is, or can be, mapped at `at`. It serves better than a copy:
@@ -151,23 +149,10 @@ fn is_file_huge(at: usize, page: usize) -> bool {
 /// Copies `[first, last)` into anonymous memory on superpages, which then takes its place. If there
 /// are none to be had, nothing changes: base pages of our own would be worse than the file's.
 fn to_copy(extent: &Extent, first: usize, last: usize, page: usize) -> Result<(), Reason> {
-    let length = last - first;
-    let fresh = source::reserve(length, page).map_err(|_| Reason::Kernel)?;
-    // SAFETY: address space of our own.
-    let filled = unsafe {
-        let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
-        raw::mmap(fresh, length, raw::READ_WRITE, flags, -1, 0)
-    };
-    let is_advised = filled.is_ok() && advice::superpages(fresh, length);
-    if is_advised {
+    source::replace_by_copy(first, last - first, page, extent.protection, |fresh| {
         copy(extent, first, last, page, fresh);
-        if is_collapsed(fresh, length, page) {
-            return replace(fresh, length, extent.protection, first);
-        }
-    }
-    // SAFETY: ours, and in use nowhere.
-    let _ = unsafe { raw::munmap(fresh, length) };
-    Err(Reason::ThpOff)
+        is_collapsed(fresh, last - first, page)
+    })
 }
 
 /// Whether all that is there lies on superpages: the faults made them, or the kernel makes them now.
@@ -218,19 +203,4 @@ pub fn holds(extent: &Extent, (first, last): (usize, usize), fresh: usize) -> bo
         let own = std::slice::from_raw_parts(from as *const u8, to - from);
         own == std::slice::from_raw_parts((fresh + (from - first)) as *const u8, to - from)
     }
-}
-
-/// Gives the copy its protection and moves it over the original, in one step.
-///
-/// On Arm the kernel makes instruction and data caches agree when pages become executable.
-pub fn replace(fresh: usize, length: usize, protection: c_int, at: usize) -> Result<(), Reason> {
-    // SAFETY: the copy is ours, and holds what the range it replaces does.
-    let replaced = unsafe {
-        raw::mprotect(fresh, length, protection).and_then(|()| raw::move_to(fresh, length, at))
-    };
-    replaced.map_err(|_| {
-        // SAFETY: ours, and in use nowhere.
-        let _ = unsafe { raw::munmap(fresh, length) };
-        Reason::Kernel
-    })
 }

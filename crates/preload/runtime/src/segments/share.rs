@@ -13,8 +13,8 @@
 use super::image::Extent;
 use super::relocate;
 use crate::api::hugetlbfs_mount;
-use crate::raw;
 use crate::text::Text;
+use crate::{raw, source};
 
 type Path = Text<4352>;
 
@@ -43,7 +43,7 @@ pub fn place(
                     // SAFETY: mapped just now.
                     let _ = unsafe { raw::munmap(fresh, length) };
                 }
-                same && relocate::replace(fresh, length, extent.protection, first).is_ok()
+                same && source::replace(fresh, length, extent.protection, first).is_ok()
             })
     })
 }

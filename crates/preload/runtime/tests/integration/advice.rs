@@ -57,7 +57,8 @@ const MAY: [(&str, &[&str], &str); 23] = [
     ("mapping/mod.rs", &["raw::populate(", "MAP_HUGETLB"], "MAP_POPULATE of the program; its own pages of the pool"),
     ("mapping/shared.rs", &["raw::populate(", "raw::madvise(", "SHM_HUGETLB", "MAP_HUGETLB", "hugetlb_flags("],
         "MAP_POPULATE of the program; segments of the pool, as the settings say; asks what a segment is (MADV_COLD)"),
-    ("source.rs", &["MAP_HUGETLB", "hugetlb_flags(", "raw::populate("], "the pool, as the settings say; what it must hold to be safe"),
+    ("source.rs", &["MAP_HUGETLB", "hugetlb_flags(", "raw::populate(", "advice::"],
+        "the pool, as the settings say; what it must hold to be safe; a copy, where MakeSuperpage is performed"),
     ("api", &["raw::madvise(", "raw::populate(", "MFD_HUGETLB", "SHM_HUGETLB", "hugetlb_flags("], "what the program asks of the pool"),
 ];
 
