@@ -279,8 +279,19 @@ impl Document {
         }
         // From the text again, not from `value`: an error then names line and column.
         let document: Self = serde_json::from_str(text).map_err(broken)?;
-        document.check().map_err(|why| DocumentError::Inconsistent(file.into(), why))?;
+        document.checked(file)?;
         Ok(document)
+    }
+
+    /// That one which was read as part of another document is of this version, and says nothing that cannot be.
+    pub(crate) fn checked(&self, file: &str) -> Result<(), DocumentError> {
+        if self.schema != SCHEMA {
+            return Err(DocumentError::OtherSchema {
+                file: file.into(),
+                found: self.schema.clone(),
+            });
+        }
+        self.check().map_err(|why| DocumentError::Inconsistent(file.into(), why))
     }
 
     /// The document as JSON, ending in a newline.

@@ -1,30 +1,24 @@
 //! An evaluation as text for people.
 
-use experiment::evaluation::{Application, Evaluation, Row};
-use experiment::verdict::Terms;
+use experiment::evaluation::{Evaluation, Judged, Row};
 use report::format::{known, percent};
 
 use crate::pool::show::table;
 
 /// The machine, a line for each arm, notes.
 pub fn text(evaluation: &Evaluation) -> String {
+    let judged = evaluation.judged();
     let mut text = String::new();
     if let Some(machine) = evaluation.machine() {
         text += &format!("{machine}\n\n");
         let header =
             ["application", "fastest", "arm", "verdict", "memory", "p99", "on superpages", "runs"];
-        let rows = evaluation.applications.iter().flat_map(rows).collect();
+        let rows = judged.iter().flat_map(rows).collect();
         text += &table(&header, rows, &[0, 1, 2, 3, 5]);
         text += "\nratios to the first arm, with their intervals; memory beyond its\n";
     }
-    for one in &evaluation.applications {
-        for row in one.rows().iter().filter(|row| row.verdict.ratio().is_none()) {
-            let line = row.verdict.line(Terms::Speed);
-            text += &format!("note: {}, {}: {line}\n", row.application, row.arm);
-        }
-        for arm in &one.comparison.left_out {
-            text += &format!("note: {}, {} left out: {}\n", one.name, arm.name, arm.why);
-        }
+    for line in judged.iter().flat_map(Judged::without_figures) {
+        text += &format!("note: {line}\n");
     }
     for one in &evaluation.not_run {
         text += &format!("not run: {}: {}\n", one.name, one.why);
@@ -36,12 +30,12 @@ pub fn text(evaluation: &Evaluation) -> String {
     text
 }
 
-fn rows(application: &Application) -> Vec<Vec<String>> {
-    let fastest = application.advice().words();
-    let row = |(index, row): (usize, Row)| {
+fn rows(one: &Judged) -> Vec<Vec<String>> {
+    let fastest = one.advice().words();
+    let row = |(index, row): (usize, &Row)| {
         let first = |text: &str| if index == 0 { text.to_string() } else { String::new() };
         vec![
-            first(&application.name),
+            first(&one.application.name),
             first(&fastest),
             row.arm.clone(),
             row.verdict.cell(),
@@ -51,5 +45,5 @@ fn rows(application: &Application) -> Vec<Vec<String>> {
             row.runs.to_string(),
         ]
     };
-    application.rows().into_iter().enumerate().map(row).collect()
+    one.rows.iter().enumerate().map(row).collect()
 }

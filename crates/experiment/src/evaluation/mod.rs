@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Judgement, Summary, analyse};
 use crate::document::{Document, DocumentError, LeftOut};
-use crate::verdict::Verdict;
+use crate::verdict::{Terms, Verdict};
 use report::format::{self, known};
 
 pub use changes::Change;
@@ -61,6 +61,15 @@ pub struct Row {
     pub runs: u32,
 }
 
+/// An application, and what its arms did for it. Verdicts take time, so a report computes them once.
+#[derive(Clone, Debug)]
+pub struct Judged<'a> {
+    /// The application.
+    pub application: &'a Application,
+    /// A line for each arm but the reference.
+    pub rows: Vec<Row>,
+}
+
 /// What to do with an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
@@ -97,7 +106,7 @@ impl Evaluation {
         let evaluation: Self =
             serde_json::from_value(value).map_err(|error| broken(error.to_string()))?;
         for one in &evaluation.applications {
-            Document::parse(&one.comparison.to_json(), file)?;
+            one.comparison.checked(file)?;
         }
         Ok(evaluation)
     }
@@ -110,6 +119,12 @@ impl Evaluation {
     /// The lines of all applications.
     pub fn rows(&self) -> Vec<Row> {
         self.applications.iter().flat_map(Application::rows).collect()
+    }
+
+    /// The applications, judged.
+    pub fn judged(&self) -> Vec<Judged<'_>> {
+        let applications = self.applications.iter();
+        applications.map(|application| Judged { application, rows: application.rows() }).collect()
     }
 
     /// The machine, in a line; of the first comparison.
@@ -155,10 +170,12 @@ impl Application {
         };
         analysis.arms.iter().skip(1).filter_map(row).collect()
     }
+}
 
+impl Judged<'_> {
     /// What to do with it.
     pub fn advice(&self) -> Advice {
-        let rows = self.rows();
+        let rows = &self.rows;
         let slower = rows.iter().filter(|row| matches!(row.verdict, Verdict::Slower(_)));
         let slower = slower.map(|row| row.arm.clone()).collect();
         let mut with_figures = rows.iter().filter(|row| row.verdict.ratio().is_some()).peekable();
@@ -167,8 +184,21 @@ impl Application {
         let speedup = |row: &Row| row.verdict.ratio().map_or(0.0, |(speedup, _)| speedup);
         let faster = rows.iter().filter(|row| matches!(row.verdict, Verdict::Faster(_)));
         let best = faster.max_by(|a, b| speedup(a).total_cmp(&speedup(b))).cloned();
-        let reference = self.comparison.arms.first().map(|arm| arm.name.clone());
+        let reference = self.application.comparison.arms.first().map(|arm| arm.name.clone());
         Advice { best, reference: reference.unwrap_or_default(), slower, is_decided, has_figures }
+    }
+
+    /// A line for each arm without figures, and why.
+    pub fn without_figures(&self) -> Vec<String> {
+        let without = self.rows.iter().filter(|row| row.verdict.ratio().is_none());
+        let lines = without.map(|row| {
+            format!("{}, {}: {}", row.application, row.arm, row.verdict.line(Terms::Speed))
+        });
+        let Application { name, comparison } = self.application;
+        let left_out = comparison.left_out.iter();
+        lines
+            .chain(left_out.map(|arm| format!("{name}, {} left out: {}", arm.name, arm.why)))
+            .collect()
     }
 }
 

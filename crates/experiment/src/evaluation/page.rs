@@ -1,9 +1,9 @@
 //! An evaluation as one page: what to do with each application, every arm, what was not run, the machine.
 
-use super::{Application, Evaluation, Row};
+use super::{Evaluation, Judged, Row};
 use crate::document::Document;
 use crate::html;
-use crate::verdict::{Terms, Verdict};
+use crate::verdict::Verdict;
 use report::format::{self, known};
 use report::frame;
 use report::markup::{Element, el};
@@ -14,8 +14,9 @@ pub fn page(evaluation: &Evaluation) -> String {
     let head = el("header").add(el("h1").text("superpage evaluate"));
     let machine = evaluation.machine().unwrap_or("no application was compared".to_string());
     let head = head.add(el("p").text(machine)).add(el("p").class("small").text(course(evaluation)));
-    let mut body = el("body").add(head).add(advice(evaluation)).add(arms(evaluation));
-    body = body.all(changed(evaluation)).all(notes(evaluation)).all(left_out(evaluation));
+    let judged = evaluation.judged();
+    let mut body = el("body").add(head).add(advice(&judged)).add(arms(&judged));
+    body = body.all(changed(evaluation)).all(notes(&judged)).all(left_out(evaluation));
     if let Some(first) = evaluation.applications.first() {
         body = body.add(html::machine::section(&first.comparison.machine));
     }
@@ -63,13 +64,14 @@ fn coverage(row: &Row) -> Cell {
 }
 
 /// What to do with each.
-fn advice(evaluation: &Evaluation) -> Element {
-    let rows = evaluation.applications.iter().map(|one| {
+fn advice(judged: &[Judged]) -> Element {
+    let rows = judged.iter().map(|one| {
         let advice = one.advice();
-        let mut row = vec![Cell::words(&one.name), Cell::words(advice.words())];
+        let Judged { application, .. } = one;
+        let mut row = vec![Cell::words(&application.name), Cell::words(advice.words())];
         match &advice.best {
             Some(best) => {
-                let quantity = quantity(&one.comparison, &best.quantity);
+                let quantity = quantity(&application.comparison, &best.quantity);
                 row.extend([verdict_cell(&best.verdict), Cell::words(quantity)]);
                 row.extend([memory(best), p99(best), coverage(best)]);
             }
@@ -104,21 +106,21 @@ fn quantity<'a>(document: &Document, name: &'a str) -> &'a str {
 }
 
 /// Every arm of each.
-fn arms(evaluation: &Evaluation) -> Element {
-    let lines = |one: &Application| -> Vec<Vec<Cell>> {
-        let line = |row: Row| {
+fn arms(judged: &[Judged]) -> Element {
+    let lines = |one: &Judged| -> Vec<Vec<Cell>> {
+        let line = |row: &Row| {
             vec![
                 Cell::words(&row.application),
                 Cell::words(&row.arm),
                 verdict_cell(&row.verdict),
-                Cell::words(quantity(&one.comparison, &row.quantity)),
-                memory(&row),
-                p99(&row),
-                coverage(&row),
+                Cell::words(quantity(&one.application.comparison, &row.quantity)),
+                memory(row),
+                p99(row),
+                coverage(row),
                 Cell::number(row.runs.to_string(), Some(f64::from(row.runs))),
             ]
         };
-        one.rows().into_iter().map(line).collect()
+        one.rows.iter().map(line).collect()
     };
     let head = [
         ("application", "t"),
@@ -130,7 +132,7 @@ fn arms(evaluation: &Evaluation) -> Element {
         ("on superpages", "n"),
         ("runs", "n"),
     ];
-    let rows = evaluation.applications.iter().flat_map(lines).collect();
+    let rows = judged.iter().flat_map(lines).collect();
     el("section").add(el("h2").text("Every arm")).add(tables::sortable(
         "Each arm against the reference",
         &head,
@@ -147,18 +149,8 @@ fn changed(evaluation: &Evaluation) -> Option<Element> {
 }
 
 /// Why arms have no figures.
-fn notes(evaluation: &Evaluation) -> Option<Element> {
-    let missed = evaluation.applications.iter().flat_map(|one| {
-        let rows = one.rows().into_iter().filter(|row| row.verdict.ratio().is_none());
-        let rows = rows.map(|row| {
-            format!("{}, {}: {}", row.application, row.arm, row.verdict.line(Terms::Speed))
-        });
-        let left_out = one.comparison.left_out.iter();
-        let left_out =
-            left_out.map(|arm| format!("{}, {} left out: {}", one.name, arm.name, arm.why));
-        rows.chain(left_out).collect::<Vec<_>>()
-    });
-    list("Arms without figures", missed.collect())
+fn notes(judged: &[Judged]) -> Option<Element> {
+    list("Arms without figures", judged.iter().flat_map(Judged::without_figures).collect())
 }
 
 fn left_out(evaluation: &Evaluation) -> Option<Element> {

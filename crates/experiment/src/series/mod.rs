@@ -48,7 +48,7 @@ impl Series {
         let series: Self = serde_json::from_str(text)
             .map_err(|error| DocumentError::NotADocument(file.into(), error.to_string()))?;
         for point in &series.points {
-            Document::parse(&point.comparison.to_json(), file)?;
+            point.comparison.checked(file)?;
         }
         Ok(series)
     }
