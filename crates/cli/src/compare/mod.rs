@@ -114,7 +114,7 @@ pub struct Args {
 }
 
 /// Flags that mean a run to be made, and nothing to a comparison that was made.
-const FRESH: [&str; 48] = [
+const FRESH: [&str; 38] = [
     "vary",
     "workload",
     "command",
@@ -152,17 +152,7 @@ const FRESH: [&str; 48] = [
     "same_within",
     "same_at_most",
     "min_coverage",
-    "service",
-    "load",
-    "ready",
-    "ready_timeout",
-    "setup",
-    "prepare",
-    "stop",
-    "stop_timeout",
-    "teardown",
-    "user",
-    "suite",
+    "ServiceArgs",
 ];
 
 /// Where nobody says how long.

@@ -1,4 +1,4 @@
-//! `--suite FILE`: the options of a service in a file of TOML. Every mistake is told with its line.
+//! `--suite FILE`: the options of a service in a file of TOML. Every mistake has its line in the message.
 //!
 //! ```toml
 //! service = "redis-server --port {port} --save ''"
@@ -36,7 +36,7 @@ pub(in crate::compare) struct Suite {
     pub min_coverage: Option<f64>,
 }
 
-/// Reads a file: entries, or one without a heading, of which `entry` reads the keys; it is told which of the two.
+/// Reads a file: entries, or one without a heading, of which `entry` reads the keys; `true`: one of several.
 pub(in crate::compare) fn entries<T>(
     path: &Path,
     entry: impl Fn(&mut Reader<'_>, bool) -> T,
@@ -66,10 +66,6 @@ fn read<T>(
 pub(in crate::compare) fn keys(keys: &mut Reader<'_>) -> Suite {
     // A key of a service beside them is one that nobody knows.
     let plain = plain(keys);
-    let (service, load) = match plain.is_some() {
-        true => (None, None),
-        false => (keys.required("service"), keys.required("load")),
-    };
     if plain.is_some() {
         let around = ServiceArgs {
             setup: keys.optional("setup"),
@@ -83,8 +79,8 @@ pub(in crate::compare) fn keys(keys: &mut Reader<'_>) -> Suite {
         None => Err(wrong(value, "a time in quotes, e.g. \"90s\" or \"5m\"")),
     };
     let service = ServiceArgs {
-        service,
-        load,
+        service: keys.required("service"),
+        load: keys.required("load"),
         ready: keys.optional("ready"),
         ready_timeout: keys.optional_by("ready-timeout", time),
         setup: keys.optional("setup"),
