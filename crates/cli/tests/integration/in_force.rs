@@ -213,7 +213,9 @@ fn an_arm_of_a_comparison_can_be_a_design() {
         let is_live = sample["arm"] == 1;
         assert_eq!(sample["design"].is_object(), is_live, "{sample}");
         if is_live && sample["design"]["failed"] == serde_json::json!({}) {
-            assert_eq!(sample["design"]["made"], 8, "{sample}");
+            let number = |what: &str| sample["design"][what].as_u64().unwrap();
+            // Beside programs that take faults the kernel may refuse some until the program ends.
+            assert_eq!(number("made") + number("unmade"), 8, "{sample}");
         }
     }
 }

@@ -104,18 +104,25 @@ fn what_is_filled_does_not_get_a_program_killed_in_its_group() {
     assert_eq!((stdout(&ours).as_str(), ours.status.code()), ("ok\n", Some(0)), "{ours:?}");
 }
 
-/// See docs/decisions/live.md#10: 16 MiB here.
+/// See docs/decisions/live.md#10: 16 MiB here. Programs that take faults beside it make the kernel refuse for a while
+/// (EAGAIN), and then an extent may be neither made nor held when the program ends: it is run again.
 #[test]
 fn little_is_filled_that_a_program_does_not_use() {
     let Some(bench) = bench() else { return };
     let _lock = testkit::shared_machine_lock();
-    let unused = bench.run("quicksilver-sync-64", &["64", "64", "0"]);
-    let filled = unused["filled_pages"].as_u64().unwrap();
-    assert!(filled <= (16 << 20) / 4096, "{unused}");
-    let number = |what: &str| unused[what].as_u64().unwrap();
-    testkit::require!(unused["failed"] == serde_json::json!({}), "superpages were short: {unused}");
-    assert_eq!(number("made") + number("held"), 64, "{unused}");
-    assert!(number("held") > 0, "{unused}");
+    let number = |of: &serde_json::Value, what: &str| of[what].as_u64().unwrap();
+    let mut ended = Vec::new();
+    let unused = loop {
+        let unused = bench.run("quicksilver-sync-64", &["64", "64", "0"]);
+        assert!(number(&unused, "filled_pages") <= (16 << 20) / 4096, "{unused}");
+        testkit::require!(unused["failed"] == serde_json::json!({}), "no superpages: {unused}");
+        if number(&unused, "made") + number(&unused, "held") == 64 {
+            break unused;
+        }
+        ended.push(unused);
+        assert!(ended.len() < 10, "{ended:?}");
+    };
+    assert!(number(&unused, "held") > 0, "{unused}");
     let used = bench.run("quicksilver-sync-64", &["40", "64", "40", "use"]);
     testkit::require!(used["failed"] == serde_json::json!({}), "superpages were short: {used}");
     assert_eq!((&used["made"], &used["held"]), (&40.into(), &0.into()), "{used}");
