@@ -103,8 +103,9 @@ impl Evaluation {
         if value["schema"] != SCHEMA {
             return Err(broken(format!("its schema is {}, not \"{SCHEMA}\"", value["schema"])));
         }
+        // From the text again: an error then names line and column, and the reader is the one of a single comparison.
         let evaluation: Self =
-            serde_json::from_value(value).map_err(|error| broken(error.to_string()))?;
+            serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
         for one in &evaluation.applications {
             one.comparison.checked(file)?;
         }
