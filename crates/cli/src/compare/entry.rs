@@ -113,9 +113,16 @@ impl Entry {
             None => args.service = service,
             Some(words) => {
                 args.service.suite = None;
-                around.teardown = service.teardown;
-                if let Some(setup) = service.setup {
-                    sh(&setup).map_err(|why| Failure::usage(format!("setup: {why}")))?;
+                if !args.dry_run {
+                    around.teardown = service.teardown;
+                    if let Some(setup) = service.setup {
+                        sh(&setup).map_err(|why| Failure::usage(format!("setup: {why}")))?;
+                    }
+                } else if words.iter().any(|word| word.starts_with("{dir}/")) {
+                    return Err(Failure::usage(format!(
+                        "{}: --dry-run runs no setup, and that makes the program to look at",
+                        self.name
+                    )));
                 }
                 let directory = around.directory.as_ref().map(TempDir::path);
                 let words = words.iter().map(|word| self.fill(word, directory));

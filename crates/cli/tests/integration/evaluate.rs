@@ -164,3 +164,21 @@ fn one_entry_is_what_compare_takes() {
         "no-such-suite: neither a file nor a suite in",
     );
 }
+
+#[test]
+fn a_dry_run_runs_no_setup() {
+    let entry = |command: &str| {
+        format!(
+            "command = '{command}'\nsetup = 'touch {{suite}}/made'\nteardown = 'touch {{suite}}/made'\n"
+        )
+    };
+    let suite = Suite::new(&entry("sleep 1"));
+    let toml = suite.path("a.toml");
+    let output = run(&["compare", "--dry-run", "--suite", &toml]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("sleep"), "{}", stdout(&output));
+    std::fs::write(&toml, entry("{dir}/program")).unwrap();
+    let output = run(&["compare", "--dry-run", "--suite", &toml]);
+    refused(&output, 2, "a: --dry-run runs no setup");
+    assert!(!PathBuf::from(suite.path("made")).exists());
+}
