@@ -66,7 +66,7 @@ pub fn raise(
     facts: &launch::Facts,
 ) -> OvercommitGuard {
     let mut guard = OvercommitGuard::default();
-    for size in pools_of(recipes, facts) {
+    for size in pools_of(recipes, grow.is_some(), facts) {
         let raised = match grow {
             Some(bytes) => guard.grow(size, bytes).map(|got| say_if_short(size, got, bytes)),
             None => guard.raise(size),
@@ -84,7 +84,7 @@ pub fn preview(
     grow: Option<ByteSize>,
     facts: &mut launch::Facts,
 ) -> Vec<String> {
-    let sizes = pools_of(recipes, facts);
+    let sizes = pools_of(recipes, grow.is_some(), facts);
     let mut words = Vec::new();
     for size in sizes {
         if let Some(bytes) = grow {
@@ -104,8 +104,8 @@ pub fn preview(
     words
 }
 
-fn pools_of(recipes: &[&Recipe], facts: &launch::Facts) -> Vec<PageSize> {
-    let asked = recipes.iter().filter_map(|recipe| pool_size(recipe, facts));
+fn pools_of(recipes: &[&Recipe], grows: bool, facts: &launch::Facts) -> Vec<PageSize> {
+    let asked = recipes.iter().filter_map(|recipe| pool_size(recipe, grows, facts));
     let mut sizes: Vec<PageSize> =
         asked.filter(|size| facts.pools.iter().any(|pool| pool.size == *size)).collect();
     sizes.sort();
@@ -113,9 +113,10 @@ fn pools_of(recipes: &[&Recipe], facts: &launch::Facts) -> Vec<PageSize> {
     sizes
 }
 
-fn pool_size(recipe: &Recipe, facts: &launch::Facts) -> Option<PageSize> {
+fn pool_size(recipe: &Recipe, grows: bool, facts: &launch::Facts) -> Option<PageSize> {
     match recipe.pages {
-        // What auto would choose, if it had pages.
+        // It takes a pool that has pages, or where there is no THP one that may grow. See docs/decisions/launch.md#4.
+        Pages::Auto if !grows && facts.has_thp() => None,
         Pages::Hugetlb(None) | Pages::Auto => facts.pools.first().map(|pool| pool.size),
         Pages::Hugetlb(Some(size)) => Some(size),
         _ if recipe.asks_itself_for_pool() => facts.pools.first().map(|pool| pool.size),

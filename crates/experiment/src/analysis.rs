@@ -209,7 +209,12 @@ fn effect(document: &Document, arm: usize) -> Effect {
     }
     let least = document.judging.least_coverage;
     let unseen = runs_on_base_pages(document, arm as u32, least);
-    match took_effect(promise, document.arms[arm].plan.pages, &coverages, least) {
+    // Auto promises superpages, of whatever kind.
+    let pages = match document.arms[arm].recipe.pages {
+        Pages::Auto => Pages::Auto,
+        _ => document.arms[arm].plan.pages,
+    };
+    match took_effect(promise, pages, &coverages, least) {
         Effect::AsPromised if promise == Promise::Superpages && unseen > 0 => Effect::Missing {
             why: format!(
                 "{unseen} measured run(s) took so many more page faults than the runs on \

@@ -42,6 +42,13 @@ pub struct Facts {
     pub glibc_tunables: Option<String>,
 }
 
+impl Facts {
+    /// Whether memory can have transparent superpages of the largest size.
+    pub fn has_thp(&self) -> bool {
+        self.thp_mode.as_deref().is_some_and(|mode| mode != "never")
+    }
+}
+
 /// One hugetlb pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
@@ -60,7 +67,12 @@ pub struct Pool {
 impl Pool {
     /// Pages that a new mapping could reserve.
     pub fn available(&self) -> u64 {
-        self.free.saturating_sub(self.reserved) + self.overcommit_left
+        self.unused() + self.overcommit_left
+    }
+
+    /// Those of them that it has already.
+    pub fn unused(&self) -> u64 {
+        self.free.saturating_sub(self.reserved)
     }
 }
 

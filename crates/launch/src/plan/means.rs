@@ -3,7 +3,7 @@
 use abi::environment;
 use units::PageSize;
 
-use super::{Facts, Plan, Promise, ThpRequest};
+use super::{Facts, Plan, Pool, Promise, ThpRequest};
 use crate::{Children, Fallback, Kind, LaunchError, Memory, Pages, Program, Recipe, tunables};
 
 /// What begins a note that says that a program will not get what was asked for.
@@ -87,24 +87,29 @@ impl Plan {
     }
 
     /// The best this machine has: the pool's pages are reserved, so they cannot fail later, and a
-    /// pool with free pages was made to be used.
+    /// pool with free pages was made to be used. One that may only grow was not: see docs/decisions/launch.md#4.
     pub(super) fn choose(&mut self, facts: &Facts) -> Result<Pages, LaunchError> {
-        let pool = facts.pools.first().filter(|pool| pool.available() > 0);
-        let has_thp = facts.thp_mode.as_deref().is_some_and(|mode| mode != "never");
-        let (pages, why) = match pool {
-            Some(pool) => {
-                let pages = pool.available();
-                let why = format!("hugetlb: its pool has {pages} free pages of {}", pool.size);
-                (Pages::Hugetlb(None), why)
+        let pool = facts.pools.first();
+        let (pages, why) = match (pool, facts.thp_sizes.first()) {
+            (Some(Pool { size, .. }), _) if pool.is_some_and(|pool| pool.unused() > 0) => {
+                let pages = pool.map_or(0, Pool::unused);
+                (
+                    Pages::Hugetlb(None),
+                    format!("hugetlb: its pool has {pages} free pages of {size}"),
+                )
             }
-            None if has_thp => (Pages::Thp, "thp: no hugetlb pool has free pages".to_string()),
-            None => match facts.thp_sizes.first() {
-                Some(size) => {
-                    let why = format!("thp:{size}: the largest enabled transparent size");
-                    (Pages::ThpOf(*size), why)
-                }
-                None => return Err(LaunchError::NoSuperpages),
-            },
+            _ if facts.has_thp() => (Pages::Thp, "thp: no hugetlb pool has free pages".to_string()),
+            (_, Some(size)) => {
+                (Pages::ThpOf(*size), format!("thp:{size}: the largest enabled transparent size"))
+            }
+            (Some(pool), None) if pool.available() > 0 => {
+                let (size, pages) = (pool.size, pool.available());
+                (
+                    Pages::Hugetlb(None),
+                    format!("hugetlb: its pool of {size} may grow by {pages} pages"),
+                )
+            }
+            _ => return Err(LaunchError::NoSuperpages),
         };
         self.notes.push(format!("auto chose {why}"));
         Ok(pages)

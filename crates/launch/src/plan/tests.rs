@@ -287,11 +287,16 @@ fn auto_takes_the_pool_if_it_has_pages_then_thp_then_smaller_ones() {
     };
     assert_eq!(pages(&with_library(vec![pool(10, 3)])).unwrap(), Pages::Hugetlb(None));
     assert_eq!(pages(&with_library(vec![pool(10, 10)])).unwrap(), Pages::Thp);
+    // One that may grow was not made to be used, unless there is nothing else.
+    let grows = vec![Pool { overcommit_left: 5, ..pool(0, 0) }];
+    assert_eq!(pages(&with_library(grows.clone())).unwrap(), Pages::Thp);
     let small = PageSize::new(64 << 10).unwrap();
     let never = Some("never".to_string());
-    let facts = Facts { thp_mode: never, thp_sizes: vec![small], ..with_library(Vec::new()) };
+    let facts = Facts { thp_mode: never, thp_sizes: vec![small], ..with_library(grows) };
     assert_eq!(pages(&facts).unwrap(), Pages::ThpOf(small));
-    let nothing = Facts { thp_sizes: Vec::new(), ..facts };
+    let only_grows = Facts { thp_sizes: Vec::new(), ..facts };
+    assert_eq!(pages(&only_grows).unwrap(), Pages::Hugetlb(None));
+    let nothing = Facts { pools: Vec::new(), ..only_grows };
     assert!(matches!(pages(&nothing), Err(LaunchError::NoSuperpages)));
 }
 
