@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod control_group;
+pub mod schemas;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

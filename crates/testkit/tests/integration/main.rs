@@ -5,6 +5,7 @@ mod commands;
 mod dependencies;
 mod public;
 mod rows;
+mod schemas;
 mod sources;
 
 use std::path::{Path, PathBuf};
