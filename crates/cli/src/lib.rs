@@ -40,6 +40,7 @@ pub use design::{Named as NamedDesign, as_live, load as load_design};
 pub use pool::show::table;
 pub use runs::designs::LiveRuns;
 pub use runs::{JobOutcome, seconds, share};
+pub use signals::{Interrupting, interrupt_experiment};
 pub use trace::open as open_trace;
 
 /// Run Linux programs on superpages, and measure what that buys.

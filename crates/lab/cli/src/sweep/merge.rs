@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::sweep::Store;
+use lab::sweep::{Merged, Store};
 
 use super::complain;
 use cli::exit::{self, Done, Failure};
@@ -35,52 +35,87 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// A prefix of two files' names: a directory would make them hidden files in it, and two files do not
-/// go to standard output.
-fn check_name(name: &Path) -> Result<(), Failure> {
-    let shown = name.display();
-    if name.as_os_str().is_empty() || files::is_stdout(name) {
-        return Err(Failure::usage(format!(
-            "--output {shown}: two files are written; give their name without an ending: sweep"
-        )));
+/// The files that a sweep is merged into.
+pub(super) struct Target {
+    parquet: Option<PathBuf>,
+    json: PathBuf,
+}
+
+impl Target {
+    /// Of a prefix of two files' names: a directory would make them hidden files in it, and two files do not
+    /// go to standard output.
+    pub fn new(name: &Path) -> Result<Self, Failure> {
+        let shown = name.display();
+        if name.as_os_str().is_empty() || files::is_stdout(name) {
+            return Err(Failure::usage(format!(
+                "--output {shown}: two files are written; give their name without an ending: sweep"
+            )));
+        }
+        // `file_name` sees through a slash at the end, and `is_dir` asks the disk.
+        if name.is_dir() || name.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            return Err(Failure::usage(format!(
+                "--output {shown}: a directory; name the files in it: {}",
+                name.join("sweep").display()
+            )));
+        }
+        let named = |extension: &str| {
+            let mut name = name.as_os_str().to_owned();
+            name.push(extension);
+            PathBuf::from(name)
+        };
+        let parquet = cfg!(feature = "parquet").then(|| named(".parquet"));
+        Ok(Self { parquet, json: named(".json") })
     }
-    // `file_name` sees through a slash at the end, and `is_dir` asks the disk.
-    if name.is_dir() || name.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        return Err(Failure::usage(format!(
-            "--output {shown}: a directory; name the files in it: {}",
-            name.join("sweep").display()
-        )));
+
+    /// Which they are.
+    pub fn paths(&self) -> Vec<&Path> {
+        self.parquet.iter().chain([&self.json]).map(PathBuf::as_path).collect()
     }
-    Ok(())
+
+    /// The same in words.
+    pub fn names(&self) -> String {
+        let names: Vec<_> = self.paths().iter().map(|path| path.display().to_string()).collect();
+        names.join(" and ")
+    }
+
+    /// That they may be written.
+    pub fn check_new(&self, force: bool) -> Result<(), Failure> {
+        self.paths().into_iter().try_for_each(|path| files::check_new(path, force))
+    }
+
+    fn contents<'a>(&'a self, merged: &'a Merged) -> impl Iterator<Item = (&'a Path, &'a [u8])> {
+        let parquet = self.parquet.as_deref().zip(merged.parquet.as_deref());
+        parquet.into_iter().chain([(self.json.as_path(), merged.json.as_bytes())])
+    }
+
+    fn write(&self, merged: &Merged) -> Result<(), Failure> {
+        self.contents(merged).try_for_each(|(path, bytes)| files::write(path, bytes))
+    }
+
+    /// Writes those that do not hold these bytes already.
+    pub fn write_unless_same(&self, merged: &Merged, force: bool) -> Result<(), Failure> {
+        let mut others: Vec<_> = self.contents(merged).collect();
+        others.retain(|(path, bytes)| !std::fs::read(path).is_ok_and(|old| old == *bytes));
+        others.iter().try_for_each(|(path, _)| files::check_new(path, force))?;
+        others.iter().try_for_each(|(path, bytes)| files::write(path, bytes))
+    }
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    check_name(&args.output)?;
-    let named = |extension: &str| {
-        let mut name = args.output.as_os_str().to_owned();
-        name.push(extension);
-        PathBuf::from(name)
-    };
-    let json = named(".json");
-    let parquet = cfg!(feature = "parquet").then(|| named(".parquet"));
-    let both = || parquet.iter().chain([&json]);
+    let target = Target::new(&args.output)?;
     if !args.dry_run {
-        both().try_for_each(|path| files::check_new(path, args.force))?;
+        target.check_new(args.force)?;
     }
     let stores: Vec<Store> = args.directories.iter().map(|path| Store::at(path)).collect();
     let merged = lab::sweep::merge(&stores, args.partial).map_err(Failure::usage)?;
     complain(&merged.damaged, "left out");
     let rows = format!("{} of {} cells", merged.rows, merged.planned);
-    let names: Vec<String> = both().map(|path| path.display().to_string()).collect();
-    let names = names.join(" and ");
+    let names = target.names();
     if args.dry_run {
         exit::print(&format!("would write {rows} to {names}\n"))?;
         return Ok(Done::Fine);
     }
-    if let (Some(path), Some(bytes)) = (&parquet, &merged.parquet) {
-        files::write(path, bytes)?;
-    }
-    files::write(&json, &merged.json)?;
+    target.write(&merged)?;
     exit::print(&format!("{rows} written to {names}\n"))?;
     Ok(Done::Fine)
 }

@@ -1,6 +1,7 @@
 //! `superpage lab sweep`: many experiments, on one computer or many.
 
 mod merge;
+mod on;
 mod plan;
 mod run;
 mod status;
@@ -14,8 +15,8 @@ use cli::exit::{self, Done, Failure};
 /// Run designs x machines x workloads x fragmentations x seeds.
 ///
 /// `plan` writes a directory, `run` fills it (or one shard of it: on any computer, in any order, as
-/// often as needed), `status` tells what is there, `merge` makes one Parquet and one JSON file, the
-/// same bytes however it was run. See docs/sweeps.md for Slurm, Kubernetes and Ray.
+/// often as needed; all of it on a cluster by `--on slurm` or `--on ray`), `status` tells what is there,
+/// `merge` makes one Parquet and one JSON file, the same bytes however it was run. See docs/sweeps.md.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]

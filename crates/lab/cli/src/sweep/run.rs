@@ -1,21 +1,29 @@
-//! `superpage lab sweep run`: what is missing of a shard.
+//! `superpage lab sweep run`: what is missing of a sweep or a shard, here or on a cluster.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Instant;
 
-use lab::sweep::{Shard, Store};
+use lab::sweep::{Plan, Shard, State, Store};
+use serde_json::{Value, json};
 
+use super::merge::Target;
+use super::on::{self, Launch, On};
 use super::{Directory, complain};
 use crate::simulate::Parts;
 use cli::exit::{self, Done, Failure};
 use cli::progress::Progress;
 use cli::seconds;
 
-/// Run what is missing of a sweep, or of one shard of it.
+/// The schema of `--json`.
+const SCHEMA: &str = "superpage.lab.sweep-run/1";
+
+/// Run what is missing of a sweep: here, one shard of it, or all of it on a cluster.
 ///
 /// Each pass (one workload on one machine, under all designs) is written when it ends, whole. After ^C,
 /// a kill or a crash the same command goes on where it was. Exit code 1: some passes could not be run,
-/// or --max-time came first.
+/// or --max-time came first. `--on slurm` submits an array of jobs, `--on ray` tasks; both watch them and run
+/// again what failed. With --output the whole is merged: the same bytes wherever it ran.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -25,39 +33,177 @@ pub struct Args {
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     shard: Shard,
 
-    /// Threads; 0 is one per CPU.
-    #[arg(long, short, value_name = "N", default_value_t = 0)]
-    jobs: usize,
+    /// Threads; 0 is one per CPU [default: 0]. On a cluster: CPUs of each part [default: 1].
+    #[arg(long, short, value_name = "N")]
+    jobs: Option<u32>,
 
-    /// Begin no pass after this time: 90s, 50m, 3h. Passes under way are finished.
+    /// Begin no pass after this time: 90s, 50m, 3h. Passes under way are finished. On a cluster: of each job.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     max_time: Option<f64>,
 
-    /// Tell what would be run, and run nothing.
+    /// Merge into NAME.parquet and NAME.json once the whole sweep is there.
+    #[arg(long, short, value_name = "NAME")]
+    output: Option<PathBuf>,
+
+    /// Write over files of --output that hold something else.
+    #[arg(long)]
+    force: bool,
+
+    /// Tell what would be run, on a cluster also by which script, and run nothing.
     #[arg(long)]
     dry_run: bool,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 
     /// No progress on standard error.
     #[arg(long, short)]
     quiet: bool,
+
+    #[command(flatten)]
+    cluster: on::ClusterArgs,
+}
+
+/// How a run ended.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// Cells of what was asked for.
+    pub cells: usize,
+    /// There before.
+    pub present: usize,
+    /// Run now.
+    pub done: usize,
+    /// How often a part was given to the cluster.
+    pub submitted: u64,
+    /// What could not be run, and why.
+    pub failed: Vec<(String, String)>,
+    /// Why cells are left that did not fail.
+    pub stopped: Option<String>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// That it goes on elsewhere was asked for.
+    pub detached: bool,
+}
+
+impl Ended {
+    fn left(&self) -> usize {
+        self.cells - self.present - self.done
+    }
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
+    args.cluster.check(args.shard == Shard::WHOLE)?;
     let store = Store::at(&args.directory.directory);
     let plan = store.plan().map_err(Failure::usage)?;
-    let shown = args.directory.directory.display();
+    let target = args.output.as_deref().map(Target::new).transpose()?;
     if args.dry_run {
-        let contents = store.read().map_err(Failure::usage)?;
-        let groups = args.shard.select(plan.groups());
-        let cells = || groups.iter().flat_map(|group| &group.members);
-        let missing = cells().filter(|one| !contents.reports.contains_key(&one.cell)).count();
-        exit::print(&format!(
-            "{shown}: shard {} has {} cells, {missing} of them to run\n",
-            args.shard,
-            cells().count()
-        ))?;
+        return dry_run(&args, &store, &plan);
+    }
+    let is_whole = || -> Result<bool, Failure> {
+        Ok(State::of_whole(&plan, &store.read().map_err(Failure::usage)?).passes_left == 0)
+    };
+    // The same command once more finds the files that it wrote.
+    if let Some(target) = &target
+        && !is_whole()?
+    {
+        target.check_new(args.force)?;
+    }
+    let began = Instant::now();
+    let ended = match args.cluster.on {
+        On::Local => local(&args, &store, &plan)?,
+        On::Slurm | On::Ray => on::run(&launch(&args, &store, &plan)?, args.quiet)?,
+    };
+    for (what, why) in &ended.failed {
+        exit::say(&format!("{what}: {why}"));
+    }
+    let merged = match target {
+        Some(target) if ended.left() == 0 && is_whole()? => {
+            let merged = lab::sweep::merge(std::slice::from_ref(&store), false);
+            target.write_unless_same(&merged.map_err(Failure::usage)?, args.force)?;
+            Some(target)
+        }
+        _ => None,
+    };
+    exit::print(&match args.json {
+        true => document(&args, &ended, began, merged.as_ref())?,
+        false => words(&args, &ended, merged.as_ref()),
+    })?;
+    Ok(match ended.signal {
+        Some(signal) => Done::Signal(signal),
+        None if ended.left() == 0 || ended.detached => Done::Fine,
+        None => Done::Negative,
+    })
+}
+
+fn launch<'a>(args: &'a Args, store: &'a Store, plan: &'a Plan) -> Result<Launch<'a>, Failure> {
+    Launch::new(store, plan, &args.cluster, args.jobs.unwrap_or(1), args.max_time)
+}
+
+fn words(args: &Args, ended: &Ended, merged: Option<&Target>) -> String {
+    let rest = match (ended.left(), &ended.stopped) {
+        (0, _) => String::new(),
+        (left, Some(why)) => format!(", {left} left: {why}"),
+        (left, None) => format!(", {left} could not be run"),
+    };
+    let Ended { done, present, .. } = ended;
+    let part = match args.cluster.on {
+        On::Local => format!("shard {}: ", args.shard),
+        On::Slurm | On::Ray => String::new(),
+    };
+    let merged = merged.map_or(String::new(), |target| format!("; {} written", target.names()));
+    let shown = args.directory.directory.display();
+    format!("{shown}: {part}{done} cells run, {present} there before{rest}{merged}\n")
+}
+
+fn document(
+    args: &Args,
+    ended: &Ended,
+    began: Instant,
+    merged: Option<&Target>,
+) -> Result<String, Failure> {
+    let failed = ended.failed.iter().map(|(what, why)| json!({ "what": what, "why": why }));
+    let is_local = args.cluster.on == On::Local;
+    let body = json!({
+        "directory": args.directory.directory,
+        "on": args.cluster.on.name(),
+        "shard": is_local.then(|| args.shard.to_string()),
+        "cells": ended.cells,
+        "present": ended.present,
+        "done": ended.done,
+        "left": ended.left(),
+        "parts_submitted": (!is_local).then_some(ended.submitted),
+        "failed": failed.collect::<Value>(),
+        "stopped": ended.stopped,
+        "signal": ended.signal,
+        "seconds": began.elapsed().as_secs_f64(),
+        "merged": merged.map(Target::paths),
+    });
+    exit::json_text(SCHEMA, body)
+}
+
+fn dry_run(args: &Args, store: &Store, plan: &Plan) -> Result<Done, Failure> {
+    if args.cluster.on != On::Local {
+        exit::print(&on::dry_run(&launch(args, store, plan)?, args.json)?)?;
         return Ok(Done::Fine);
     }
+    let groups = args.shard.select(&plan.groups());
+    let contents = store.read_groups(&groups).map_err(Failure::usage)?;
+    let state = State::new(args.shard, &groups, &contents);
+    let (cells, missing) = (state.cells, state.cells - state.done);
+    let shown = args.directory.directory.display();
+    let body = json!({ "directory": args.directory.directory, "on": "local",
+                       "shard": args.shard.to_string(), "cells": cells, "left": missing });
+    exit::print(&match args.json {
+        true => exit::json_text(on::PLAN_SCHEMA, body)?,
+        false => {
+            format!("{shown}: shard {} has {cells} cells, {missing} of them to run\n", args.shard)
+        }
+    })?;
+    Ok(Done::Fine)
+}
+
+fn local(args: &Args, store: &Store, plan: &Plan) -> Result<Ended, Failure> {
     let began = Instant::now();
     let mut progress = Progress::new(args.quiet, "cells");
     let step = |now: lab::sweep::Progress| {
@@ -73,22 +219,17 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         let designs: Vec<_> = group.members.iter().map(|member| member.design).collect();
         Parts::of(group).run(&designs, |_| ()).map_err(|failure| failure.to_string())
     };
-    let ran = lab::sweep::run(&store, &plan, args.shard, args.jobs, pass, step);
+    let jobs = args.jobs.unwrap_or(0) as usize;
+    let ran = lab::sweep::run(store, plan, args.shard, jobs, pass, step);
     progress.clear();
     let ran = ran.map_err(Failure::usage)?;
     complain(&ran.damaged, "run again");
-    for (what, why) in &ran.failed {
-        exit::say(&format!("{what}: {why}"));
-    }
-    let left = ran.cells - ran.present - ran.done;
-    let rest = match (left, ran.stopped) {
-        (0, _) => String::new(),
-        (left, true) => format!(", {left} left: --max-time is over"),
-        (left, false) => format!(", {left} could not be run"),
-    };
-    exit::print(&format!(
-        "{shown}: shard {}: {} cells run, {} there before{rest}\n",
-        args.shard, ran.done, ran.present
-    ))?;
-    Ok(if left == 0 { Done::Fine } else { Done::Negative })
+    Ok(Ended {
+        cells: ran.cells,
+        present: ran.present,
+        done: ran.done,
+        failed: ran.failed,
+        stopped: ran.stopped.then(|| "--max-time is over".to_string()),
+        ..Ended::default()
+    })
 }

@@ -1,8 +1,6 @@
 //! `superpage lab sweep status`: what is there.
 
-use std::collections::BTreeSet;
-
-use lab::sweep::{Hash, Shard, Store};
+use lab::sweep::{State, Store, states};
 use serde_json::json;
 
 use super::{Directory, complain};
@@ -24,35 +22,11 @@ pub struct Args {
     json: bool,
 }
 
-/// One shard: its number, cells, those that are there, and passes with some missing.
-struct Line {
-    shard: Shard,
-    cells: usize,
-    done: usize,
-    passes_left: usize,
-}
-
 pub fn run(args: Args) -> Result<Done, Failure> {
     let store = Store::at(&args.directory.directory);
     let plan = store.plan().map_err(Failure::usage)?;
     let contents = store.read().map_err(Failure::usage)?;
-    let present: BTreeSet<Hash> = contents.reports.keys().copied().collect();
-    let lines: Vec<Line> = (0..args.shards)
-        .filter_map(|index| Shard::new(index, args.shards))
-        .map(|shard| {
-            let groups = shard.select(plan.groups());
-            let cells = || groups.iter().flat_map(|group| &group.members);
-            let whole = |group: &&lab::sweep::Group| {
-                group.members.iter().all(|one| present.contains(&one.cell))
-            };
-            Line {
-                shard,
-                cells: cells().count(),
-                done: cells().filter(|one| present.contains(&one.cell)).count(),
-                passes_left: groups.len() - groups.iter().filter(whole).count(),
-            }
-        })
-        .collect();
+    let lines = states(&plan.groups(), &contents, args.shards);
     let text = if args.json {
         let shards: Vec<_> = lines
             .iter()
@@ -66,7 +40,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
                                "damaged": damaged }))?
     } else {
         complain(&contents.damaged, "will be run again");
-        let row = |line: &Line| {
+        let row = |line: &State| {
             [line.cells, line.done, line.cells - line.done, line.passes_left]
                 .map(|count| count.to_string())
                 .into_iter()

@@ -1,5 +1,6 @@
 //! `superpage lab` as a command: what it prints, its files, its exit codes.
 
+mod clusters;
 mod common;
 mod completions;
 mod faults;

@@ -9,7 +9,7 @@ use super::{fine, path};
 use crate::common::{lab, stderr, stdout, superpage_lab};
 
 /// A plan of 2 machines x 2 workloads x 2 seeds x 3 designs.
-fn plan(directory: &Path) -> String {
+pub fn plan(directory: &Path) -> String {
     let file = directory.join("plan.toml");
     let text = "designs = [\"base\", \"linux-4.3\", \"sync-64\"]\nmachines = [\"e3-1245v6\", \"cascade-lake\"]\n\
                 workloads = [\"gups:size=8M,operations=1K\", \"touch:size=4M\"]\nmemory = \"256M\"\nseeds = \"1-2\"\n";

@@ -19,6 +19,7 @@ mod parquet;
 mod plan;
 mod run;
 mod seeds;
+mod state;
 mod store;
 mod wanted;
 
@@ -27,7 +28,8 @@ pub use merge::{MERGE_SCHEMA, Merged, merge};
 pub use plan::{Group, Member, NamedInput, PLAN_SCHEMA, Plan, Shard, ShardError};
 pub use run::{Ended, Progress, Ran, run};
 pub use seeds::{SeedsError, seeds};
-pub use store::{Contents, Damage, Store};
+pub use state::{State, states};
+pub use store::{Contents, Damage, Launched, Store};
 pub use wanted::Wanted;
 
 use std::io;
@@ -68,6 +70,9 @@ pub enum SweepError {
         /// The shard.
         shard: Shard,
     },
+    /// Somebody else has the sweep run by a cluster.
+    #[error("{}: its jobs are being watched by another process; wait for it, or end it", .0.display())]
+    Launched(PathBuf),
     /// Directories to merge were made from different plans.
     #[error("{first} and {second}: made from different plans; merge shards of one plan", first = first.display(), second = second.display())]
     PlansDiffer {

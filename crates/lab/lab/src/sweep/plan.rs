@@ -209,9 +209,13 @@ impl Shard {
 
     /// Its groups. Sorted by hash and dealt out like cards: parts differ by one group at most, and
     /// neighbours in the plan, which take alike long, are spread.
-    pub fn select<'a>(self, groups: Vec<Group<'a>>) -> Vec<Group<'a>> {
-        let mine = |index: usize| index % self.of as usize == self.index as usize;
-        groups.into_iter().enumerate().filter(|(index, _)| mine(*index)).map(|(_, g)| g).collect()
+    pub fn select<'a>(self, groups: &[Group<'a>]) -> Vec<Group<'a>> {
+        groups.iter().skip(self.index as usize).step_by(self.of as usize).cloned().collect()
+    }
+
+    /// Its number, from 0.
+    pub fn index(self) -> u32 {
+        self.index
     }
 
     /// A name for files.

@@ -58,9 +58,9 @@ pub fn run(
     step: impl FnMut(Progress) -> ControlFlow<()> + Send,
 ) -> Result<Ran, SweepError> {
     let held = store.hold(shard)?;
-    let contents = store.read()?;
+    let groups = shard.select(&plan.groups());
+    let contents = store.read_groups(&groups)?;
     let present: BTreeSet<Hash> = contents.reports.keys().copied().collect();
-    let groups = shard.select(plan.groups());
     let cells = groups.iter().map(|group| group.members.len()).sum();
     let missing = missing(groups, &present);
     let wanted: usize = missing.iter().map(|group| group.members.len()).sum();

@@ -1,12 +1,12 @@
-//! The directory of a sweep. `plan.json`, `groups/*.jsonl` (one file per pass, one line per cell) and
-//! `locks/` (one file per shard). The only file of the sweeps that touches files.
+//! The directory of a sweep. `plan.json`, `groups/*.jsonl` (one file per pass, one line per cell),
+//! `locks/` (one file per shard) and `logs/` (what jobs of a cluster print). The only file of the sweeps that touches files.
 //!
 //! A group's file appears whole or not at all: it is written beside and renamed. Nothing in it is
 //! believed all the same: every line carries a hash of what it says, and a file with a line that was cut
 //! or changed counts as not there. Files are named by their group and members, so runs never write over each
 //! other's results, only over the same ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -48,6 +48,15 @@ pub(super) struct Held {
     _file: File,
     pub(super) shard: Shard,
 }
+
+/// A sweep whose jobs are ours to submit and to watch, as long as a shard is held.
+#[derive(Debug)]
+pub struct Launched {
+    _file: File,
+}
+
+/// The name of that lock, and of files that are being written for it (`NAME.launch.tmp`).
+const LAUNCH: &str = "launch";
 
 #[derive(Serialize, Deserialize)]
 struct Line<R> {
@@ -112,8 +121,50 @@ impl Store {
     /// # Errors
     /// [`SweepError::File`]: the directory or a file in it cannot be read. A damaged file is no error.
     pub fn read(&self) -> Result<Contents, SweepError> {
+        Self::contents(self.files("jsonl")?)
+    }
+
+    /// The same of some groups only: a shard of a large sweep does not read all of it.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub fn read_groups(&self, groups: &[Group]) -> Result<Contents, SweepError> {
+        Self::contents(self.files_of(groups)?)
+    }
+
+    /// The files of some groups, whatever is in them.
+    ///
+    /// # Errors
+    /// [`SweepError::File`]: the directory cannot be read.
+    pub fn files_of(&self, groups: &[Group]) -> Result<Vec<PathBuf>, SweepError> {
+        let keys: BTreeSet<String> = groups.iter().map(|group| group.key.to_string()).collect();
+        let mut files = self.files("jsonl")?;
+        files.retain(|path| key_of(path).is_some_and(|key| keys.contains(key)));
+        Ok(files)
+    }
+
+    /// How many passes have a file, whatever is in it.
+    ///
+    /// # Errors
+    /// [`SweepError::File`]: the directory cannot be read.
+    pub fn passes_seen(&self) -> Result<usize, SweepError> {
+        let files = self.files("jsonl")?;
+        Ok(files.iter().filter_map(|path| key_of(path)).collect::<BTreeSet<_>>().len())
+    }
+
+    /// Where results are.
+    pub fn groups_directory(&self) -> PathBuf {
+        self.directory.join("groups")
+    }
+
+    /// Where the jobs of a cluster say what they do.
+    pub fn logs_directory(&self) -> PathBuf {
+        self.directory.join("logs")
+    }
+
+    fn contents(paths: Vec<PathBuf>) -> Result<Contents, SweepError> {
         let mut contents = Contents::default();
-        for path in self.files("jsonl")? {
+        for path in paths {
             let bytes = read_limited(&path).map_err(|error| SweepError::file(&path, error))?;
             let lines = match parse_all(&String::from_utf8_lossy(&bytes)) {
                 Ok(lines) => lines,
@@ -134,7 +185,7 @@ impl Store {
 
     /// A directory may hold a copied plan only.
     fn make_directories(&self) -> Result<(), SweepError> {
-        for directory in ["groups", "locks"] {
+        for directory in ["groups", "locks", "logs"] {
             let path = self.directory.join(directory);
             fs::create_dir_all(&path).map_err(|error| SweepError::file(&path, error))?;
         }
@@ -143,21 +194,37 @@ impl Store {
 
     /// Takes a shard, and clears away what a killed run of it left half written.
     pub(super) fn hold(&self, shard: Shard) -> Result<Held, SweepError> {
+        let locked = || SweepError::Locked { directory: self.directory.clone(), shard };
+        let file = self.lock(&shard.file_name())?.ok_or_else(locked)?;
+        Ok(Held { _file: file, shard })
+    }
+
+    /// Takes the whole, to have it run by a cluster: one process submits its jobs and watches them. Shards
+    /// are taken by the jobs.
+    ///
+    /// # Errors
+    /// [`SweepError::Launched`]: another process does; [`SweepError::File`]: the directory cannot be used.
+    pub fn launch(&self) -> Result<Launched, SweepError> {
+        let file = self.lock(LAUNCH)?;
+        let file = file.ok_or_else(|| SweepError::Launched(self.directory.clone()))?;
+        Ok(Launched { _file: file })
+    }
+
+    /// Takes the lock of this name and clears away its half-written files; `None`: somebody else has it.
+    fn lock(&self, name: &str) -> Result<Option<File>, SweepError> {
         self.make_directories()?;
-        let path = self.directory.join("locks").join(format!("{}.lock", shard.file_name()));
+        let path = self.directory.join("locks").join(format!("{name}.lock"));
         let failed = |error| SweepError::file(&path, error);
         let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(SweepError::Locked { directory: self.directory.clone(), shard });
-            }
+            Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        for leftover in self.files(&format!("{}.tmp", shard.file_name()))? {
+        for leftover in self.files(&format!("{name}.tmp"))? {
             let _ = fs::remove_file(leftover);
         }
-        Ok(Held { _file: file, shard })
+        Ok(Some(file))
     }
 
     /// Adds the reports of a group's members, in their order, whole; then removes damaged files of
@@ -171,7 +238,7 @@ impl Store {
     ) -> Result<(), SweepError> {
         let cells: Vec<String> = group.members.iter().map(|one| one.cell.to_string()).collect();
         let members = Hash::new(cells.iter().map(String::as_str));
-        let path = self.directory.join("groups").join(format!("{}-{members}.jsonl", group.key));
+        let path = self.groups_directory().join(format!("{}-{members}.jsonl", group.key));
         let text: String =
             group.members.iter().zip(reports).map(|(m, r)| line(m.cell, r)).collect();
         self.write(&path, &text, &held.shard.file_name())?;
@@ -206,7 +273,7 @@ impl Store {
 
     /// Files of groups whose name ends like this, sorted.
     fn files(&self, ending: &str) -> Result<Vec<PathBuf>, SweepError> {
-        let directory = self.directory.join("groups");
+        let directory = self.groups_directory();
         let failed = |error| SweepError::file(&directory, error);
         let mut files = Vec::new();
         let entries = match fs::read_dir(&directory) {
@@ -227,6 +294,11 @@ impl Store {
     fn plan_file(&self) -> PathBuf {
         self.directory.join("plan.json")
     }
+}
+
+/// The key in the name of a group's file.
+fn key_of(path: &Path) -> Option<&str> {
+    Some(path.file_name()?.to_str()?.split_once('-')?.0)
 }
 
 fn line(cell: Hash, report: &Report) -> String {

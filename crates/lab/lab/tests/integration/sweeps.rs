@@ -129,7 +129,7 @@ fn shards_are_a_partition_and_differ_by_one_group_at_most() {
     let plan = plan();
     for of in [1, 2, 3, 7, 16, 20] {
         let parts: Vec<_> =
-            (0..of).map(|index| Shard::new(index, of).unwrap().select(plan.groups())).collect();
+            (0..of).map(|index| Shard::new(index, of).unwrap().select(&plan.groups())).collect();
         let sizes = parts.iter().map(Vec::len);
         assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
         let mut keys: Vec<Hash> = parts.iter().flatten().map(|group| group.key).collect();

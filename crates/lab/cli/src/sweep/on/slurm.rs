@@ -1,0 +1,316 @@
+//! Slurm: an array of jobs, one for each part. The queue is all the memory there is of them: they are found by a
+//! name that holds the sweep's directory and how many parts there are, so whoever submitted them may be gone.
+//! Without accounting Slurm forgets how a job ended; its results and its log do not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::process::{Command, Output, Stdio};
+
+use lab::sweep::Hash;
+
+use super::{Launch, Outcome, Watch, last_line, quoted};
+use cli::exit::Failure;
+
+/// A shared file system may show what was written half a minute late: looks at the results of a part whose
+/// job is gone, before it counts as failed.
+const LOOKS: u32 = 6;
+
+/// Looks in a row that Slurm may leave unanswered (five minutes): its controller may be restarting.
+const UNANSWERED: u32 = 60;
+
+/// Whoever fails at once fails again at once: seconds to wait, for each end of a part in vain but the first.
+const LATER: u32 = 30;
+
+/// A job of the queue.
+#[derive(Debug, PartialEq, Eq)]
+struct Job {
+    array: u64,
+    state: String,
+    reason: String,
+}
+
+type Queue = BTreeMap<u32, Job>;
+
+pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure> {
+    let mut queue = look(launch)?;
+    // Parts with a job, and how often it was missed in the queue.
+    let mut watched: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut unanswered = 0;
+    loop {
+        watched.extend(queue.keys().map(|part| (*part, 0)));
+        cancel_refused(&queue, watch)?;
+        for (part, missed) in watched.iter_mut().filter(|(part, _)| !queue.contains_key(part)) {
+            let left = launch.passes_left(*part)?;
+            *missed = if left == 0 { LOOKS } else { *missed + 1 };
+            if *missed >= LOOKS {
+                watch.tries.ended(*part, left, || why(launch, *part));
+            }
+        }
+        watched.retain(|_, missed| *missed < LOOKS);
+        let wanted: BTreeSet<u32> =
+            watch.tries.left().filter(|part| !watched.contains_key(part)).collect();
+        if !wanted.is_empty() {
+            submit_all(launch, watch, &wanted)?;
+            watched.extend(wanted.iter().map(|part| (*part, 0)));
+        }
+        if launch.args.detach {
+            let stopped = format!("the jobs go on; {}", hint(launch));
+            return Ok(Outcome { detached: true, stopped: Some(stopped), ..Outcome::default() });
+        }
+        if watched.is_empty() {
+            return Ok(Outcome::default());
+        }
+        watch.tell(launch, &words(&queue))?;
+        watch.wait(launch.poll());
+        if let Some(signal) = watch.signal() {
+            let stopped = Some(format!("interrupted, and the jobs go on; {}", hint(launch)));
+            return Ok(Outcome { signal: Some(signal), stopped, ..Outcome::default() });
+        }
+        match look(launch) {
+            Ok(answer) => (queue, unanswered) = (answer, 0),
+            Err(failure) if unanswered == UNANSWERED => {
+                return Err(Failure::usage(format!("{failure}; {}", hint(launch))));
+            }
+            Err(failure) => {
+                if unanswered == 0 {
+                    watch.say(&format!("{failure}; asking again"));
+                }
+                unanswered += 1;
+                // Nothing is known of the jobs: none of them is missed.
+                watched.values_mut().for_each(|missed| *missed = 0);
+                queue = watched.keys().map(|part| (*part, Job::unknown())).collect();
+            }
+        }
+    }
+}
+
+impl Job {
+    fn unknown() -> Self {
+        Self { array: 0, state: "?".to_string(), reason: "None".to_string() }
+    }
+
+    /// Held by Slurm itself, because it could not be started: nobody would release it.
+    fn is_refused(&self) -> bool {
+        let reason = self.reason.to_lowercase().replace('_', " ");
+        self.state == "PD" && (reason.contains("launch failed") || reason.contains("max requeue"))
+    }
+}
+
+/// How to go on, and how to end it.
+fn hint(launch: &Launch) -> String {
+    let name = name(launch);
+    format!("the same command (without --detach) watches them, `scancel --name={name}` ends them")
+}
+
+/// The name of its jobs.
+fn name(launch: &Launch) -> String {
+    format!("{}{}", prefix(launch), launch.parts)
+}
+
+fn prefix(launch: &Launch) -> String {
+    let directory = Hash::new([launch.directory.as_str()]).to_string();
+    format!("superpage-sweep-{}-of-", &directory[..12])
+}
+
+/// What every job of the array runs.
+pub(super) fn script(launch: &Launch) -> String {
+    let Launch { parts, jobs, .. } = launch;
+    let time = launch.max_time.map_or(String::new(), |time| format!(" --max-time {time}s"));
+    let (program, directory) = (quoted(&launch.program), quoted(&launch.directory));
+    format!(
+        "#!/bin/bash\nexec {program} sweep run {directory} --shard \"$SLURM_ARRAY_TASK_ID/{parts}\" --jobs {jobs} --quiet{time}\n"
+    )
+}
+
+/// The command that submits some parts, to begin in so many seconds.
+pub(super) fn submission(launch: &Launch, parts: &[u32], later: u32) -> Command {
+    let logs = launch.directory.replace('%', "%%");
+    let mut command = Command::new("sbatch");
+    command.args(["--parsable", "--requeue", "--nodes=1", "--ntasks=1", "--open-mode=append"]);
+    command.arg(format!("--job-name={}", name(launch)));
+    command.arg(format!("--array={}", list(parts)));
+    command.arg(format!("--cpus-per-task={}", launch.jobs));
+    command.arg(format!("--output={logs}/logs/part-%a.log"));
+    if later > 0 {
+        command.arg(format!("--begin=now+{later}"));
+    }
+    command.args(&launch.args.slurm_options);
+    command
+}
+
+/// Parts as a list with ranges: 0-3,7.
+fn list(parts: &[u32]) -> String {
+    let runs = parts.chunk_by(|one, next| one + 1 == *next);
+    let word = |run: &[u32]| match run {
+        [one] => one.to_string(),
+        run => format!("{}-{}", run[0], run[run.len() - 1]),
+    };
+    runs.map(word).collect::<Vec<_>>().join(",")
+}
+
+fn submit_all(launch: &Launch, watch: &mut Watch, wanted: &BTreeSet<u32>) -> Result<(), Failure> {
+    let mut by_delay: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for part in wanted {
+        let later = watch.tries.in_vain(*part).saturating_sub(1) * LATER;
+        by_delay.entry(later).or_default().push(*part);
+    }
+    for (later, parts) in by_delay {
+        let job = submit(launch, &parts, later)?;
+        watch.tries.count_submitted(parts.len());
+        let (count, of) = (parts.len(), launch.parts);
+        watch.say(&format!("Slurm job {job}: {count} of {of} parts"));
+    }
+    Ok(())
+}
+
+fn submit(launch: &Launch, parts: &[u32], later: u32) -> Result<u64, Failure> {
+    let mut command = submission(launch, parts, later);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| unstartable("sbatch", &error))?;
+    // It may refuse before it has read its script.
+    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(script(launch).as_bytes()));
+    let output = child.wait_with_output().map_err(|error| unstartable("sbatch", &error))?;
+    let answer = said(&output, "sbatch")?;
+    // "4711", or "4711;cluster".
+    let job = answer.trim().split(';').next().and_then(|job| job.parse().ok());
+    job.ok_or_else(|| {
+        Failure::usage(format!(
+            "sbatch answered `{}`, which is no job; {}",
+            last_line(&answer).unwrap_or_default(),
+            hint(launch)
+        ))
+    })
+}
+
+/// The jobs of this sweep that wait or run.
+fn look(launch: &Launch) -> Result<Queue, Failure> {
+    let mut command = Command::new("squeue");
+    command.args(["--me", "--array", "--noheader", "--format=%F|%K|%t|%r|%j"]);
+    let output = command.output().map_err(|error| unstartable("squeue", &error))?;
+    parse(&said(&output, "squeue")?, &prefix(launch), launch.parts)
+}
+
+/// Jobs of other names are somebody else's.
+fn parse(answer: &str, prefix: &str, parts: u32) -> Result<Queue, Failure> {
+    let mut queue = Queue::new();
+    for line in answer.lines().filter(|line| !line.trim().is_empty()) {
+        let unreadable = || Failure::usage(format!("squeue answered `{line}`: not a job"));
+        let mut words = line.trim().splitn(5, '|');
+        let mut next = || words.next().map(str::trim).ok_or_else(unreadable);
+        let (array, task, state, reason, name) = (next()?, next()?, next()?, next()?, next()?);
+        let Some(of) = name.strip_prefix(prefix) else { continue };
+        if of.parse() != Ok(parts) {
+            return Err(Failure::usage(format!(
+                "its jobs in Slurm's queue are of {of} parts; give --parts {of}, or end them by `scancel --name={name}`"
+            )));
+        }
+        let number = |word: &str| word.parse::<u64>().map_err(|_| unreadable());
+        let part = u32::try_from(number(task)?).ok().filter(|part| *part < parts);
+        let (state, reason) = (state.to_string(), reason.to_string());
+        let job = Job { array: number(array)?, state, reason };
+        queue.insert(part.ok_or_else(unreadable)?, job);
+    }
+    Ok(queue)
+}
+
+fn cancel_refused(queue: &Queue, watch: &Watch) -> Result<(), Failure> {
+    for (part, job) in queue.iter().filter(|(_, job)| job.is_refused()) {
+        let id = format!("{}_{part}", job.array);
+        watch.say(&format!("Slurm job {id} cannot be started ({}): cancelled", job.reason));
+        let output = Command::new("scancel").arg(&id).output();
+        said(&output.map_err(|error| unstartable("scancel", &error))?, "scancel")?;
+    }
+    Ok(())
+}
+
+/// The queue in words: 2 running, 62 waiting (Resources).
+fn words(queue: &Queue) -> String {
+    let running = queue.values().filter(|job| job.state != "PD" && job.state != "?").count();
+    let waiting: Vec<&Job> = queue.values().filter(|job| job.state == "PD").collect();
+    let reasons: BTreeSet<&str> = waiting.iter().map(|job| job.reason.as_str()).collect();
+    let reasons: Vec<&str> = reasons.into_iter().filter(|reason| *reason != "None").collect();
+    let why = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
+    format!("{running} running, {} waiting{why}", waiting.len())
+}
+
+/// Why a part ended with passes left, as far as it says.
+fn why(launch: &Launch, part: u32) -> String {
+    let log = format!("{}/logs/part-{part}.log", launch.directory);
+    match fs::read(&log) {
+        Ok(bytes) => match last_line(&String::from_utf8_lossy(&bytes)) {
+            Some(line) => format!("{log} ends with: {line}"),
+            None => format!("{log} is empty; it was killed, or never began"),
+        },
+        Err(_) => format!(
+            "{log} is not there; put the sweep on a file system that all nodes share at that path"
+        ),
+    }
+}
+
+fn unstartable(program: &str, error: &std::io::Error) -> Failure {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => "run it where Slurm's commands are, on a login node",
+        _ => "see to it that it can be run",
+    };
+    Failure::cannot(format!("{program}: {error}; {remedy}"))
+}
+
+/// What a command of Slurm printed, if it went well.
+fn said(output: &Output, program: &str) -> Result<String, Failure> {
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let status = output.status.to_string();
+    let why = last_line(&errors).unwrap_or(&status);
+    let remedy = match program {
+        "sbatch" => "; see --slurm-option, --jobs and --parts",
+        _ => "",
+    };
+    Err(Failure::usage(format!("{program} refused: {why}{remedy}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_listed_as_ranges() {
+        assert_eq!(list(&[0, 1, 2, 3, 7, 9, 10]), "0-3,7,9-10");
+        assert_eq!(list(&[5]), "5");
+    }
+
+    #[test]
+    fn the_queue_is_read_and_other_jobs_in_it_are_left_alone() {
+        let queue = parse(
+            "12|0|R|None|superpage-sweep-ab-of-4\n12|3|PD|Resources|superpage-sweep-ab-of-4\n\
+             13|N/A|R|None|other|with a bar\n14|9|R|None|superpage-sweep-cd-of-64\n",
+            "superpage-sweep-ab-of-",
+            4,
+        )
+        .unwrap();
+        assert_eq!(queue.keys().copied().collect::<Vec<_>>(), [0, 3]);
+        assert_eq!(words(&queue), "1 running, 1 waiting (Resources)");
+        for (answer, why) in [
+            ("12|0|R|None|superpage-sweep-ab-of-8", "give --parts 8"),
+            ("12|4|R|None|superpage-sweep-ab-of-4", "not a job"),
+            ("12|N/A|R|None|superpage-sweep-ab-of-4", "not a job"),
+            ("slurm_load_jobs error", "not a job"),
+        ] {
+            let refused = parse(answer, "superpage-sweep-ab-of-", 4).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_slurm_holds_is_told_from_one_that_waits() {
+        let refused = |state: &str, reason: &str| {
+            Job { array: 1, state: state.to_string(), reason: reason.to_string() }.is_refused()
+        };
+        assert!(refused("PD", "launch failed requeued held"));
+        assert!(refused("PD", "launch_failed_requeued_held"));
+        assert!(refused("PD", "max_requeue_exceeded"));
+        assert!(!refused("PD", "JobHeldUser") && !refused("R", "launch failed requeued held"));
+    }
+}

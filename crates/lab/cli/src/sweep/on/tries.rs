@@ -1,0 +1,65 @@
+//! Which parts are to be run again, and which are given up. Pure.
+
+use std::collections::BTreeMap;
+
+use lab::sweep::State;
+
+/// What was tried of each part.
+pub(super) struct Tries {
+    parts: BTreeMap<u32, Try>,
+    retries: u32,
+    submitted: u64,
+}
+
+struct Try {
+    /// When it last ended, or at the beginning.
+    passes_left: usize,
+    /// Ends in a row that brought no pass.
+    in_vain: u32,
+    given_up: Option<String>,
+}
+
+impl Tries {
+    pub fn new(states: &[State], retries: u32) -> Self {
+        let part = |state: &State| {
+            let one = Try { passes_left: state.passes_left, in_vain: 0, given_up: None };
+            (state.shard.index(), one)
+        };
+        Self { parts: states.iter().map(part).collect(), retries, submitted: 0 }
+    }
+
+    /// Those that are neither complete nor given up.
+    pub fn left(&self) -> impl Iterator<Item = u32> {
+        let left = |one: &Try| one.passes_left > 0 && one.given_up.is_none();
+        self.parts.iter().filter(move |(_, one)| left(one)).map(|(part, _)| *part)
+    }
+
+    /// How often a part was submitted, all together.
+    pub fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    pub fn count_submitted(&mut self, parts: usize) {
+        self.submitted += parts as u64;
+    }
+
+    /// A part has ended with so many passes left, for a reason that `why` finds.
+    pub fn ended(&mut self, part: u32, passes_left: usize, why: impl FnOnce() -> String) {
+        let Some(one) = self.parts.get_mut(&part) else { return };
+        one.in_vain = if passes_left < one.passes_left { 0 } else { one.in_vain + 1 };
+        one.passes_left = passes_left;
+        if passes_left > 0 && one.in_vain > self.retries {
+            let times = one.in_vain;
+            one.given_up = Some(format!("ended {times} times without a further pass: {}", why()));
+        }
+    }
+
+    /// Ends in a row that brought no pass: the more, the later it is run again.
+    pub fn in_vain(&self, part: u32) -> u32 {
+        self.parts.get(&part).map_or(0, |one| one.in_vain)
+    }
+
+    pub fn given_up(&self) -> impl Iterator<Item = (u32, &String)> {
+        self.parts.iter().filter_map(|(part, one)| Some((*part, one.given_up.as_ref()?)))
+    }
+}
