@@ -32,9 +32,11 @@ pub fn has_lab() -> bool {
 /// Why a test leaves it out.
 pub const NO_LAB: &str = "superpage-lab was not built (cargo build -p superpage-lab-cli)";
 
-/// Runs it to its end.
+/// Runs it to its end, and checks each document that it prints or writes against docs/schemas.
 pub fn run(arguments: &[&str]) -> Output {
-    superpage(arguments).output().expect("the command starts")
+    let output = superpage(arguments).output().expect("the command starts");
+    testkit::schemas::check_output(arguments, &output);
+    output
 }
 
 pub fn stdout(output: &Output) -> String {

@@ -10,6 +10,7 @@ mod compare;
 mod compare_series;
 mod compare_shift;
 mod design;
+mod documents;
 mod evaluate;
 mod explain;
 mod in_force;

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Output;
 
 use serde_json::{Value, json};
-use superpage_testkit::schemas::Schemas;
+use superpage_testkit::schemas::{Schemas, check_output};
 
 use crate::root;
 use crate::sources::files;
@@ -102,6 +103,24 @@ fn a_field_that_lacks_or_has_another_type_is_found() {
     ] {
         assert!(all.check(&document).unwrap_err()[0].contains(says), "{document}");
     }
+}
+
+#[test]
+fn a_document_without_a_schema_is_found_in_what_a_command_printed() {
+    let status = std::process::ExitStatus::default();
+    let printed = |text: &str| Output { status, stdout: text.into(), stderr: Vec::new() };
+    let check = |words: &[&str], text: &str| {
+        std::panic::catch_unwind(|| check_output(words, &printed(text))).ok()
+    };
+    let fits = r#"{"schema":"superpage.restore/1","restored":[]}"#;
+    assert_eq!(check(&["restore", "--json"], fits), Some(1));
+    assert_eq!(check(&["restore", "--json"], &format!("{fits}\n{fits}\n")), Some(2));
+    assert_eq!(check(&["restore"], "nothing to restore\n"), Some(0));
+    for wrong in [r#"{"restored":[]}"#, r#"{"schema":"superpage.restore/1"}"#] {
+        assert_eq!(check(&["restore", "--json"], wrong), None, "{wrong}");
+    }
+    // A program's own.
+    assert_eq!(check(&["run", "--", "a", "--json"], r#"{"a":1}"#), Some(0));
 }
 
 /// The checker, keyword by keyword: what fits, and what does not.

@@ -9,9 +9,11 @@ pub fn superpage_lab(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs it to its end, and checks each document that it prints or writes against docs/schemas.
 pub fn lab(arguments: &[&str]) -> Output {
-    superpage_lab(arguments).output().expect("the program starts")
+    let output = superpage_lab(arguments).output().expect("the program starts");
+    testkit::schemas::check_output(arguments, &output);
+    output
 }
 
 pub fn stdout(output: &Output) -> String {

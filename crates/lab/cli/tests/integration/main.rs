@@ -3,6 +3,7 @@
 mod clusters;
 mod common;
 mod completions;
+mod documents;
 mod faults;
 mod profile;
 mod refusals;

@@ -1,0 +1,65 @@
+//! Documents: those that are quickly made against their schemas, counted; older ones read back.
+
+use testkit::schemas::check_output;
+
+use crate::common::{run, stderr, stdout, superpage};
+
+/// Commands that change nothing and take no time. The other documents are made by other tests, and checked there
+/// (`common::run`).
+const QUICK: [&str; 22] = [
+    "workload --json",
+    "workload touch --size 4M --json",
+    "design list --json",
+    "design show base --json",
+    "design explain base --json",
+    "design diff base linux-4.3 --json",
+    "design check ../../designs/base.toml --json",
+    "pool list --json",
+    "pool users --json",
+    "pool mounts list --json",
+    "pool mounts create --dry-run --json",
+    "pool overcommit 2M:0 --dry-run --json",
+    "pool set 2M:+1 --dry-run --force --json",
+    "pool shm --json",
+    "pool min-free --json",
+    "pool min-free --set 70M --dry-run --json",
+    "pool plan --json -- sleep 0.2",
+    "run --dry-run --json -- sleep 1",
+    "run --json -- sleep 0.1",
+    "measure --json --misses 1000 --cycles 1e9 --cost 30",
+    "bench frag --dry-run --json -- true",
+    "compare -q --json --max-runs 2 --arm base --arm system -- true",
+];
+
+#[test]
+fn what_quick_commands_print_is_as_the_schemas_say() {
+    let mut count = 0;
+    for line in QUICK {
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = superpage(&words).output().unwrap();
+        let met = check_output(&words, &output);
+        // Exit code 3: this machine cannot.
+        if output.status.code() == Some(3) {
+            testkit::skipped!("{line}: {}", stderr(&output).trim());
+            continue;
+        }
+        assert_eq!(met, 1, "{line}: {}{}", stdout(&output), stderr(&output));
+        count += met;
+    }
+    println!("{count} documents against their schemas");
+}
+
+/// Kept as version 0.1.0 wrote them: never made anew.
+#[test]
+fn documents_of_the_last_version_are_read() {
+    for (words, file, says) in [
+        (&["compare", "--from"][..], "compare-1.json", "sleep 0.02"),
+        (&["compare", "--from"], "compare-series-1.json", "2 values of size"),
+        (&["evaluate", "--from"], "evaluation-1.json", "figures"),
+    ] {
+        let path = format!("{}/tests/documents/0.1.0/{file}", env!("CARGO_MANIFEST_DIR"));
+        let output = run(&[words, &[path.as_str()]].concat());
+        assert!(output.status.success(), "{file}: {}", stderr(&output));
+        assert!(stdout(&output).contains(says), "{file}: {}", stdout(&output));
+    }
+}
