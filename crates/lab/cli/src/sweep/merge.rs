@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lab::sweep::{Merged, Store};
 
-use super::complain;
+use super::damage::complain;
 use cli::exit::{self, Done, Failure};
 use cli::files;
 

@@ -1,5 +1,6 @@
 //! `superpage lab sweep`: many experiments, on one computer or many.
 
+mod damage;
 mod merge;
 mod on;
 mod plan;
@@ -8,9 +9,7 @@ mod status;
 
 use std::path::PathBuf;
 
-use lab::sweep::Damage;
-
-use cli::exit::{self, Done, Failure};
+use cli::exit::{Done, Failure};
 
 /// Run designs x machines x workloads x fragmentations x seeds.
 ///
@@ -45,12 +44,5 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Command::Run(args) => run::run(args),
         Command::Status(args) => status::run(args),
         Command::Merge(args) => merge::run(args),
-    }
-}
-
-/// Tells of files that cannot be used.
-fn complain(damaged: &[Damage], consequence: &str) {
-    for Damage { path, line, why } in damaged {
-        exit::say(&format!("{}:{line}: {why}; {consequence}", path.display()));
     }
 }

@@ -7,9 +7,10 @@ use std::time::Instant;
 use lab::sweep::{Plan, Shard, State, Store};
 use serde_json::{Value, json};
 
+use super::Directory;
+use super::damage::complain;
 use super::merge::Target;
-use super::on::{self, Launch, On};
-use super::{Directory, complain};
+use super::on::{self, Ended, Launch, On};
 use crate::simulate::Parts;
 use cli::exit::{self, Done, Failure};
 use cli::progress::Progress;
@@ -63,33 +64,6 @@ pub struct Args {
 
     #[command(flatten)]
     cluster: on::ClusterArgs,
-}
-
-/// How a run ended.
-#[derive(Default)]
-pub(super) struct Ended {
-    /// Cells of what was asked for.
-    pub cells: usize,
-    /// There before.
-    pub present: usize,
-    /// Run now.
-    pub done: usize,
-    /// How often a part was given to the cluster.
-    pub submitted: u64,
-    /// What could not be run, and why.
-    pub failed: Vec<(String, String)>,
-    /// Why cells are left that did not fail.
-    pub stopped: Option<String>,
-    /// The signal that ended it.
-    pub signal: Option<i32>,
-    /// That it goes on elsewhere was asked for.
-    pub detached: bool,
-}
-
-impl Ended {
-    fn left(&self) -> usize {
-        self.cells - self.present - self.done
-    }
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {

@@ -3,7 +3,8 @@
 use lab::sweep::{State, Store, states};
 use serde_json::json;
 
-use super::{Directory, complain};
+use super::Directory;
+use super::damage::complain;
 use cli::exit::{self, Done, Failure};
 use cli::table;
 

@@ -17,8 +17,7 @@ use std::time::{Duration, Instant};
 use lab::sweep::{State, states};
 use serde_json::json;
 
-use super::complain;
-use super::run::Ended;
+use super::damage::complain;
 use cli::exit::{self, Failure};
 use cli::progress::Progress;
 use cli::{Interrupting, interrupt_experiment};
@@ -29,6 +28,33 @@ pub(super) use launch::Launch;
 
 /// The schema of `--dry-run --json`.
 pub(super) const PLAN_SCHEMA: &str = "superpage.lab.sweep-run-plan/1";
+
+/// How a run ended.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// Cells of what was asked for.
+    pub cells: usize,
+    /// There before.
+    pub present: usize,
+    /// Run now.
+    pub done: usize,
+    /// How often a part was given to the cluster.
+    pub submitted: u64,
+    /// What could not be run, and why.
+    pub failed: Vec<(String, String)>,
+    /// Why cells are left that did not fail.
+    pub stopped: Option<String>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// That it goes on elsewhere was asked for.
+    pub detached: bool,
+}
+
+impl Ended {
+    pub fn left(&self) -> usize {
+        self.cells - self.present - self.done
+    }
+}
 
 /// What watching a cluster needs: progress, signals, and what was tried.
 struct Watch {
