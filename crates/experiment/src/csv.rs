@@ -1,8 +1,9 @@
-//! A comparison's runs as CSV: one line per run, base units, empty where unknown.
+//! A comparison's runs as CSV: one line per run, base units, empty where unknown. An evaluation's arms likewise.
 
 use std::fmt::Write;
 
 use crate::document::Document;
+use crate::evaluation::Row;
 use crate::sample::Sample;
 
 type Column = (&'static str, fn(&Sample) -> Option<f64>);
@@ -33,22 +34,52 @@ pub fn samples(document: &Document) -> String {
     let more: String = further.clone().map(|index| format!(",metric_{}", index + 1)).collect();
     let mut text = format!("arm,purpose,{}{more}\n", names.join(","));
     for sample in &document.samples {
-        let arm = document.arms[sample.arm as usize].name.replace('"', "\"\"");
+        let arm = quoted(&document.arms[sample.arm as usize].name);
         let purpose = match sample.purpose {
             crate::sample::Purpose::WarmUp => "warm-up",
             crate::sample::Purpose::Measured => "measured",
         };
-        let _ = write!(text, "\"{arm}\",{purpose}");
+        let _ = write!(text, "{arm},{purpose}");
         let further = further.clone().map(|index| sample.metric_at(index));
-        for value in COLUMNS.iter().map(|(_, of)| of(sample)).chain(further) {
-            match value {
-                Some(value) => {
-                    let _ = write!(text, ",{value}");
-                }
-                None => text.push(','),
-            }
-        }
-        text.push('\n');
+        numbers(&mut text, COLUMNS.iter().map(|(_, of)| of(sample)).chain(further));
     }
     text
+}
+
+/// A line for each arm but the reference.
+pub fn rows(rows: &[Row]) -> String {
+    let columns = "application,arm,quantity,verdict,ratio,ratio_low,ratio_high,p99_ratio,peak_bytes,more_bytes,coverage,runs";
+    let mut text = format!("{columns}\n");
+    for row in rows {
+        let (names, verdict) = ([&row.application, &row.arm, &row.quantity], row.verdict.word());
+        let names = names.map(|name| quoted(name)).join(",");
+        let _ = write!(text, "{names},{verdict}");
+        let ratio = row.verdict.ratio();
+        let interval = ratio.and_then(|(_, interval)| interval);
+        let p99 = row.p99.as_ref().and_then(|verdict| verdict.ratio());
+        let figures = [
+            ratio.map(|(ratio, _)| ratio),
+            interval.map(|interval| interval.low),
+            interval.map(|interval| interval.high),
+            p99.map(|(ratio, _)| ratio),
+            row.peak_bytes,
+            row.more_bytes,
+            row.coverage,
+            Some(f64::from(row.runs)),
+        ];
+        numbers(&mut text, figures.into_iter());
+    }
+    text
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The rest of a line.
+fn numbers(text: &mut String, values: impl Iterator<Item = Option<f64>>) {
+    for value in values {
+        let _ = write!(text, ",{}", value.map_or(String::new(), |value| value.to_string()));
+    }
+    text.push('\n');
 }

@@ -50,6 +50,10 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     json: bool,
 
+    /// Print CSV: a line for each arm but the first.
+    #[arg(long, conflicts_with_all = ["json", "list"], help_heading = "Output")]
+    csv: bool,
+
     /// Write the result to FILE; - is standard output.
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
@@ -80,9 +84,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     evaluation.changed = old.map(|old| evaluation.changes_since(&old));
     let html = args.html.as_ref().map_or(Ok(()), |path| files::write(path, evaluation.to_html()));
-    let text = match args.json {
-        true => exit::to_json(&evaluation)?,
-        false => table::text(&evaluation),
+    let text = match (args.json, args.csv) {
+        (true, _) => exit::to_json(&evaluation)?,
+        (_, true) => experiment::csv::rows(&evaluation.rows()),
+        (false, false) => table::text(&evaluation),
     };
     files::deliver(args.output.as_deref(), &text).and(html)?;
     match (end?, &evaluation.changed) {

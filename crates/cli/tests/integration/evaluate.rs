@@ -50,6 +50,10 @@ fn a_table_json_and_a_page_say_the_same() {
     for part in ["figures", "30.0x (30.0–30.0) faster", "1.000x (1.000–1.000) same", "Linux "] {
         assert!(table.contains(part), "lacks {part}: {table}");
     }
+    let csv = stdout(&run(&["evaluate", "--from", &json, "--csv"]));
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines.len() == 2 && lines[0].starts_with("application,arm,quantity,verdict,ratio"));
+    assert!(lines[1].starts_with("\"figures\",\"b\",\"x\",faster,30"), "{csv}");
     let page = suite.read("a.html");
     assert_eq!(page.matches("<script>").count(), 1, "the one that sorts");
     assert!(page.contains("data-key=\"30") && page.contains("30.0x (30.0–30.0) faster"), "{page}");
