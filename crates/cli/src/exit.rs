@@ -150,6 +150,12 @@ pub fn of_clap(error: &clap::Error, launchers: &[&str]) -> ExitCode {
         let _ = error.print();
         return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
     }
+    say(&mistake(error, launchers));
+    ExitCode::from(2)
+}
+
+/// A mistake that clap found, in one line. After `launchers` a program may be meant.
+pub fn mistake(error: &clap::Error, launchers: &[&str]) -> String {
     // clap's first paragraph is the mistake, a `tip:` paragraph may follow; the rest is usage.
     let text = error.render().to_string();
     let paragraphs: Vec<String> = text
@@ -172,8 +178,7 @@ pub fn of_clap(error: &clap::Error, launchers: &[&str]) -> ExitCode {
     let dashes = launcher.filter(|_| slip).map_or(String::new(), |launcher| {
         format!("; a program goes after `--`: superpage {launcher} -- ./app")
     });
-    say(&format!("{mistake}{tip}{dashes}; see --help"));
-    ExitCode::from(2)
+    format!("{mistake}{tip}{dashes}; see --help")
 }
 
 /// A mistake about a number in words of people, not of the parser.

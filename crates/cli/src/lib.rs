@@ -36,12 +36,14 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub use compare::text as comparison_text;
 pub use design::{Named as NamedDesign, as_live, load as load_design};
 pub use pool::show::table;
 pub use runs::designs::LiveRuns;
 pub use runs::{JobOutcome, seconds, share};
 pub use signals::{Interrupting, interrupt_experiment};
-pub use trace::open as open_trace;
+pub use trace::words::event as trace_event;
+pub use trace::{info as trace_info, open as open_trace};
 
 /// Run Linux programs on superpages, and measure what that buys.
 ///

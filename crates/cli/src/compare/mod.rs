@@ -10,6 +10,7 @@ mod vary;
 
 use std::path::PathBuf;
 
+use experiment::analysis::Analysis;
 use experiment::document::{Document, Judging};
 use experiment::metric::MetricSpec;
 use experiment::procedure::Settings;
@@ -245,6 +246,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         document.predicted = Some(asked.predict(&document)?);
     }
     finish(&args, &document)
+}
+
+/// A comparison as people read it, without colours.
+pub fn text(document: &Document, analysis: &Analysis) -> String {
+    anstream::adapter::strip_str(&table::text(document, analysis)).to_string()
 }
 
 fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {

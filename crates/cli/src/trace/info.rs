@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use trace::{Info, RegionRun, SLOTS, VERSION};
+use trace::{Info, Reader, RegionRun, SLOTS, VERSION};
 use units::ByteSize;
 
 use super::words;
@@ -26,13 +26,20 @@ const SHOWN: usize = 12;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     let mut reader = super::open(&args.file)?;
-    let runs = reader.regions()?;
-    if args.json {
-        exit::print_json("superpage.trace/1", document(reader.info(), &runs))?;
-    } else {
-        exit::print(&text(reader.info(), &runs))?;
-    }
+    exit::print(&match args.json {
+        true => json(&mut reader)?,
+        false => {
+            let runs = reader.regions()?;
+            text(reader.info(), &runs)
+        }
+    })?;
     Ok(Done::Fine)
+}
+
+/// The document of a trace's head and foot.
+pub fn json(reader: &mut Reader) -> Result<String, Failure> {
+    let runs = reader.regions()?;
+    exit::json_text("superpage.trace/1", document(reader.info(), &runs))
 }
 
 fn region_bytes(info: &Info) -> u64 {

@@ -8,6 +8,7 @@ mod verify;
 pub mod words;
 
 pub use import::filter;
+pub use info::json as info;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::outputs::Outputs;
 use super::what::{self, ExperimentArgs};
 use super::words;
+use crate::documents::{Going, Printed};
 use crate::simulate::Parts;
 use cli::exit::to_json as json;
 use cli::exit::{self, Done, Failure};
@@ -70,21 +71,41 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             }
             parts.run_shown(&designs, args.outputs.quiet)?
         }
-        (None, None) => {
-            return Err(Failure::usage(
-                "nothing to run; name a --workload (superpage lab workloads lists them)",
-            ));
-        }
+        (None, None) => return Err(nothing_to_run()),
     };
-    let base = reports.first();
-    let figures = reports.iter().map(|report| figures(report, base)).collect();
-    let document = Document { schema: SCHEMA, reports: &reports, figures };
+    let document = Document::new(&reports);
     let mut text = if args.outputs.json { json(&document)? } else { words::compare(&reports) };
     if args.explain && !args.outputs.json {
         text += &format!("\n{}", words::why(&reports));
     }
     args.outputs.write(&text, &reports)?;
     Ok(Done::Fine)
+}
+
+impl<'a> Document<'a> {
+    fn new(reports: &'a [Report]) -> Self {
+        let base = reports.first();
+        let figures = reports.iter().map(|report| figures(report, base)).collect();
+        Self { schema: SCHEMA, reports, figures }
+    }
+}
+
+/// Runs it, and writes nothing.
+pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
+    let Some(experiment) = &args.experiment else { return Err(nothing_to_run()) };
+    let designs = what::several(&args.designs, "design", what::design)?;
+    let designs: Vec<_> = designs.iter().collect();
+    let reports = Parts::read(experiment)?.run(&designs, |_| going())?;
+    let document = Document::new(&reports);
+    let mut text = words::compare(&reports);
+    if args.explain {
+        text += &format!("\n{}", words::why(&reports));
+    }
+    Ok(Printed { json: json(&document)?, text, figures: document.figures })
+}
+
+pub fn nothing_to_run() -> Failure {
+    Failure::usage("nothing to run; name a --workload (superpage lab workloads lists them)")
 }
 
 /// Reports from a file that `run --json` or `compare --json` wrote.

@@ -1,10 +1,14 @@
 //! `superpage lab run`: one design.
 
 use design::Design;
+use lab::Report;
+use lab::analysis::figures;
+use lab::sweep::NamedInput;
 
 use super::outputs::Outputs;
 use super::what::{self, ExperimentArgs};
 use super::words;
+use crate::documents::{Going, Printed};
 use crate::simulate::Parts;
 use cli::exit::to_json as json;
 use cli::exit::{self, Done, Failure};
@@ -35,13 +39,20 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     let reports = parts.run_shown(&[&design], args.outputs.quiet)?;
-    let text = if args.outputs.json {
-        json(&reports[0])?
-    } else {
-        let has_fault_table =
-            lab::has_fault_table(&Design::from_toml(&design.name, &design.content)?);
-        words::run(&reports[0]) + if has_fault_table { NO_FAULT_TABLE } else { "" }
-    };
+    let text = if args.outputs.json { json(&reports[0])? } else { table(&design, &reports[0])? };
     args.outputs.write(&text, &reports)?;
     Ok(Done::Fine)
+}
+
+fn table(design: &NamedInput, report: &Report) -> Result<String, Failure> {
+    let has_fault_table = lab::has_fault_table(&Design::from_toml(&design.name, &design.content)?);
+    Ok(words::run(report) + if has_fault_table { NO_FAULT_TABLE } else { "" })
+}
+
+/// Runs it, and writes nothing.
+pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
+    let design = what::design(&args.design)?;
+    let report = Parts::read(&args.experiment)?.run(&[&design], |_| going())?.remove(0);
+    let figures = vec![figures(&report, None)];
+    Ok(Printed { json: json(&report)?, text: table(&design, &report)?, figures })
 }

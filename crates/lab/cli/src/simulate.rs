@@ -1,5 +1,7 @@
 //! From ingredients to reports: one pass of the laboratory.
 
+use std::ops::ControlFlow;
+
 use design::Design;
 use lab::sweep::{Group, NamedInput};
 use lab::{Experiment, LabError, Pass, Report, Watched};
@@ -39,9 +41,7 @@ impl Parts {
     /// From flags.
     pub fn read(asked: &ExperimentArgs) -> Result<Self, Failure> {
         let Some(workload) = &asked.workload else {
-            return Err(Failure::usage(
-                "nothing to run; name a --workload (superpage lab workloads lists them)",
-            ));
+            return Err(super::compare::nothing_to_run());
         };
         let parts = Self {
             machine: what::machine(&asked.machine)?,
@@ -208,11 +208,11 @@ impl Parts {
         shown(&doing, quiet, |watch| self.run(designs, watch))
     }
 
-    /// Runs it under these designs and tells `watch` how far it is; the reports come in their order.
+    /// Runs it under these designs and tells `watch` how far it is, which may stop it; the reports come in their order.
     pub fn run(
         &self,
         designs: &[&NamedInput],
-        watch: impl FnMut(Pass),
+        watch: impl FnMut(Pass) -> ControlFlow<()>,
     ) -> Result<Vec<Report>, Failure> {
         let designs = self.designs(designs)?;
         let experiment = self.experiment()?;
@@ -229,7 +229,7 @@ impl Parts {
     pub fn profile(
         &self,
         base: &NamedInput,
-        watch: impl FnMut(Pass),
+        watch: impl FnMut(Pass) -> ControlFlow<()>,
     ) -> Result<(Report, lab::Profile), Failure> {
         let base = self.designs(&[base])?.remove(0);
         let experiment = self.experiment()?;
@@ -286,7 +286,7 @@ impl Parts {
 }
 
 /// A trace's stream, where its program's memory and processes are put.
-fn placed<F: FnMut(Pass)>(
+fn placed<F: FnMut(Pass) -> ControlFlow<()>>(
     reader: Reader,
     region: u32,
     process: u32,
@@ -299,13 +299,18 @@ fn placed<F: FnMut(Pass)>(
 }
 
 /// Runs what is being done, and shows how far it is.
-pub fn shown<R>(doing: &str, quiet: bool, run: impl FnOnce(&mut dyn FnMut(Pass)) -> R) -> R {
+pub fn shown<R>(
+    doing: &str,
+    quiet: bool,
+    run: impl FnOnce(&mut dyn FnMut(Pass) -> ControlFlow<()>) -> R,
+) -> R {
     let mut progress = Progress::of_pass(quiet, &format!("{doing}: memory is made ready"));
     let result = run(&mut |pass: Pass| {
         progress.tell(pass.records, pass.of, || match pass.of {
             Some(_) => doing.to_string(),
             None => format!("{doing}: {} records", three::figure(pass.records as f64)),
         });
+        ControlFlow::Continue(())
     });
     progress.clear();
     result

@@ -8,6 +8,7 @@ use report::sig3::{percent, ratio};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::documents::{Going, Printed};
 use cli::exit::to_json as to_text;
 use cli::exit::{self, Done, Failure};
 use cli::progress::Progress;
@@ -109,7 +110,7 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
         documents.push(document);
         if matches!(printed, Ok(true)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let ran = tables::run(entries, &mut step, &mut whole);
+    let ran = tables::run(entries, &mut step, &mut whole, &|| ControlFlow::Continue(()));
     progress.into_inner().expect("nothing in it panics").clear();
     ran.map_err(Failure::usage)?;
     printed?;
@@ -119,23 +120,47 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
     };
     let is_wrong = documents.iter().any(|one| is_off(&one.agreement));
     if args.json {
-        exit::print(&match documents.pop() {
-            Some(one) if !are_several => to_text(&one)?,
-            last => {
-                documents.extend(last);
-                to_text(&Several { schema: SEVERAL_SCHEMA, tables: documents })?
-            }
-        })?;
+        exit::print(&document(documents, are_several)?)?;
     }
     Ok(if is_wrong { Done::Negative } else { Done::Fine })
 }
 
+/// The document of these tables.
+fn document(mut documents: Vec<Document>, are_several: bool) -> Result<String, Failure> {
+    match documents.pop() {
+        Some(one) if !are_several => to_text(&one),
+        last => {
+            documents.extend(last);
+            to_text(&Several { schema: SEVERAL_SCHEMA, tables: documents })
+        }
+    }
+}
+
+/// Runs tables, and prints nothing.
+pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
+    let mut documents = Vec::new();
+    let mut whole = |table: Table| {
+        documents.push(Document::new(table));
+        ControlFlow::Continue(())
+    };
+    let entries = named(&args.names)?;
+    tables::run(&entries, &mut |_| (), &mut whole, going).map_err(Failure::usage)?;
+    let texts: Vec<_> = documents.iter().map(|one| text(&one.table, &one.agreement)).collect();
+    let json = document(documents, entries.len() > 1)?;
+    Ok(Printed { json, text: texts.join("\n"), figures: Vec::new() })
+}
+
+/// The document of all tables' names.
+pub fn list_json() -> Result<String, Failure> {
+    let all: Vec<_> = tables::list()
+        .map(|one| json!({ "name": one.name, "source": one.source, "summary": one.summary }))
+        .collect();
+    to_text(&json!({ "schema": "superpage.lab.tables/1", "tables": all }))
+}
+
 fn list(json: bool) -> Result<Done, Failure> {
     let text = if json {
-        let all: Vec<_> = tables::list()
-            .map(|one| json!({ "name": one.name, "source": one.source, "summary": one.summary }))
-            .collect();
-        to_text(&json!({ "schema": "superpage.lab.tables/1", "tables": all }))?
+        list_json()?
     } else {
         let row = |one: &tables::Entry| {
             vec![one.name.to_string(), one.source.to_string(), one.summary.to_string()]

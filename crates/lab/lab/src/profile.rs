@@ -1,5 +1,7 @@
 //! Where a program misses the TLB on base pages: what CBMM's benefit of a superpage is made of.
 
+use std::ops::ControlFlow;
+
 use trace::Source;
 use units::ByteSize;
 
@@ -68,7 +70,7 @@ fn two_digits(number: u64) -> u64 {
 pub fn profile_watched(
     experiment: &Experiment,
     design: &Design,
-    watch: impl FnMut(Pass),
+    watch: impl FnMut(Pass) -> ControlFlow<()>,
 ) -> Result<(Report, Profile), LabError> {
     let (description, _) = experiment.workload.build()?;
     profile_stream(experiment, design, description.superpages, |region, process| {

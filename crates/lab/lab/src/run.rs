@@ -1,6 +1,7 @@
 //! Experiments: a workload on a machine, once for each design, in one pass over its stream.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use machine::Machine;
 use mm_sim::fragment::Fragmentation;
@@ -81,17 +82,17 @@ pub enum LabError {
 /// [`LabError`]: the workload does not fit, a design has rules that are not simulated, or the stream cannot be read or
 /// does what no program can.
 pub fn run(experiment: &Experiment, designs: &[Design]) -> Result<Vec<Report>, LabError> {
-    run_watched(experiment, designs, |_| ())
+    run_watched(experiment, designs, |_| ControlFlow::Continue(()))
 }
 
-/// The same, and tells after each piece of the stream how far it is.
+/// The same, and tells before each piece of the stream how far it is. Who watches may stop it there.
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run`], and [`LabError::Source`] where it was stopped.
 pub fn run_watched(
     experiment: &Experiment,
     designs: &[Design],
-    mut watch: impl FnMut(Pass),
+    mut watch: impl FnMut(Pass) -> ControlFlow<()>,
 ) -> Result<Vec<Report>, LabError> {
     let superpage = |design: &Design| load::superpage(design, &experiment.machine);
     let sizes: BTreeSet<u64> = designs.iter().map(superpage).collect();
@@ -111,7 +112,7 @@ pub fn run_watched(
         let reports = run_aligned(experiment, &part, |pass| {
             last = pass.of.unwrap_or(pass.records);
             let of = pass.of.map(|of| of * passes);
-            watch(Pass { records: before + pass.records, of });
+            watch(Pass { records: before + pass.records, of })
         })?;
         before += last;
         found.extend(places.into_iter().zip(reports));
@@ -123,7 +124,7 @@ pub fn run_watched(
 fn run_aligned(
     experiment: &Experiment,
     designs: &[Design],
-    watch: impl FnMut(Pass),
+    watch: impl FnMut(Pass) -> ControlFlow<()>,
 ) -> Result<Vec<Report>, LabError> {
     let (description, _) = experiment.workload.build()?;
     let superpages = superpages(experiment, description.superpages);

@@ -1,4 +1,6 @@
-//! How far a pass over a stream is, for whoever waits for it.
+//! How far a pass over a stream is, for whoever waits for it, and may stop it.
+
+use std::ops::ControlFlow;
 
 use trace::{Block, Source};
 
@@ -11,7 +13,18 @@ pub struct Pass {
     pub of: Option<u64>,
 }
 
-/// A stream that tells how far it is before each of its pieces.
+/// Why a watched stream could not be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Unread<E> {
+    /// Who watches it stopped it.
+    #[error("stopped")]
+    Stopped,
+    /// It is unreadable itself.
+    #[error(transparent)]
+    Source(#[from] E),
+}
+
+/// A stream that tells how far it is before each of its pieces, and ends with an error where it is told to stop.
 #[derive(Debug)]
 pub struct Watched<S, F> {
     stream: S,
@@ -19,18 +32,20 @@ pub struct Watched<S, F> {
     watch: F,
 }
 
-impl<S: Source, F: FnMut(Pass)> Watched<S, F> {
+impl<S: Source, F: FnMut(Pass) -> ControlFlow<()>> Watched<S, F> {
     /// A stream of about so many records.
     pub fn new(stream: S, of: Option<u64>, watch: F) -> Self {
         Self { stream, pass: Pass { records: 0, of }, watch }
     }
 }
 
-impl<S: Source, F: FnMut(Pass)> Source for Watched<S, F> {
-    type Error = S::Error;
+impl<S: Source, F: FnMut(Pass) -> ControlFlow<()>> Source for Watched<S, F> {
+    type Error = Unread<S::Error>;
 
-    fn next(&mut self, block: &mut Block) -> Result<bool, S::Error> {
-        (self.watch)(self.pass);
+    fn next(&mut self, block: &mut Block) -> Result<bool, Self::Error> {
+        if (self.watch)(self.pass).is_break() {
+            return Err(Unread::Stopped);
+        }
         let more = self.stream.next(block)?;
         self.pass.records += block.accesses.len() as u64;
         Ok(more)

@@ -34,7 +34,7 @@ fn uses() -> BTreeMap<String, Vec<String>> {
     let mut paths: BTreeMap<&str, &str> = paths.collect();
     assert_eq!(paths.remove("testkit"), Some("testkit"));
     let mut uses = BTreeMap::new();
-    for folder in paths.values().copied().chain(["lab/cli", "preload/compat"]) {
+    for folder in paths.values().copied().chain(["python", "preload/compat"]) {
         let manifest = root().join("crates").join(folder).join("Cargo.toml");
         let names = dependencies(&manifest);
         let used = names.iter().filter_map(|name| paths.get(name.as_str()));

@@ -83,10 +83,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             args.output.display()
         )));
     }
-    let plan = resolve(&wanted(&args)?)?;
+    let plan = plan(&args)?;
     let groups = plan.groups();
-    // What no machine can be is told now, not once per pass.
-    groups.iter().try_for_each(|group| Parts::of(group).check())?;
     let cells: usize = groups.iter().map(|group| group.members.len()).sum();
     let directory = args.output.display();
     let what = format!("{cells} cells in {} passes", groups.len());
@@ -98,6 +96,18 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let next = format!("next: superpage lab sweep run {directory}");
     exit::print(&format!("{directory}: {what}; {next}\n{}", notes(&plan)))?;
     Ok(Done::Fine)
+}
+
+/// Plans what the flags say, and prints nothing.
+pub fn write(args: &Args) -> Result<(), Failure> {
+    Store::at(&args.output).write_plan(&plan(args)?, args.force).map_err(Failure::usage)
+}
+
+fn plan(args: &Args) -> Result<Plan, Failure> {
+    let plan = resolve(&wanted(args)?)?;
+    // What no machine can be is told now, not once per pass.
+    plan.groups().iter().try_for_each(|group| Parts::of(group).check())?;
+    Ok(plan)
 }
 
 /// What nobody would know from the words that were given.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use lab::sweep::{Plan, Shard, State, Store};
+use lab::sweep::{Plan, Progress as Now, Ran, Shard, State, Store};
 use serde_json::{Value, json};
 
 use super::Directory;
@@ -180,7 +180,7 @@ fn dry_run(args: &Args, store: &Store, plan: &Plan) -> Result<Done, Failure> {
 fn local(args: &Args, store: &Store, plan: &Plan) -> Result<Ended, Failure> {
     let began = Instant::now();
     let mut progress = Progress::new(args.quiet, "cells");
-    let step = |now: lab::sweep::Progress| {
+    let step = |now: Now| {
         progress.tell(now.done as u64, Some(now.wanted as u64), || {
             format!("{} of {} cells", now.done, now.wanted)
         });
@@ -189,14 +189,10 @@ fn local(args: &Args, store: &Store, plan: &Plan) -> Result<Ended, Failure> {
             _ => ControlFlow::Continue(()),
         }
     };
-    let pass = |group: &lab::sweep::Group| {
-        let designs: Vec<_> = group.members.iter().map(|member| member.design).collect();
-        Parts::of(group).run(&designs, |_| ()).map_err(|failure| failure.to_string())
-    };
     let jobs = args.jobs.unwrap_or(0) as usize;
-    let ran = lab::sweep::run(store, plan, args.shard, jobs, pass, step);
+    let ran = shard(store, plan, args.shard, jobs, &|| ControlFlow::Continue(()), step);
     progress.clear();
-    let ran = ran.map_err(Failure::usage)?;
+    let ran = ran?;
     complain(&ran.damaged, "run again");
     Ok(Ended {
         cells: ran.cells,
@@ -206,4 +202,20 @@ fn local(args: &Args, store: &Store, plan: &Plan) -> Result<Ended, Failure> {
         stopped: ran.stopped.then(|| "--max-time is over".to_string()),
         ..Ended::default()
     })
+}
+
+/// Runs what is missing of a shard. Where `going` breaks, a pass under way fails.
+pub fn shard(
+    store: &Store,
+    plan: &Plan,
+    shard: Shard,
+    jobs: usize,
+    going: &(dyn Fn() -> ControlFlow<()> + Sync),
+    step: impl FnMut(Now) -> ControlFlow<()> + Send,
+) -> Result<Ran, Failure> {
+    let pass = |group: &lab::sweep::Group| {
+        let designs: Vec<_> = group.members.iter().map(|member| member.design).collect();
+        Parts::of(group).run(&designs, |_| going()).map_err(|failure| failure.to_string())
+    };
+    lab::sweep::run(store, plan, shard, jobs, pass, step).map_err(Failure::usage)
 }

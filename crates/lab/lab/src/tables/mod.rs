@@ -194,10 +194,11 @@ impl Entry {
     /// [`LabError`], of the first experiment that cannot be run.
     pub fn run(&self, step: &mut (dyn FnMut(Step<'_>) + Send)) -> Result<Table, LabError> {
         let mut made = None;
-        run(&[self], step, &mut |table| {
+        let mut whole = |table| {
             made = Some(table);
             ControlFlow::Continue(())
-        })?;
+        };
+        run(&[self], step, &mut whole, &|| ControlFlow::Continue(()))?;
         Ok(made.expect("a table is made of all its reports"))
     }
 }

@@ -32,14 +32,16 @@ pub struct Step<'a> {
 const TOGETHER: usize = 2;
 
 /// Runs these tables. `step` is called before each pass with its progress; `whole` is given each table, in their order, as
-/// soon as it and those before it are whole, and may break: then no further pass is begun.
+/// soon as it and those before it are whole, and may break: then no further pass is begun. `going` is asked before each
+/// piece of a pass, and may break: then passes under way are given up.
 ///
 /// # Errors
-/// The first pass that could not be run; no further one is begun, and the tables that need it are not made.
+/// The first pass that could not be run, or was given up; no further one is begun, and the tables that need it are not made.
 pub fn run(
     entries: &[&Entry],
     step: &mut (dyn FnMut(Step<'_>) + Send),
     whole: &mut (dyn FnMut(Table) -> ControlFlow<()> + Send),
+    going: &(dyn Fn() -> ControlFlow<()> + Sync),
 ) -> Result<(), LabError> {
     let passes = longest_first(passes(entries))?;
     let of = passes.iter().map(|pass| pass.designs.len() as u64).sum();
@@ -52,7 +54,7 @@ pub fn run(
     side_by_side::queue(passes, |pass| {
         let locked = || board.lock().expect("nothing in it panics");
         locked().0.tell(&pass);
-        let ended = pass.run();
+        let ended = pass.run(going);
         let (board, result) = &mut *locked();
         match ended {
             Ok(reports) => board.add(&pass, reports),
@@ -114,11 +116,11 @@ impl Pass {
         Ok(records.saturating_mul(self.designs.len() as u64))
     }
 
-    fn run(&self) -> Result<Vec<Report>, LabError> {
+    fn run(&self, going: &dyn Fn() -> ControlFlow<()>) -> Result<Vec<Report>, LabError> {
         let experiment = self.experiment();
         let preset = |name: &&str| load::preset_on(name, &experiment.machine);
         let designs: Vec<Design> = self.designs.iter().map(preset).collect();
-        crate::run(&experiment, &designs)
+        crate::run_watched(&experiment, &designs, |_| going())
     }
 
     fn experiment(&self) -> Experiment {
