@@ -6,7 +6,7 @@ use std::fmt;
 
 use design::{Design, designs, diff};
 use host::{Root, Thp};
-use launch::{Ahead, Executor, Memory, Pages, Recipe};
+use launch::{Ahead, Memory, Pages, Recipe};
 use policy::rules::Prefault;
 use policy::{Launch, LaunchPages, Policy, Scale};
 use units::{ByteSize, PageSize};
@@ -68,22 +68,9 @@ impl RuleNote {
 }
 
 /// How to launch a program as the design says, and the rules that are not carried out so.
-pub fn from_design(
-    design: &Design,
-    executor: Executor,
-) -> Result<(Recipe, Vec<RuleNote>), Failure> {
+pub fn from_design(design: &Design) -> Result<(Recipe, Vec<RuleNote>), Failure> {
     let name = &design.name;
     let plan = design.policy(Scale::X86).launch();
-    if !executor.is_usual() {
-        let policy = design.policy(Scale::X86);
-        let reserves = match plan.pages {
-            LaunchPages::OwnKernel => live::check_reserves(&policy),
-            _ => Err("its superpages are the kernel's to make".to_string()),
-        };
-        reserves.map_err(|why| {
-            Failure::usage(format!("design {name} cannot have executor {executor}: {why}"))
-        })?;
-    }
     let size = plan.size.unwrap_or(ByteSize::mib(2));
     let (pages, memory) = match plan.pages {
         LaunchPages::Base => (Pages::Base, Memory::default()),
@@ -98,38 +85,21 @@ pub fn from_design(
                     "design {name} cannot be run: {why}; simulate it with: superpage lab run --design {name}"
                 ))
             })?;
-            match executor {
-                Executor::Collapse => (Pages::Collapsed, Memory::default()),
-                Executor::InPlace => (Pages::Collapsed, Memory::USUAL),
-                Executor::Pool => {
-                    let size = PageSize::new(size.bytes()).map_err(Failure::usage)?;
-                    (Pages::Hugetlb(Some(size)), Memory::USUAL)
-                }
-            }
+            (Pages::Collapsed, Memory::default())
         }
     };
     let (ahead, mut notes) = ahead(&plan, pages, size);
-    notes.extend(not_ours(design, &plan, executor));
+    notes.extend(not_ours(design, &plan));
     let design = Some(name.clone());
-    let recipe =
-        Recipe { name: name.clone(), memory, ahead, design, executor, ..Recipe::new(pages) };
-    Ok((recipe, notes))
+    Ok((Recipe { name: name.clone(), memory, ahead, design, ..Recipe::new(pages) }, notes))
 }
 
 /// Adds what a recipe's design says to it. Returns the rules that are not carried out so.
 pub fn follow(recipe: &mut Recipe) -> Result<Vec<RuleNote>, Failure> {
-    let Some(word) = &recipe.design else {
-        return match recipe.executor.is_usual() {
-            true => Ok(Vec::new()),
-            false => Err(Failure::usage(format!(
-                "executor {} says how a design is put in force: name one (--design DESIGN, design=DESIGN)",
-                recipe.executor
-            ))),
-        };
-    };
+    let Some(word) = &recipe.design else { return Ok(Vec::new()) };
     let named = super::load(word)?;
     check_sizes(&named)?;
-    let (of_design, notes) = from_design(&named.design, recipe.executor)?;
+    let (of_design, notes) = from_design(&named.design)?;
     recipe.pages = of_design.pages;
     if recipe.memory.is_empty() {
         recipe.memory = of_design.memory;
@@ -152,11 +122,7 @@ pub fn in_force(recipe: &Recipe) -> Result<Option<Policy>, Failure> {
 
 /// Whether this machine lets us put designs in force.
 pub fn check_in_force(recipe: &Recipe) -> Result<(), Failure> {
-    check(recipe, live::check_machine)?;
-    match recipe.executor {
-        Executor::InPlace => check(recipe, |_| live::check_in_place()),
-        _ => Ok(()),
-    }
+    check(recipe, live::check_machine)
 }
 
 /// Whether what a design would do can at least be seen on this machine.
@@ -259,16 +225,11 @@ const OURS: [&str; 7] = [
 ];
 
 /// The rest, where this kernel does something else.
-fn not_ours(design: &Design, plan: &Launch, executor: Executor) -> Vec<RuleNote> {
+fn not_ours(design: &Design, plan: &Launch) -> Vec<RuleNote> {
     let mut notes = Vec::new();
     let is_in_force = plan.pages == LaunchPages::OwnKernel;
     if is_in_force {
-        let policy = design.policy(Scale::X86);
-        let rules = match executor {
-            Executor::Pool => live::rules_on_pool(&policy),
-            _ => live::rules(&policy, executor == Executor::InPlace),
-        };
-        notes.extend(rules.iter().map(rule_in_words));
+        notes.extend(live::rules(&design.policy(Scale::X86)).iter().map(rule_in_words));
     }
     let like = match plan.pages {
         LaunchPages::Transparent => KERNEL,
@@ -319,7 +280,7 @@ mod tests {
     }
 
     fn in_words(design: &Design) -> Result<(Recipe, Vec<String>), Failure> {
-        let (recipe, notes) = from_design(design, Executor::default())?;
+        let (recipe, notes) = from_design(design)?;
         Ok((recipe, notes.iter().map(ToString::to_string).collect()))
     }
 

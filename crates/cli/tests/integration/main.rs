@@ -12,7 +12,6 @@ mod compare_shift;
 mod design;
 mod documents;
 mod evaluate;
-mod executors;
 mod explain;
 mod in_force;
 mod in_force_harmless;

@@ -175,8 +175,7 @@ impl Request {
             };
         }
         // What was there is lost if this works, and only then.
-        let end = self.end();
-        parts::taking_away(address, end, &mut || table::replacing(address, end, map))
+        table::replacing(address, self.end(), map)
     }
 
     /// The same, where the program may replace part of a superpage.
