@@ -1,5 +1,5 @@
 //! Documents against docs/schemas: a checker for the part of JSON Schema 2020-12 that those files use. Any other keyword
-//! is an error, so that none is written there in vain.
+//! is an error, so that each that is written there checks something.
 //!
 //! See docs/decisions/documents.md#1.
 

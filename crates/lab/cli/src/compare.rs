@@ -74,10 +74,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (None, None) => return Err(nothing_to_run()),
     };
     let document = Document::new(&reports);
-    let mut text = if args.outputs.json { json(&document)? } else { words::compare(&reports) };
-    if args.explain && !args.outputs.json {
-        text += &format!("\n{}", words::why(&reports));
-    }
+    let text = if args.outputs.json { json(&document)? } else { table(&reports, args.explain) };
     args.outputs.write(&text, &reports)?;
     Ok(Done::Fine)
 }
@@ -97,11 +94,13 @@ pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
     let designs: Vec<_> = designs.iter().collect();
     let reports = Parts::read(experiment)?.run(&designs, |_| going())?;
     let document = Document::new(&reports);
-    let mut text = words::compare(&reports);
-    if args.explain {
-        text += &format!("\n{}", words::why(&reports));
-    }
+    let text = table(&reports, args.explain);
     Ok(Printed { json: json(&document)?, text, figures: document.figures })
+}
+
+fn table(reports: &[Report], explain: bool) -> String {
+    let why = if explain { format!("\n{}", words::why(reports)) } else { String::new() };
+    words::compare(reports) + &why
 }
 
 pub fn nothing_to_run() -> Failure {

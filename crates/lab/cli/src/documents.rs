@@ -1,14 +1,11 @@
 //! What `superpage lab` prints, for a program that calls it: the same words, the same checks, the same bytes.
 
-use std::ops::ControlFlow;
-
 use clap::Parser;
 use lab::analysis::Figures;
 
 use cli::exit::{self, Failure};
 
-/// Asked before each piece of a simulation whether to go on. Where it breaks, the simulation fails.
-pub type Going<'a> = &'a (dyn Fn() -> ControlFlow<()> + Sync);
+pub use lab::Going;
 
 /// A result.
 #[derive(Debug)]

@@ -110,7 +110,7 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
         documents.push(document);
         if matches!(printed, Ok(true)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let ran = tables::run(entries, &mut step, &mut whole, &|| ControlFlow::Continue(()));
+    let ran = tables::run(entries, &mut step, &mut whole, lab::TO_THE_END);
     progress.into_inner().expect("nothing in it panics").clear();
     ran.map_err(Failure::usage)?;
     printed?;

@@ -22,4 +22,4 @@ pub use load::{
 };
 pub use profile::{PROFILE_SECONDS, Profile, ProfileSpan, profile_stream, profile_watched};
 pub use run::{Experiment, LabError, run, run_stream, run_watched};
-pub use watch::{Pass, Unread, Watched};
+pub use watch::{Going, Pass, TO_THE_END, Unread, Watched};

@@ -13,6 +13,12 @@ pub struct Pass {
     pub of: Option<u64>,
 }
 
+/// Asked before each piece of a simulation whether to go on. Where it breaks, the simulation fails.
+pub type Going<'a> = &'a (dyn Fn() -> ControlFlow<()> + Sync);
+
+/// Nobody stops it.
+pub const TO_THE_END: Going<'static> = &|| ControlFlow::Continue(());
+
 /// Why a watched stream could not be read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Unread<E> {
@@ -24,7 +30,7 @@ pub enum Unread<E> {
     Source(#[from] E),
 }
 
-/// A stream that tells how far it is before each of its pieces, and ends with an error where it is told to stop.
+/// A stream that tells how far it is before each of its pieces, and ends with an error where its watcher stops it.
 #[derive(Debug)]
 pub struct Watched<S, F> {
     stream: S,

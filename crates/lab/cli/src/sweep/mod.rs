@@ -64,7 +64,7 @@ pub struct Swept {
 }
 
 /// `superpage lab sweep`: `plan` with these words, unless there are none; what is missing is run, on `jobs` threads (one
-/// per CPU without), none begun after `max_time`; all that there is, merged. `step` is told how far it is.
+/// per CPU without), none begun after `max_time`; all that there is, merged. `step` gets how far it is.
 ///
 /// # Errors
 /// What the command would say, or that `going` broke. What was run before that is in the directory.

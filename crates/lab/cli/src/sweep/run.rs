@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use lab::Going;
 use lab::sweep::{Plan, Progress as Now, Ran, Shard, State, Store};
 use serde_json::{Value, json};
 
@@ -190,7 +191,7 @@ fn local(args: &Args, store: &Store, plan: &Plan) -> Result<Ended, Failure> {
         }
     };
     let jobs = args.jobs.unwrap_or(0) as usize;
-    let ran = shard(store, plan, args.shard, jobs, &|| ControlFlow::Continue(()), step);
+    let ran = shard(store, plan, args.shard, jobs, lab::TO_THE_END, step);
     progress.clear();
     let ran = ran?;
     complain(&ran.damaged, "run again");
@@ -210,7 +211,7 @@ pub fn shard(
     plan: &Plan,
     shard: Shard,
     jobs: usize,
-    going: &(dyn Fn() -> ControlFlow<()> + Sync),
+    going: Going,
     step: impl FnMut(Now) -> ControlFlow<()> + Send,
 ) -> Result<Ran, Failure> {
     let pass = |group: &lab::sweep::Group| {

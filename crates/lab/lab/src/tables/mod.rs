@@ -22,7 +22,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 use units::ByteSize;
 
-use crate::{End, LabError, Report};
+use crate::{End, LabError, Report, TO_THE_END};
 
 /// The version of a table's layout.
 pub const TABLE_SCHEMA: &str = "superpage.lab.table/1";
@@ -198,7 +198,7 @@ impl Entry {
             made = Some(table);
             ControlFlow::Continue(())
         };
-        run(&[self], step, &mut whole, &|| ControlFlow::Continue(()))?;
+        run(&[self], step, &mut whole, TO_THE_END)?;
         Ok(made.expect("a table is made of all its reports"))
     }
 }

@@ -13,7 +13,7 @@ use units::ByteSize;
 
 use super::{Conditions, Entry, Runs, Table};
 use crate::load::{self, Design};
-use crate::{Experiment, LabError, Report, side_by_side};
+use crate::{Experiment, Going, LabError, Report, side_by_side};
 
 /// How far a rerun is. A cell is a design under one workload and fragmentation; several tables may need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub fn run(
     entries: &[&Entry],
     step: &mut (dyn FnMut(Step<'_>) + Send),
     whole: &mut (dyn FnMut(Table) -> ControlFlow<()> + Send),
-    going: &(dyn Fn() -> ControlFlow<()> + Sync),
+    going: Going,
 ) -> Result<(), LabError> {
     let passes = longest_first(passes(entries))?;
     let of = passes.iter().map(|pass| pass.designs.len() as u64).sum();
@@ -116,7 +116,7 @@ impl Pass {
         Ok(records.saturating_mul(self.designs.len() as u64))
     }
 
-    fn run(&self, going: &dyn Fn() -> ControlFlow<()>) -> Result<Vec<Report>, LabError> {
+    fn run(&self, going: Going) -> Result<Vec<Report>, LabError> {
         let experiment = self.experiment();
         let preset = |name: &&str| load::preset_on(name, &experiment.machine);
         let designs: Vec<Design> = self.designs.iter().map(preset).collect();

@@ -54,9 +54,6 @@ const SECOND: Entry = entry("second", || {
     vec![runs(LARGE, &["sync-64", "base"]), runs(SMALL, &["sync-64", "ingens", "base"])]
 });
 
-/// Nobody stops it.
-const GOING: &(dyn Fn() -> ControlFlow<()> + Sync) = &|| ControlFlow::Continue(());
-
 fn alone(entry: &Entry) -> Table {
     entry.run(&mut |_| ()).expect("it runs")
 }
@@ -68,7 +65,7 @@ fn tables_together_come_in_order_and_are_those_of_each_alone() {
         tables.push(table);
         ControlFlow::Continue(())
     };
-    run(&[&SECOND, &NOTHING, &FIRST], &mut |_| (), &mut whole, GOING).expect("they run");
+    run(&[&SECOND, &NOTHING, &FIRST], &mut |_| (), &mut whole, TO_THE_END).expect("they run");
     assert_eq!(tables, [alone(&SECOND), alone(&NOTHING), alone(&FIRST)]);
     let [second, _, first] = &tables[..] else { unreachable!() };
     let figures = |table: &Table, row: usize| -> Vec<Option<f64>> {
@@ -83,7 +80,7 @@ fn tables_together_come_in_order_and_are_those_of_each_alone() {
 fn what_several_tables_need_is_simulated_once() {
     let mut told = Vec::new();
     let mut step = |step: Step<'_>| told.push((step.done, step.of));
-    run(&[&FIRST, &SECOND], &mut step, &mut |_| ControlFlow::Continue(()), GOING)
+    run(&[&FIRST, &SECOND], &mut step, &mut |_| ControlFlow::Continue(()), TO_THE_END)
         .expect("they run");
     // Of nine: four on small memory, two large, one fragmented.
     assert!(told.iter().all(|&(done, of)| of == 7 && done < of), "{told:?}");
@@ -130,7 +127,7 @@ fn who_has_seen_enough_gets_no_further_table() {
         names.push(table.name);
         ControlFlow::Break(())
     };
-    run(&[&FIRST, &NOTHING], &mut |_| (), &mut whole, GOING).expect("they run");
+    run(&[&FIRST, &NOTHING], &mut |_| (), &mut whole, TO_THE_END).expect("they run");
     assert_eq!(names, ["first"]);
 }
 
@@ -143,7 +140,7 @@ fn a_design_that_cannot_be_run_is_the_end() {
         names.push(table.name);
         ControlFlow::Continue(())
     };
-    let ran = run(&[&NOTHING, &BAD, &FIRST], &mut |_| (), &mut whole, GOING);
+    let ran = run(&[&NOTHING, &BAD, &FIRST], &mut |_| (), &mut whole, TO_THE_END);
     assert!(matches!(ran, Err(LabError::NotSimulated { design, .. }) if design == "linux-6"));
     assert_eq!(names, ["nothing"]);
 }

@@ -26,7 +26,7 @@ impl On {
     }
 }
 
-/// What a cluster is told.
+/// How to use a cluster.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Clusters")]
 pub(in crate::sweep) struct ClusterArgs {

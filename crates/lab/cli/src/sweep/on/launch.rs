@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lab::sweep::{Group, Plan, Shard, State, Store};
+use lab::sweep::{Group, Hash, Plan, Shard, State, Store};
 
 use super::args::ClusterArgs;
 use cli::exit::Failure;
@@ -12,7 +12,7 @@ use cli::exit::Failure;
 pub(in crate::sweep) struct Launch<'a> {
     pub store: &'a Store,
     pub args: &'a ClusterArgs,
-    /// Full path of the sweep's directory: jobs start elsewhere.
+    /// Full path of the sweep's directory: jobs start in another.
     pub directory: String,
     pub groups: Vec<Group<'a>>,
     /// How many parts.
@@ -67,6 +67,11 @@ impl<'a> Launch<'a> {
             max_time,
             program,
         })
+    }
+
+    /// What tells its jobs, and their directories, from those of other sweeps.
+    pub fn id(&self) -> String {
+        Hash::new([self.directory.as_str()]).to_string()[..12].to_string()
     }
 
     fn part(&self, part: u32) -> (Shard, Vec<Group<'a>>) {

@@ -46,7 +46,7 @@ pub(super) struct Ended {
     pub stopped: Option<String>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// That it goes on elsewhere was asked for.
+    /// The jobs go on without us, as asked for (`--detach`).
     pub detached: bool,
 }
 

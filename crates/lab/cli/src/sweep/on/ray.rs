@@ -1,12 +1,11 @@
-//! Ray: a driver in Python gives each part to the cluster as a task, and brings the results back. It is told what
-//! to run on its standard input, and ends, with its tasks, when that is closed: when we are gone.
+//! Ray: a driver in Python gives each part to the cluster as a task, and brings the results back. It reads what
+//! to run from its standard input, and ends, with its tasks, when that is closed: when we are gone.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
-use lab::sweep::Hash;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -45,7 +44,7 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
         if parts.is_empty() {
             return Ok(Outcome::default());
         }
-        if parts.iter().any(|part| watch.tries.in_vain(*part) > 0) {
+        if parts.iter().any(|part| watch.tries.without_progress(*part) > 0) {
             watch.wait(launch.poll());
         }
         round(launch, watch, &parts)?;
@@ -169,7 +168,7 @@ fn request(launch: &Launch, parts: &[u32]) -> Result<Value, Failure> {
         "address": launch.args.ray_address,
         "directory": launch.directory,
         // Nodes may share a machine, and sweeps a node.
-        "name": &Hash::new([launch.directory.as_str()]).to_string()[..12],
+        "name": launch.id(),
         "programs": programs,
         "of": launch.parts,
         "jobs": launch.jobs,

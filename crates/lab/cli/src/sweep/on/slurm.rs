@@ -7,8 +7,6 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Output, Stdio};
 
-use lab::sweep::Hash;
-
 use super::{Launch, Outcome, Watch, last_line, quoted};
 use cli::exit::Failure;
 
@@ -19,7 +17,7 @@ const LOOKS: u32 = 6;
 /// Looks in a row that Slurm may leave unanswered (five minutes): its controller may be restarting.
 const UNANSWERED: u32 = 60;
 
-/// Whoever fails at once fails again at once: seconds to wait, for each end of a part in vain but the first.
+/// Whoever fails at once fails again at once: seconds to wait, for each end of a part without progress but the first.
 const LATER: u32 = 30;
 
 /// A job of the queue.
@@ -109,8 +107,7 @@ fn name(launch: &Launch) -> String {
 }
 
 fn prefix(launch: &Launch) -> String {
-    let directory = Hash::new([launch.directory.as_str()]).to_string();
-    format!("superpage-sweep-{}-of-", &directory[..12])
+    format!("superpage-sweep-{}-of-", launch.id())
 }
 
 /// What every job of the array runs.
@@ -152,7 +149,7 @@ fn list(parts: &[u32]) -> String {
 fn submit_all(launch: &Launch, watch: &mut Watch, wanted: &BTreeSet<u32>) -> Result<(), Failure> {
     let mut by_delay: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for part in wanted {
-        let later = watch.tries.in_vain(*part).saturating_sub(1) * LATER;
+        let later = watch.tries.without_progress(*part).saturating_sub(1) * LATER;
         by_delay.entry(later).or_default().push(*part);
     }
     for (later, parts) in by_delay {

@@ -15,14 +15,14 @@ struct Try {
     /// When it last ended, or at the beginning.
     passes_left: usize,
     /// Ends in a row that brought no pass.
-    in_vain: u32,
+    without_progress: u32,
     given_up: Option<String>,
 }
 
 impl Tries {
     pub fn new(states: &[State], retries: u32) -> Self {
         let part = |state: &State| {
-            let one = Try { passes_left: state.passes_left, in_vain: 0, given_up: None };
+            let one = Try { passes_left: state.passes_left, without_progress: 0, given_up: None };
             (state.shard.index(), one)
         };
         Self { parts: states.iter().map(part).collect(), retries, submitted: 0 }
@@ -46,17 +46,18 @@ impl Tries {
     /// A part has ended with so many passes left, for a reason that `why` finds.
     pub fn ended(&mut self, part: u32, passes_left: usize, why: impl FnOnce() -> String) {
         let Some(one) = self.parts.get_mut(&part) else { return };
-        one.in_vain = if passes_left < one.passes_left { 0 } else { one.in_vain + 1 };
+        one.without_progress =
+            if passes_left < one.passes_left { 0 } else { one.without_progress + 1 };
         one.passes_left = passes_left;
-        if passes_left > 0 && one.in_vain > self.retries {
-            let times = one.in_vain;
+        if passes_left > 0 && one.without_progress > self.retries {
+            let times = one.without_progress;
             one.given_up = Some(format!("ended {times} times without a further pass: {}", why()));
         }
     }
 
     /// Ends in a row that brought no pass: the more, the later it is run again.
-    pub fn in_vain(&self, part: u32) -> u32 {
-        self.parts.get(&part).map_or(0, |one| one.in_vain)
+    pub fn without_progress(&self, part: u32) -> u32 {
+        self.parts.get(&part).map_or(0, |one| one.without_progress)
     }
 
     pub fn given_up(&self) -> impl Iterator<Item = (u32, &String)> {
