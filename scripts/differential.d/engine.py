@@ -31,10 +31,12 @@ MODES = {
     "H": POOL,
     "S": POOL | {"SUPERPAGE_MEMORY": "heap,mmap,shm"},
     "D": {},
+    "I": {},
 }
 ON_POOL = ("H", "S")
-# Carried out by the launcher while the program runs: no library is in it.
-BY_LAUNCHER = {"D": ["-q", "--design", "quicksilver-sync-64"]}
+# Carried out by the launcher while the program runs. With D no library is in it.
+DESIGN = ["-q", "--design", "quicksilver-sync-64"]
+BY_LAUNCHER = {"D": DESIGN, "I": [*DESIGN, "--executor", "in-place"]}
 
 
 @dataclasses.dataclass

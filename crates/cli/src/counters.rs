@@ -5,7 +5,7 @@ use experiment::counters::CounterFile;
 use units::ByteSize;
 
 /// What they got, in one line; so many of them could not add to it. What fell back got `fallback`.
-pub fn summary(ledger: &CounterFile, uncounted: usize, fallback: &str) -> String {
+pub fn summary(ledger: &CounterFile, uncounted: usize, fallback: &str, in_place: bool) -> String {
     let missing = match uncounted {
         0 => String::new(),
         1 => "; at least 1 more process is not counted".to_string(),
@@ -13,12 +13,12 @@ pub fn summary(ledger: &CounterFile, uncounted: usize, fallback: &str) -> String
     };
     let why = if uncounted == 0 { "" } else { " (another user, namespace or capabilities)" };
     match ledger.totals() {
-        Some(totals) => in_words(&totals, fallback) + &missing + why,
+        Some(totals) => in_words(&totals, fallback, in_place) + &missing + why,
         None => "unknown what libsuperpage.so did: its counters could not be read".to_string(),
     }
 }
 
-fn in_words(totals: &Totals, fallback: &str) -> String {
+fn in_words(totals: &Totals, fallback: &str, in_place: bool) -> String {
     if totals.processes() == 0 {
         return "libsuperpage.so was active in no process: nothing was backed, or it could not open its \
             counters"
@@ -28,7 +28,10 @@ fn in_words(totals: &Totals, fallback: &str) -> String {
     let (mut parts, fell_back) = (Vec::new(), format!("fell back to {fallback}"));
     for kind in Kind::ALL {
         let columns = [
-            (Column::Hugetlb, "reserved in the pool"),
+            (
+                Column::Hugetlb,
+                if in_place { "in files of superpages" } else { "reserved in the pool" },
+            ),
             (Column::Advised, "advised"),
             (Column::FellBack, fell_back.as_str()),
             (Column::Refused, "refused"),
@@ -97,7 +100,7 @@ mod tests {
         for (word, value) in words {
             bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
         }
-        in_words(&Totals::parse(&bytes).unwrap(), "THP")
+        in_words(&Totals::parse(&bytes).unwrap(), "THP", false)
     }
 
     #[test]

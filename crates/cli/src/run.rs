@@ -16,8 +16,8 @@ use experiment::supply::Supply;
 use experiment::watch::{Depth, Watch};
 use host::{Counters, MemInfo, Root, Thp};
 use launch::{
-    Ahead, Children, Fallback, Files, LaunchError, Memory, Pages, Plan, Promise, Recipe, Start,
-    Text,
+    Ahead, Children, Executor, Fallback, Files, LaunchError, Memory, Pages, Plan, Promise, Recipe,
+    Start, Text,
 };
 use live::Live;
 use policy::Policy;
@@ -52,6 +52,12 @@ pub struct Args {
     /// that cannot be applied to a process are listed.
     #[arg(long, value_name = "DESIGN", conflicts_with_all = ["pages", "size"])]
     design: Option<String>,
+
+    /// How superpages are made of a design's reservations: collapse (their pages are copied into one), in-place (large
+    /// private mappings lie in superpages' frames from the beginning, which are then mapped as superpages: no copy), or pool
+    /// (they are pages of the hugetlb pool, which grows for the run) [default: collapse]
+    #[arg(long, value_name = "KIND", requires = "design")]
+    executor: Option<Executor>,
 
     /// Superpage size: 2M, 1G, 64K.
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
@@ -190,6 +196,7 @@ impl Args {
         if let Some(design) = &self.design {
             recipe.name = design::load(design)?.design.name;
             recipe.design = Some(design.clone());
+            recipe.executor = self.executor.unwrap_or_default();
         }
         let notes = design::recipe::follow(&mut recipe)?;
         let checked = match self.report.dry_run {
@@ -258,7 +265,8 @@ impl Args {
     }
 
     fn lends(&self) -> bool {
-        self.pool == PoolPolicy::Lend || self.grow_pool.is_some()
+        let is_on_pool = self.executor == Some(Executor::Pool);
+        self.pool == PoolPolicy::Lend || self.grow_pool.is_some() || is_on_pool
     }
 }
 
@@ -375,7 +383,7 @@ fn supervise(
     let family = ProcessTree::from_child(Root::real(), pid);
     let in_force = policy.map(|policy| {
         let family = family.clone();
-        let rules = live::rules(&policy);
+        let rules = live::rules(&policy, plan.in_place);
         (rules, Live::start(policy, Root::real(), move || family.members()))
     });
     let watch = Watch::start(

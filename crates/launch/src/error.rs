@@ -60,6 +60,17 @@ pub enum LaunchError {
          /sys/kernel/mm/transparent_hugepage/enabled"
     )]
     ThpAlways,
+    /// The same, for memory in files.
+    #[error(
+        "superpages cannot be made in place: the kernel cannot be kept from making superpages of a program's other memory \
+         before Linux 6.18; use --executor collapse"
+    )]
+    InPlaceAlways,
+    /// There are no files of superpages.
+    #[error(
+        "superpages cannot be made in place: {0}; it takes CAP_SYS_ADMIN: run superpage as root"
+    )]
+    InPlace(#[from] sys::SysError),
     /// Nobody says which superpages are to be made.
     #[error(
         "pages `collapsed` are made as a design says; use --design DESIGN, or design=DESIGN in an arm"

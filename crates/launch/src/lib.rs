@@ -24,6 +24,6 @@ pub use memory::{Ahead, Children, Fallback, Files, Memory, Text};
 pub use named::{NAMED, package_of};
 pub use plan::{EnvironmentChange, Facts, Plan, Pool, Promise, ThpRequest};
 pub use program::{Kind, Program};
-pub use recipe::{Pages, ParseRecipeError, Recipe, split_words};
+pub use recipe::{Executor, Pages, ParseRecipeError, Recipe, split_words};
 pub use resolve::resolve;
 pub use start::{Start, Streams, start, start_guarded};

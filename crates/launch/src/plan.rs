@@ -10,7 +10,7 @@ use means::{
 };
 
 use crate::recipe::spec;
-use crate::{Instrumentation, Kind, LaunchError, Pages, Program, Recipe};
+use crate::{Executor, Instrumentation, Kind, LaunchError, Pages, Program, Recipe};
 
 mod means;
 
@@ -134,6 +134,9 @@ pub struct Plan {
     /// enough these sizes of THP, which nobody gets, are turned on (`madvise`) until the program ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supply: Option<Vec<PageSize>>,
+    /// Its memory lies in files of superpages, of which superpages are made in place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
     /// The size its main thread's stack may grow to, where a fixed one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<ByteSize>,
@@ -169,6 +172,7 @@ impl Plan {
             environment: Vec::new(),
             thp: ThpRequest::Inherit,
             supply: None,
+            in_place: false,
             stack: None,
             promise: Promise::Nothing,
             left_alone: None,
@@ -191,7 +195,12 @@ impl Plan {
         match plan.pages {
             _ if tool.is_some() => {}
             Pages::System | Pages::Auto => {}
-            Pages::Collapsed => plan.await_superpages(recipe, facts)?,
+            Pages::Collapsed => {
+                plan.await_superpages(recipe, facts)?;
+                if recipe.executor == Executor::InPlace {
+                    preload.push(plan.lie_in_files(recipe, wrapped, facts)?);
+                }
+            }
             Pages::Base => plan.ask_for_base_pages(recipe, facts),
             Pages::Thp if by_library => {
                 plan.check_thp(facts)?;

@@ -29,6 +29,46 @@ pub enum Pages {
     Collapsed,
 }
 
+/// How superpages are made that a design makes of its reservations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Executor {
+    /// Their pages are copied into one (MADV_COLLAPSE).
+    #[default]
+    Collapse,
+    /// Their pages lie in one from the beginning, which is then mapped as a superpage.
+    InPlace,
+    /// They are pages of the hugetlb pool, from the beginning.
+    Pool,
+}
+
+impl Executor {
+    /// Whether it is the usual one.
+    pub fn is_usual(&self) -> bool {
+        *self == Self::Collapse
+    }
+}
+
+impl fmt::Display for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Collapse => "collapse",
+            Self::InPlace => "in-place",
+            Self::Pool => "pool",
+        })
+    }
+}
+
+impl FromStr for Executor {
+    type Err = ParseRecipeError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        let all = [Self::Collapse, Self::InPlace, Self::Pool];
+        let unknown = || ParseRecipeError::UnknownExecutor(word.to_string());
+        all.into_iter().find(|one| one.to_string() == word).ok_or_else(unknown)
+    }
+}
+
 /// What a launch consists of, besides the program: an arm of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
@@ -52,6 +92,9 @@ pub struct Recipe {
     /// The design that it follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<String>,
+    /// How its superpages are made.
+    #[serde(default, skip_serializing_if = "Executor::is_usual")]
+    pub executor: Executor,
     /// Libraries to preload, before ours and those already in LD_PRELOAD.
     pub preload: Vec<String>,
     /// Environment variables to set.
@@ -77,6 +120,9 @@ pub enum ParseRecipeError {
     /// No least length of mappings of files.
     #[error("invalid files `{0}`: expected e.g. 64M, copy or copy:64M")]
     UnknownFiles(String),
+    /// Not a way to make superpages.
+    #[error("invalid executor `{0}`: expected collapse, in-place or pool")]
+    UnknownExecutor(String),
     /// No word for what to fall back to, or for how to treat children.
     #[error(transparent)]
     NotAChoice(#[from] abi::environment::UnknownWord),
@@ -87,7 +133,7 @@ pub enum ParseRecipeError {
     #[error(
         "arm `{arm}`: unexpected `{word}`; expected after the name and a colon: pages=KIND, \
          memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prefault=SIZE, design=DESIGN, \
-         preload=LIBRARY, VARIABLE=VALUE (a variable in lower case: -- env name=value), and last `-- WRAPPER ARGS`"
+         executor=KIND, preload=LIBRARY, VARIABLE=VALUE (a variable in lower case: -- env name=value), and last `-- WRAPPER ARGS`"
     )]
     UnknownWord {
         /// The arm's name.
@@ -119,6 +165,7 @@ impl Recipe {
             children: Children::default(),
             ahead: Ahead::default(),
             design: None,
+            executor: Executor::default(),
             preload: Vec::new(),
             environment: Vec::new(),
             wrapper: Vec::new(),
@@ -190,6 +237,7 @@ impl FromStr for Recipe {
                 Some(("prezero", size)) => recipe.ahead.prezero = Some(ahead(size)?),
                 Some(("prefault", size)) => recipe.ahead.prefault = Some(ahead(size)?),
                 Some(("design", design)) => recipe.design = Some(design.to_string()),
+                Some(("executor", kind)) => recipe.executor = kind.parse()?,
                 Some(("preload", library)) => recipe.preload.push(library.to_string()),
                 Some((variable, value)) if is_variable(variable) => {
                     recipe.environment.push((variable.to_string(), value.to_string()));
@@ -202,8 +250,10 @@ impl FromStr for Recipe {
 }
 
 /// What a recipe can set.
-const SETTINGS: [&str; 8] =
-    ["pages", "memory", "fallback", "children", "prezero", "prefault", "design", "preload"];
+const SETTINGS: [&str; 9] = [
+    "pages", "memory", "fallback", "children", "prezero", "prefault", "design", "executor",
+    "preload",
+];
 
 fn ahead(size: &str) -> Result<ByteSize, ParseRecipeError> {
     size.parse().map_err(|_| ParseRecipeError::UnknownSize(size.to_string()))
@@ -357,6 +407,7 @@ mod tests {
             ("x: children=x", "invalid children `x`"),
             ("x: prezero=much", "to prepare `much`"),
             ("x: prefault=", "to prepare ``"),
+            ("x: design=freebsd executor=copy", "invalid executor `copy`"),
             ("x: fast", "unexpected `fast`"),
             ("x: 1A=2", "`1A=2`"),
             ("x: page=thp", "unexpected `page=thp`"),

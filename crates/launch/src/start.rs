@@ -1,8 +1,10 @@
 //! Carrying a plan out: the child is started exactly as decided, or not at all.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use sys::guard::Guarded;
 use sys::prctl::ThpControl;
@@ -66,7 +68,7 @@ impl Default for Start {
 /// # Errors
 /// It cannot be executed.
 pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
-    let (mut command, setup) = prepared(plan, how);
+    let (mut command, setup) = prepared(plan, how)?;
     sys::spawn::prepare(&mut command, setup);
     let child = command.spawn().map_err(|source| cannot_start(plan, source))?;
     Ok(Pid(child.id() as i32))
@@ -78,7 +80,7 @@ pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
 /// # Errors
 /// It cannot be executed.
 pub fn start_guarded(plan: &Plan, how: Start) -> Result<Guarded, LaunchError> {
-    let (mut command, setup) = prepared(plan, how);
+    let (mut command, setup) = prepared(plan, how)?;
     sys::guard::spawn(&mut command, |command| sys::spawn::prepare(command, setup))
         .map_err(|source| cannot_start(plan, source))
 }
@@ -87,7 +89,7 @@ fn cannot_start(plan: &Plan, source: std::io::Error) -> LaunchError {
     LaunchError::Start { program: plan.program.path.clone(), remedy: remedy(&source), source }
 }
 
-fn prepared(plan: &Plan, mut how: Start) -> (Command, ChildSetup) {
+fn prepared(plan: &Plan, mut how: Start) -> Result<(Command, ChildSetup), LaunchError> {
     let mut command = Command::new(&plan.program.path);
     command.args(&plan.arguments);
     for change in &plan.environment {
@@ -108,9 +110,18 @@ fn prepared(plan: &Plan, mut how: Start) -> (Command, ChildSetup) {
     };
     // Its lowest superpage begins at a multiple of its size, so up to one more is needed.
     let stack = plan.stack.map(|size| size.bytes().saturating_add(SUPERPAGE_SLACK));
+    let descriptor = if plan.in_place { Some(files_for(&mut command)?) } else { None };
     let Start { die_with_parent, cpus, own_group, user, .. } = how;
-    let setup = ChildSetup { thp, die_with_parent, stack, cpus, own_group, user };
-    (command, setup)
+    let setup = ChildSetup { thp, die_with_parent, stack, cpus, own_group, user, descriptor };
+    Ok((command, setup))
+}
+
+/// A directory of files of superpages for the library in a command: its descriptor, and the number that it has there.
+fn files_for(command: &mut Command) -> Result<(Arc<OwnedFd>, i32), LaunchError> {
+    let files = sys::mount::superpage_files()?;
+    let number = sys::spawn::high_descriptor();
+    command.env(abi::environment::IN_PLACE, format!("{number}:{}:{}", files.device, files.inode));
+    Ok((Arc::new(files.directory), number))
 }
 
 /// Two of the usual size.

@@ -36,6 +36,8 @@ pub struct Account {
     pub wanted: u64,
     /// Those that were made.
     pub made: u64,
+    /// Of these, without a copy.
+    pub in_place: u64,
     /// Those that lacked pages, and the pages of zeros that they got.
     pub filled: u64,
     /// See `filled`.
@@ -66,9 +68,9 @@ impl Latency {
 
 impl Account {
     pub(crate) fn new(cause: Cause) -> Self {
-        let (wanted, made, filled, filled_pages, gone) = (0, 0, 0, 0, 0);
+        let (wanted, made, in_place, filled, filled_pages, gone) = (0, 0, 0, 0, 0, 0);
         let (failed, latency) = (BTreeMap::new(), None);
-        Self { cause, wanted, made, filled, filled_pages, failed, gone, latency }
+        Self { cause, wanted, made, in_place, filled, filled_pages, failed, gone, latency }
     }
 }
 

@@ -36,7 +36,10 @@ use policy::Policy;
 use units::Pid;
 
 pub use account::{Account, Cause, Latency};
-pub use limits::{Rule, check_design, check_machine, check_reading, rules};
+pub use limits::{
+    Rule, check_design, check_in_place, check_machine, check_reading, check_reserves, rules,
+    rules_on_pool,
+};
 pub use report::{Delay, Report};
 
 /// A design in force.

@@ -72,8 +72,51 @@ pub fn check_reading(root: &Root) -> Result<(), String> {
         .map_err(|error| format!("page tables cannot be read: {error}; it takes Linux 6.7"))
 }
 
-/// What is done about the rules of a design that base pages alone do not carry out.
-pub fn rules(policy: &Policy) -> Vec<Rule> {
+/// Whether superpages can be made in place on this machine, by trying what it takes of a launcher.
+pub fn check_in_place() -> Result<(), String> {
+    sys::mount::superpage_files().map(drop).map_err(|error| {
+        format!("there can be no files of superpages: {error}; it takes CAP_SYS_ADMIN: run superpage as root")
+    })
+}
+
+/// Whether a design makes reservations of superpages, which can lie in one frame from the beginning.
+pub fn check_reserves(policy: &Policy) -> Result<(), String> {
+    match policy.physical().reserved.has(SCALE.superpage) {
+        true => Ok(()),
+        false => Err("it reserves no superpages (allocation.form = \"reservation\")".to_string()),
+    }
+}
+
+/// What is done about the rules of a design whose reservations are pages of the hugetlb pool.
+pub fn rules_on_pool(policy: &Policy) -> Vec<Rule> {
+    let done = |rule, asked, done| Rule { rule, asked, done: Some(done) };
+    let mut rules = vec![
+        done(
+            "allocation.form",
+            "physical memory is kept for a reservation from its first fault",
+            "it is kept from the call that maps it (MAP_HUGETLB), and cannot be broken while it is mapped",
+        ),
+        done(
+            "mapping.when",
+            "a reservation is mapped as a superpage when it has enough pages",
+            "it is one at its first fault: there are no base pages on the pool",
+        ),
+        done(
+            "preparation",
+            "missing pages are zeroed in the reservation",
+            "all are zeroed in the first fault",
+        ),
+    ];
+    if policy.physical().reserved.iter().any(|order| order != SCALE.superpage) {
+        let (rule, asked) = ("allocation.sizes", "reservations smaller than 2 MiB");
+        rules.push(Rule { rule, asked, done: None });
+    }
+    rules
+}
+
+/// What is done about the rules of a design that base pages alone do not carry out. `in_place`: large private mappings lie
+/// in files of superpages.
+pub fn rules(policy: &Policy, in_place: bool) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut add = |rule, asked, done| rules.push(Rule { rule, asked, done });
     let reserved = policy.physical().reserved;
@@ -82,24 +125,38 @@ pub fn rules(policy: &Policy) -> Vec<Rule> {
         add(
             "allocation.form",
             "physical memory is kept for a reservation",
-            Some("none is kept: pages lie where the kernel puts them"),
+            Some(match in_place {
+                true => {
+                    "of large private mappings its first page's fault gives it a frame (a file in memory), all zeroed at \
+                     once; it is not broken when memory is short; elsewhere none is kept"
+                }
+                false => "none is kept: pages lie where the kernel puts them",
+            }),
         );
         add(
             "mapping.when",
             "a reservation is mapped as a superpage in place",
-            Some(
-                "its pages are copied into one (MADV_COLLAPSE), by superpage, some milliseconds later",
-            ),
+            Some(match in_place {
+                true => {
+                    "superpage has the kernel map its frame as one (MADV_COLLAPSE of a file's mapping); where it has none \
+                     its pages are copied"
+                }
+                false => {
+                    "its pages are copied into one (MADV_COLLAPSE), by superpage, some milliseconds later"
+                }
+            }),
         );
     }
     if ask::least_filled(policy) < PAGES || daemons.contains(&Task::Fill) {
         add(
             "preparation",
             "missing pages are zeroed in the reservation",
-            Some(
+            Some(if in_place {
+                "a frame is zeroed whole when it is first touched; where pages are copied, missing ones are zeroed then"
+            } else {
                 "they are zeroed when it is copied, and mapped at once, while little of what was filled is \
-                 unused (16 to 64 MiB, a 64th of what a control group has left)",
-            ),
+                 unused (16 to 64 MiB, a 64th of what a control group has left)"
+            }),
         );
     }
     if reserved.iter().any(|order| order != SCALE.superpage) {

@@ -3,6 +3,9 @@
 //! The kernel copies the pages into a free superpage and fills what is missing with zeros; the program's faults in the
 //! extent, and its calls that change mappings, wait meanwhile. Neighbours are asked for in one call, because each call
 //! begins with draining all CPUs' page lists.
+//!
+//! Memory in files of superpages (docs/decisions/live.md#11) is not copied: the kernel finds its pages in one frame, and maps
+//! that. Whether the frame stayed is read back too.
 
 use policy::Result as Ended;
 use sys::mem::Advice;
@@ -33,20 +36,32 @@ pub(crate) fn make(
     let mut ended = Ended::Nothing;
     for run in runs(process, starts) {
         let (first, end) = (run[0], run[run.len() - 1] + BYTES);
+        let is_in_place = process.is_in_place(first);
+        let frames = |at: &u64| process.frames(*at).filter(|_| is_in_place);
+        let before: Vec<_> = run.iter().map(frames).collect();
+        if is_in_place {
+            process.map_as_usual(first, end);
+        }
         let asked = process.fd.advise(std::slice::from_ref(&(first..end)), Advice::Collapse);
         let errno = asked.err().map(|error| error.errno());
         let found = process.read_back(first, end);
         let now = now();
-        for start in run {
+        let after = run.iter().map(|at| process.frames(*at).filter(|_| is_in_place));
+        let stayed: Vec<bool> = before
+            .iter()
+            .zip(after)
+            .map(|(before, after)| is_same(before.as_ref(), after))
+            .collect();
+        for (start, stayed) in run.into_iter().zip(stayed) {
             let Some(extent) = process.extents.get_mut(&start) else { continue };
             ended = match found.get(&start) {
                 // Without an error all were made, though the program may have unmapped some since.
                 None if errno.is_none() => {
-                    tally.made(extent, now);
+                    tally.made(extent, stayed, now);
                     done(extent)
                 }
                 Some(true) => {
-                    tally.made(extent, now);
+                    tally.made(extent, stayed, now);
                     done(extent)
                 }
                 // Its memory was unmapped meanwhile, or the process ended: that is ENOMEM, EINVAL or ESRCH.
@@ -63,6 +78,14 @@ pub(crate) fn make(
         }
     }
     ended
+}
+
+/// Whether the pages that were there lie where they lay.
+fn is_same(before: Option<&Vec<Option<u64>>>, after: Option<Vec<Option<u64>>>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return false };
+    // A frame that is not told is 0.
+    let mut present = before.iter().zip(&after).filter(|(before, _)| before.is_some()).peekable();
+    present.peek().is_some() && present.all(|(before, after)| before == after && *before != Some(0))
 }
 
 /// The extents below one, descending.

@@ -7,6 +7,7 @@ use units::Pid;
 use crate::backoff;
 use crate::extent::PAGES;
 use crate::make::{self, MAX_RUN};
+use crate::process::Process;
 use crate::turn::{Executor, now_since};
 
 /// While a program grows, one with all its pages is made each so many ticks, if the design makes others too.
@@ -44,7 +45,11 @@ impl Executor {
     /// An extent that is to be made and the ones beside it, ascending. The others stay in `pending`.
     fn neighbours(&self, pid: Pid, start: u64, now: u64) -> Vec<u64> {
         let most = if self.is_growing() { self.most } else { MAX_RUN };
-        let may = |&at: &u64| self.due(pid, at).is_some_and(|due| due <= now);
+        let is_in_place = |at| self.processes.get(&pid).is_some_and(|it| it.is_in_place(at));
+        let may = |&at: &u64| {
+            let is_due = self.due(pid, at).is_some_and(|due| due <= now);
+            is_due && is_in_place(at) == is_in_place(start)
+        };
         let below = make::before(start).take_while(may).take(most - 1);
         let mut run: Vec<u64> = below.collect();
         run.reverse();
@@ -75,6 +80,13 @@ impl Executor {
     /// Makes superpages of these extents, ascending, unless none can be had.
     pub(crate) fn make(&mut self, pid: Pid, starts: &[u64]) -> Ended {
         let now = self.now();
+        // What lies in a superpage's frame takes no memory.
+        let is_in_place =
+            |process: &Process| starts.iter().all(|start| process.is_in_place(*start));
+        if let Some(process) = self.processes.get_mut(&pid).filter(|it| is_in_place(it)) {
+            let began = self.began;
+            return make::make(process, starts, &mut self.tally, &|| now_since(began));
+        }
         if !self.backoff.may_ask(now, || backoff::free(&self.root)) {
             return Ended::NoMemory;
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use abi::environment::IN_PLACE_FILE;
 use host::coverage::MappingKind;
 use host::process::{self, Maps, MemoryMounts, Sharing, Stat};
 use host::{ReadError, Root};
@@ -47,6 +48,8 @@ pub(crate) struct Span {
     pub start: u64,
     pub end: u64,
     pub mapping: Mapping,
+    /// It lies in files of superpages, of which superpages are made in place.
+    pub in_place: bool,
 }
 
 impl Span {
@@ -54,7 +57,7 @@ impl Span {
     fn of(start: u64, end: u64, backing: Backing) -> Option<Self> {
         let (start, end) = (start.next_multiple_of(BYTES), end / BYTES * BYTES);
         let mapping = Mapping { backing, advised: None, writable: true };
-        (start < end).then_some(Self { start, end, mapping })
+        (start < end).then_some(Self { start, end, mapping, in_place: false })
     }
 }
 
@@ -170,6 +173,25 @@ impl Process {
         Ok(self.renew(&found, self.unchanged_at, now))
     }
 
+    /// Whether an extent lies in a file of superpages.
+    pub(crate) fn is_in_place(&self, start: u64) -> bool {
+        self.span_of(start).is_some_and(|span| span.in_place)
+    }
+
+    /// Has the kernel map superpages again in extents that lie in files, as the library keeps it from (with the descriptor
+    /// after that of the directory, and no other: others hold up writers). Where it is not to be had nothing is registered
+    /// any more, or what is asked for next fails, with a reason.
+    pub(crate) fn map_as_usual(&self, start: u64, end: u64) {
+        let kept = self.fd.userfaultfd(sys::spawn::high_descriptor() + 1);
+        let _ = kept.and_then(|kept| sys::userfault::unregister(&kept, start, end));
+    }
+
+    /// The frames under an extent, as far as its pages are present; `None`: nobody says.
+    pub(crate) fn frames(&self, start: u64) -> Option<Vec<Option<u64>>> {
+        let pagemap = Pagemap::open(self.pid).ok()?;
+        pagemap.frames(start, start + BYTES).ok()
+    }
+
     /// Whether another process maps some page of an extent too, the shared zeros apart.
     pub(crate) fn is_shared(&self, start: u64) -> bool {
         let mut regions = Vec::new();
@@ -258,6 +280,18 @@ impl Process {
             match self.mapped.last_mut() {
                 Some(last) if last.end == mapping.start => last.end = mapping.end,
                 _ => self.mapped.push(mapping.start..mapping.end),
+            }
+            if mapping.writable && mapping.name.starts_with(IN_PLACE_FILE) {
+                let span = Span::of(mapping.start, mapping.end, Backing::Anonymous);
+                let span = span.map(|span| Span { in_place: true, ..span });
+                match (self.spans.last_mut(), span) {
+                    // Those that were promoted are mappings of their own.
+                    (Some(last), Some(span)) if last.in_place && last.end == span.start => {
+                        last.end = span.end;
+                    }
+                    (_, span) => self.spans.extend(span),
+                }
+                continue;
             }
             let backing = match MappingKind::from_mapping(&mapping, mounts) {
                 MappingKind::Anonymous => Backing::Anonymous,

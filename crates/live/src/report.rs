@@ -17,6 +17,9 @@ pub struct Report {
     pub copied_pages: u64,
     /// See `copied_pages`.
     pub filled_pages: u64,
+    /// Of `made`: without a copy, in the frame where their pages were.
+    #[serde(default)]
+    pub in_place: u64,
     /// Attempts that failed, by the kernel's reason.
     pub failed: BTreeMap<String, u64>,
     /// Attempts that were repeated soon, because the kernel held a page for a moment (EAGAIN).
@@ -92,13 +95,17 @@ impl Tally {
     }
 
     /// A superpage was made of an extent, of which this was known.
-    pub(crate) fn made(&mut self, extent: &Extent, now: u64) {
-        let filled = u64::from(PAGES - extent.populated);
+    /// `stayed`: in the frame where its pages were.
+    pub(crate) fn made(&mut self, extent: &Extent, stayed: bool, now: u64) {
+        let missing = u64::from(PAGES - extent.populated);
+        let filled = if stayed { 0 } else { missing };
         self.report.made += 1;
-        self.report.copied_pages += u64::from(extent.populated);
+        self.report.in_place += u64::from(stayed);
+        self.report.copied_pages += if stayed { 0 } else { u64::from(extent.populated) };
         self.report.filled_pages += filled;
         let account = &mut self.accounts[extent.cause as usize];
         account.made += 1;
+        account.in_place += u64::from(stayed);
         account.filled += u64::from(filled > 0);
         account.filled_pages += filled;
         self.delays[extent.cause as usize].add(now.saturating_sub(extent.grew.0));
@@ -160,9 +167,12 @@ mod tests {
         assert_eq!(Tally::default().end().delay, None);
         for delay in 1..=100 {
             let extent = Extent { populated: 64, grew: (1000 - delay, 1000), ..Extent::default() };
-            tally.made(&extent, 1000);
+            tally.made(&extent, false, 1000);
         }
+        let extent = Extent { populated: 64, grew: (950, 1000), ..Extent::default() };
+        tally.made(&extent, true, 1000);
         let report = tally.end();
+        assert_eq!((report.made, report.in_place), (101, 1));
         let delay = report.delay.unwrap();
         assert_eq!((delay.median_seconds, delay.p95_seconds), (50e-6, 95e-6));
         assert_eq!((report.copied_pages, report.filled_pages), (6400, 44_800));

@@ -32,6 +32,7 @@ pub mod shared;
 pub mod signal;
 pub mod spawn;
 pub mod user;
+pub mod userfault;
 pub mod wait;
 
 pub use error::SysError;

@@ -1,9 +1,14 @@
-//! hugetlbfs mounts, and what a file's device number is made of.
+//! hugetlbfs mounts, a tmpfs of superpages that is mounted nowhere, and what a file's device number is made of.
 
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::fs::fstat;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen,
+};
 
 use crate::SysError;
 
@@ -24,6 +29,42 @@ pub fn mount_hugetlbfs(target: &Path, options: &str) -> Result<(), SysError> {
 pub fn unmount(target: &Path) -> Result<(), SysError> {
     rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)
         .map_err(|errno| SysError::new("umount", target.display().to_string(), errno))
+}
+
+/// A tmpfs whose files are made of superpages where they are free (`huge=always`), whatever the machine's setting for shared
+/// memory is, and without a limit of its own. It is mounted nowhere, so that nobody finds it by a path, and ends with
+/// the last descriptor and the last mapping of it. Every user who has the descriptor may make files in it. Linux 5.2
+/// (`ENOSYS` before); needs CAP_SYS_ADMIN (`EPERM`); `EINVAL` on a kernel without transparent superpages. `fsopen(2)`,
+/// `fsconfig(2)`, `fsmount(2)`.
+pub fn superpage_files() -> Result<SuperpageFiles, SysError> {
+    let named = |call: &'static str| move |errno| SysError::new(call, "tmpfs", errno);
+    let system = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(named("fsopen"))?;
+    for (key, value) in [
+        ("source", "superpage"),
+        ("huge", "always"),
+        ("size", "0"),
+        ("nr_inodes", "0"),
+        ("mode", "1777"),
+    ] {
+        fsconfig_set_string(&system, key, value).map_err(named("fsconfig"))?;
+    }
+    fsconfig_create(&system).map_err(named("fsconfig"))?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let directory =
+        fsmount(&system, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map_err(named("fsmount"))?;
+    let stat = fstat(&directory).map_err(named("fstat"))?;
+    Ok(SuperpageFiles { directory, device: stat.st_dev, inode: stat.st_ino })
+}
+
+/// The directory of [`superpage_files`].
+#[derive(Debug)]
+pub struct SuperpageFiles {
+    /// The directory.
+    pub directory: OwnedFd,
+    /// Its device and inode, as fstat(2) gives them.
+    pub device: u64,
+    /// See `device`.
+    pub inode: u64,
 }
 
 /// Major and minor number of a device as stat(2) gives it: `major(3)`, `minor(3)`.

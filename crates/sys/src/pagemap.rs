@@ -162,6 +162,7 @@ impl Pagemap {
 /// Bits of an entry of `/proc/PID/pagemap` (`Documentation/admin-guide/mm/pagemap.rst`).
 const ENTRY_PRESENT: u64 = 1 << 63;
 const ENTRY_EXCLUSIVE: u64 = 1 << 56;
+const ENTRY_FRAME: u64 = (1 << 55) - 1;
 
 impl Pagemap {
     /// Whether the page at `address` is mapped by this process alone (Linux 4.2); `None` if none is present.
@@ -175,19 +176,28 @@ impl Pagemap {
         Ok((entry & ENTRY_PRESENT != 0).then_some(entry & ENTRY_EXCLUSIVE != 0))
     }
 
+    /// The numbers of the frames of the pages of `start..end`; `None`: not present. Without CAP_SYS_ADMIN all are 0.
+    pub fn frames(&self, start: u64, end: u64) -> Result<Vec<Option<u64>>, SysError> {
+        let frame = |entry: u64| (entry & ENTRY_PRESENT != 0).then_some(entry & ENTRY_FRAME);
+        Ok(self.entries(start, end)?.map(frame).collect())
+    }
+
     /// Whether another process maps any of the present pages of `start..end` too, as after a fork. Eight bytes are
     /// read for each page.
     pub fn has_shared(&self, start: u64, end: u64) -> Result<bool, SysError> {
+        let is_shared = |entry: u64| entry & ENTRY_PRESENT != 0 && entry & ENTRY_EXCLUSIVE == 0;
+        Ok(self.entries(start, end)?.any(is_shared))
+    }
+
+    fn entries(&self, start: u64, end: u64) -> Result<impl Iterator<Item = u64>, SysError> {
         let page = crate::param::page_size().bytes();
         let mut entries = vec![0; (end.saturating_sub(start) / page * 8) as usize];
         self.file.read_exact_at(&mut entries, start / page * 8).map_err(|error| {
             SysError::new("pread(pagemap)", format!("{:?} {start:#x}", self.pid), error)
         })?;
-        let is_shared = |entry: &[u8]| {
-            let entry = u64::from_ne_bytes(entry.try_into().unwrap_or_default());
-            entry & ENTRY_PRESENT != 0 && entry & ENTRY_EXCLUSIVE == 0
-        };
-        Ok(entries.chunks_exact(8).any(is_shared))
+        let words = (0..entries.len()).step_by(8);
+        Ok(words
+            .map(move |at| u64::from_ne_bytes(entries[at..at + 8].try_into().unwrap_or_default())))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use units::Pid;
 
 use crate::SysError;
@@ -55,6 +55,24 @@ impl PidFd {
         };
         u64::try_from(done)
             .map_err(|_| SysError::last("process_madvise", format!("{:?}, {advice:?}", self.pid)))
+    }
+
+    /// `int pidfd_getfd(int pidfd, int targetfd, unsigned int flags)`: the process's descriptor of that number, for us too.
+    /// Linux 5.6. `EBADF`: it has none. Needs PTRACE_MODE_ATTACH_REALCREDS (`EPERM`).
+    pub fn descriptor(&self, number: i32) -> Result<OwnedFd, SysError> {
+        let taken = pidfd_getfd(&self.fd, number, PidfdGetfdFlags::empty());
+        let whose = || format!("{:?}, {number}", self.pid);
+        taken.map_err(|errno| SysError::new("pidfd_getfd", whose(), errno))
+    }
+
+    /// The same if it is a userfaultfd, as /proc/PID/fd says. Needs PTRACE_MODE_READ too (`EACCES`).
+    pub fn userfaultfd(&self, number: i32) -> Result<OwnedFd, SysError> {
+        let path = format!("/proc/{}/fd/{number}", self.pid);
+        match std::fs::read_link(&path) {
+            Ok(link) if link.as_os_str() == "anon_inode:[userfaultfd]" => self.descriptor(number),
+            Ok(_) => Err(SysError::new("readlink", path, rustix::io::Errno::BADF)),
+            Err(error) => Err(SysError::new("readlink", path, error)),
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! What is done in a child between fork and exec.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
 
 use crate::affinity;
 use crate::prctl::{self, ThpControl};
@@ -23,6 +25,16 @@ pub struct ChildSetup {
     pub own_group: bool,
     /// Who it becomes.
     pub user: Option<User>,
+    /// A descriptor that it gets under this number, kept by exec and by everything it starts.
+    pub descriptor: Option<(Arc<OwnedFd>, i32)>,
+}
+
+/// A number for a descriptor of a child that is in nobody's way: near the end of those that it may use, of those that a
+/// `select(2)` can name.
+pub fn high_descriptor() -> i32 {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    // A few above it are left.
+    most.unwrap_or(1024).min(1024).saturating_sub(8) as i32
 }
 
 /// Has `command` carry out `setup` in the child; a failure makes `spawn` fail with its errno.
@@ -46,6 +58,11 @@ pub fn prepare(command: &mut Command, setup: ChildSetup) {
                 affinity::restrict(cpus)?;
             }
             if setup.own_group && libc::setpgid(0, 0) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            if let Some((descriptor, number)) = &setup.descriptor
+                && libc::dup2(descriptor.as_raw_fd(), *number) < 0
+            {
                 return Err(std::io::Error::last_os_error());
             }
             if let Some(user) = &setup.user {

@@ -6,7 +6,7 @@ use std::fmt;
 
 use design::{Design, designs, diff};
 use host::{Root, Thp};
-use launch::{Ahead, Memory, Pages, Recipe};
+use launch::{Ahead, Executor, Memory, Pages, Recipe};
 use policy::rules::Prefault;
 use policy::{Launch, LaunchPages, Policy, Scale};
 use units::{ByteSize, PageSize};
@@ -68,9 +68,22 @@ impl RuleNote {
 }
 
 /// How to launch a program as the design says, and the rules that are not carried out so.
-pub fn from_design(design: &Design) -> Result<(Recipe, Vec<RuleNote>), Failure> {
+pub fn from_design(
+    design: &Design,
+    executor: Executor,
+) -> Result<(Recipe, Vec<RuleNote>), Failure> {
     let name = &design.name;
     let plan = design.policy(Scale::X86).launch();
+    if !executor.is_usual() {
+        let policy = design.policy(Scale::X86);
+        let reserves = match plan.pages {
+            LaunchPages::OwnKernel => live::check_reserves(&policy),
+            _ => Err("its superpages are the kernel's to make".to_string()),
+        };
+        reserves.map_err(|why| {
+            Failure::usage(format!("design {name} cannot have executor {executor}: {why}"))
+        })?;
+    }
     let size = plan.size.unwrap_or(ByteSize::mib(2));
     let (pages, memory) = match plan.pages {
         LaunchPages::Base => (Pages::Base, Memory::default()),
@@ -85,21 +98,38 @@ pub fn from_design(design: &Design) -> Result<(Recipe, Vec<RuleNote>), Failure> 
                     "design {name} cannot be run: {why}; simulate it with: superpage lab run --design {name}"
                 ))
             })?;
-            (Pages::Collapsed, Memory::default())
+            match executor {
+                Executor::Collapse => (Pages::Collapsed, Memory::default()),
+                Executor::InPlace => (Pages::Collapsed, Memory::USUAL),
+                Executor::Pool => {
+                    let size = PageSize::new(size.bytes()).map_err(Failure::usage)?;
+                    (Pages::Hugetlb(Some(size)), Memory::USUAL)
+                }
+            }
         }
     };
     let (ahead, mut notes) = ahead(&plan, pages, size);
-    notes.extend(not_ours(design, &plan));
+    notes.extend(not_ours(design, &plan, executor));
     let design = Some(name.clone());
-    Ok((Recipe { name: name.clone(), memory, ahead, design, ..Recipe::new(pages) }, notes))
+    let recipe =
+        Recipe { name: name.clone(), memory, ahead, design, executor, ..Recipe::new(pages) };
+    Ok((recipe, notes))
 }
 
 /// Adds what a recipe's design says to it. Returns the rules that are not carried out so.
 pub fn follow(recipe: &mut Recipe) -> Result<Vec<RuleNote>, Failure> {
-    let Some(word) = &recipe.design else { return Ok(Vec::new()) };
+    let Some(word) = &recipe.design else {
+        return match recipe.executor.is_usual() {
+            true => Ok(Vec::new()),
+            false => Err(Failure::usage(format!(
+                "executor {} says how a design is put in force: name one (--design DESIGN, design=DESIGN)",
+                recipe.executor
+            ))),
+        };
+    };
     let named = super::load(word)?;
     check_sizes(&named)?;
-    let (of_design, notes) = from_design(&named.design)?;
+    let (of_design, notes) = from_design(&named.design, recipe.executor)?;
     recipe.pages = of_design.pages;
     if recipe.memory.is_empty() {
         recipe.memory = of_design.memory;
@@ -122,7 +152,11 @@ pub fn in_force(recipe: &Recipe) -> Result<Option<Policy>, Failure> {
 
 /// Whether this machine lets us put designs in force.
 pub fn check_in_force(recipe: &Recipe) -> Result<(), Failure> {
-    check(recipe, live::check_machine)
+    check(recipe, live::check_machine)?;
+    match recipe.executor {
+        Executor::InPlace => check(recipe, |_| live::check_in_place()),
+        _ => Ok(()),
+    }
 }
 
 /// Whether what a design would do can at least be seen on this machine.
@@ -225,11 +259,16 @@ const OURS: [&str; 7] = [
 ];
 
 /// The rest, where this kernel does something else.
-fn not_ours(design: &Design, plan: &Launch) -> Vec<RuleNote> {
+fn not_ours(design: &Design, plan: &Launch, executor: Executor) -> Vec<RuleNote> {
     let mut notes = Vec::new();
     let is_in_force = plan.pages == LaunchPages::OwnKernel;
     if is_in_force {
-        notes.extend(live::rules(&design.policy(Scale::X86)).iter().map(rule_in_words));
+        let policy = design.policy(Scale::X86);
+        let rules = match executor {
+            Executor::Pool => live::rules_on_pool(&policy),
+            _ => live::rules(&policy, executor == Executor::InPlace),
+        };
+        notes.extend(rules.iter().map(rule_in_words));
     }
     let like = match plan.pages {
         LaunchPages::Transparent => KERNEL,
@@ -280,7 +319,7 @@ mod tests {
     }
 
     fn in_words(design: &Design) -> Result<(Recipe, Vec<String>), Failure> {
-        let (recipe, notes) = from_design(design)?;
+        let (recipe, notes) = from_design(design, Executor::default())?;
         Ok((recipe, notes.iter().map(ToString::to_string).collect()))
     }
 

@@ -63,6 +63,9 @@ enum When {
 }
 
 const COLLAPSE: &str = "MADV_COLLAPSE";
+/// The same, without a copy.
+const IN_PLACE: &str = "MADV_COLLAPSE in place";
+const PARTLY_IN_PLACE: &str = "MADV_COLLAPSE, partly in place";
 const LAUNCHER: &str = "privileged launcher";
 const THREAD: &str = "allocating thread";
 const KERNEL: &str = "kernel";
@@ -213,6 +216,9 @@ impl Run<'_> {
                 self.add_prepared(&mut rows);
             }
         }
+        if self.plan.in_place {
+            self.add_files(&mut rows);
+        }
         if let Some(Supplied { wanted, got, took, why_not, .. }) = &self.ended.supplied {
             let means = "hugetlb pool grown and given back";
             let row = rows.add(&self.rule("memory.reclaim"), means, LAUNCHER);
@@ -262,8 +268,16 @@ impl Run<'_> {
                 continue;
             }
             let by = if self.refused.is_some() { NOBODY } else { LAUNCHER };
-            let row = rows.add(cause.rule(), COLLAPSE, by);
+            let means = match account.in_place {
+                0 => COLLAPSE,
+                some if some == made => IN_PLACE,
+                _ => PARTLY_IN_PLACE,
+            };
+            let row = rows.add(cause.rule(), means, by);
             row.made(made, self.size());
+            if means == PARTLY_IN_PLACE {
+                row.say(&format!("{} in place, the others by a copy", account.in_place));
+            }
             (row.asked, row.refused) = (Some(wanted), Some(wanted.saturating_sub(made)));
             for (why, times) in &account.failed {
                 row.failures.push((why, *times));
@@ -282,6 +296,24 @@ impl Run<'_> {
             row.made(report.by_others, self.size());
             row.say("of memory that the program advises itself");
         }
+    }
+
+    /// The mappings that lie in files of superpages.
+    fn add_files(&self, rows: &mut Rows) {
+        let row = rows.add("allocation.form", "file of superpages (tmpfs)", THREAD);
+        row.when = CALL;
+        if let Some(totals) = &self.totals {
+            let bytes = totals.all(Column::Hugetlb);
+            (row.done, row.bytes) = (self.worth(bytes), Some(bytes));
+            let missing = totals.all(Column::FellBack) + totals.all(Column::Refused);
+            (row.asked, row.refused) = (self.worth(totals.asked()), self.worth(missing));
+            for why in Reason::ALL {
+                if totals.times(why) > 0 {
+                    row.failures.push((why.words(), totals.times(why)));
+                }
+            }
+        }
+        self.say_note(row);
     }
 
     /// What the program's own calls and faults gave it.

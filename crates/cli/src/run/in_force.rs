@@ -20,10 +20,17 @@ impl InForce {
         let Report { made, failed, delay, .. } = &self.report;
         let mut parts = vec![match made {
             0 => self.why_none(),
-            made => format!(
-                "made {made} superpages by copying ({} pages copied, {} filled with zeros)",
-                self.report.copied_pages, self.report.filled_pages
-            ),
+            made if *made == self.report.in_place => format!("made {made} superpages in place"),
+            made => {
+                let in_place = match self.report.in_place {
+                    0 => String::new(),
+                    some => format!("{some} of them in place, the others "),
+                };
+                format!(
+                    "made {made} superpages {in_place}by copying ({} pages copied, {} filled with zeros)",
+                    self.report.copied_pages, self.report.filled_pages
+                )
+            }
         }];
         parts.extend(failed.iter().map(|(why, times)| format!("failed {times} times: {why}")));
         if self.report.repeated > 0 {

@@ -135,7 +135,8 @@ impl Ended {
             }
         };
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
-        let library = ledger.map(|ledger| counters::summary(ledger, seen.uncounted, fallback));
+        let library =
+            ledger.map(|ledger| counters::summary(ledger, seen.uncounted, fallback, plan.in_place));
         let killed = self.children_killed().unwrap_or_default().into_iter();
         let killed = killed.filter_map(|child| {
             let why = why_killed(plan, child)?;

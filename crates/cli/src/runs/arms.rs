@@ -29,6 +29,7 @@ Arms:
                     fallback=KIND      when the pool is empty: thp, base, error
                     children=KIND      memory of child processes: base, same, none
                     design=DESIGN      as `superpage run --design`: a name, or a file
+                    executor=KIND      how its superpages are made: collapse, in-place, pool
                     prezero=SIZE       superpages zeroed ahead of use
                     prefault=SIZE      superpages mapped ahead of use
                     preload=LIBRARY    preload a library, such as another malloc

@@ -3,7 +3,8 @@
  * it waits for each superpage before it goes on to the next extent; with `use` it touches the rest of each then. With
  * `more MIB` it touches so much more memory after all that. With `share` a page of
  * each extent is held by a pipe, so that none can be made, until it has forked; it prints `unshared` if its share of the
- * memory (PSS) is more than 3/4 a second later. */
+ * memory (PSS) is more than 3/4 a second later. With `own` it reads its own pages only: where memory lies in files, a
+ * page that is read is there. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 enum { PAGE = 4096, EXTENT = 2 << 20 };
 
-static int extents, pages, want, steps, uses;
+static int extents, pages, want, steps, uses, checked = EXTENT / PAGE;
 
 static long kib_of(const char *what)
 {
@@ -30,7 +31,10 @@ static long kib_of(const char *what)
     return all;
 }
 
-static long superpages(void) { return kib_of("AnonHugePages") / 2048; }
+static long superpages(void)
+{
+    return (kib_of("AnonHugePages") + kib_of("ShmemPmdMapped") + kib_of("Private_Hugetlb")) / 2048;
+}
 
 static void await(int want)
 {
@@ -55,7 +59,7 @@ static void fill(char *memory, int with)
 static int differs(const char *memory, int with)
 {
     for (int extent = 0; extent < extents; extent++)
-        for (int page = 0; page < EXTENT / PAGE; page++) {
+        for (int page = 0; page < checked; page++) {
             char expected = page < pages ? with + page % 64 : 0;
             const char *at = memory + (long)extent * EXTENT + page * PAGE;
             if (at[0] != expected || at[PAGE - 1] != expected)
@@ -73,6 +77,7 @@ int main(int count, char **words)
     const char *how = count > 4 ? words[4] : "";
     int forks = !strcmp(how, "fork"), shares = !strcmp(how, "share");
     steps = !strcmp(how, "step"), uses = !strcmp(how, "use");
+    checked = strcmp(how, "own") ? EXTENT / PAGE : pages;
     if (forks && fork() == 0)
         with = 33;
     int held[2], until[2];

@@ -68,15 +68,20 @@ impl Bench {
 
     /// Runs the program under a design; what is in the document about that.
     pub fn run(&self, design: &str, words: &[&str]) -> Value {
+        let document = self.run_with(&["--design", design], words);
+        assert_eq!(document["pages"], "collapsed");
+        document["design"].clone()
+    }
+
+    /// The same with these flags; all of the document.
+    pub fn run_with(&self, flags: &[&str], words: &[&str]) -> Value {
         let program = self.program();
-        let before = ["run", "--json", "--design", design, "--", &program];
+        let before = [&["run", "--json"], flags, &["--", &program]].concat();
         let output = run(&[&before[..], words].concat());
         let said = stderr(&output);
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "ok\n"), "{said}");
         let line = said.lines().last().expect("a document");
-        let document: Value = serde_json::from_str(line).expect(line);
-        assert_eq!(document["pages"], "collapsed");
-        document["design"].clone()
+        serde_json::from_str(line).expect(line)
     }
 }
 

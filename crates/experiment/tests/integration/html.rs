@@ -44,6 +44,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
         thp: ThpRequest::System,
         supply: None,
         stack: None,
+        in_place: false,
         promise,
         notes: vec![HOSTILE.to_string()],
     };

@@ -42,8 +42,9 @@ impl MappingKind {
     pub fn from_mapping(mapping: &Mapping, mounts: &MemoryMounts) -> Self {
         let name = mapping.name.as_str();
         // The kernel's internal tmpfs is in no mount table, but it names its files itself
-        // (mm/shmem.c shmem_zero_setup, mm/memfd.c, ipc/shm.c). `[anon_shmem:` is PR_SET_VMA_NAME.
-        let shmem_name = ["/dev/zero", "/memfd:", "/SYSV", "[anon_shmem:"]
+        // (mm/shmem.c shmem_zero_setup, mm/memfd.c, ipc/shm.c). `[anon_shmem:` is PR_SET_VMA_NAME. The last is of our own
+        // library (abi::environment::IN_PLACE_FILE).
+        let shmem_name = ["/dev/zero", "/memfd:", "/SYSV", "[anon_shmem:", "/superpage-in-place"]
             .iter()
             .any(|prefix| name.starts_with(prefix));
         // fs/hugetlbfs/inode.c names what has no file of its own.

@@ -68,6 +68,32 @@ impl Plan {
         Ok(())
     }
 
+    /// The same, where the library puts memory into files of superpages.
+    pub(super) fn lie_in_files(
+        &mut self,
+        recipe: &Recipe,
+        wrapped: Option<&Program>,
+        facts: &Facts,
+    ) -> Result<String, LaunchError> {
+        if !facts.thp_only_advised {
+            return Err(LaunchError::InPlaceAlways);
+        }
+        // What does not lie there stays on base pages, until superpages are made of them.
+        let pages = "hugetlb:2M".to_string();
+        let library = self.ask_the_library(pages, recipe, wrapped, facts)?;
+        self.set(
+            environment::FALLBACK,
+            Fallback::Base.name(),
+            "what cannot lie in a file stays ordinary",
+        );
+        (self.thp, self.promise, self.in_place) = (ThpRequest::OnlyAdvised, Promise::Nothing, true);
+        self.notes.push(
+            "its large private mappings are files of superpages, mapped as shared: a fork makes them ordinary memory first"
+                .to_string(),
+        );
+        Ok(library)
+    }
+
     pub(super) fn note_fragmented(&mut self, facts: &Facts) {
         let rest = match (facts.thp_sizes.as_slice(), &self.supply) {
             ([], None) => {

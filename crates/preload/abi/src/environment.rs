@@ -14,6 +14,11 @@ pub const FALLBACK: &str = "SUPERPAGE_FALLBACK";
 pub const POOL: &str = "SUPERPAGE_POOL";
 /// A word of [`Children`].
 pub const CHILDREN: &str = "SUPERPAGE_CHILDREN";
+/// Memory goes to files of this directory in the place of the pool, as `DESCRIPTOR:DEVICE:INODE`: a tmpfs whose files are
+/// of superpages. See docs/decisions/live.md#11.
+pub const IN_PLACE: &str = "SUPERPAGE_IN_PLACE";
+/// How the files of [`IN_PLACE`] begin that are a program's memory, in /proc/PID/maps.
+pub const IN_PLACE_FILE: &str = "/superpage-in-place";
 /// Bytes of unmapped memory that may be kept for the next request.
 pub const PREZERO: &str = "SUPERPAGE_PREZERO";
 /// Bytes of a new mapping that may be populated when it is mapped.

@@ -12,7 +12,8 @@
 //! | `symbols` | which functions this library stands in for |
 //! | `filter` | whether a seccomp filter may be in place |
 //! | `contiguity` | advice about superpages, where there is memory to follow it |
-//! | `write_protect` | keeping writers waiting while memory is copied |
+//! | `in_place` | memory in files of superpages, of which superpages are made without a copy |
+//! | `write_protect` | keeping writers waiting while memory is copied; mapping memory page by page |
 //! | `instrumentation` | programs that it must not be in: sanitizers, valgrind |
 //! | `loaded` | what the loader has loaded, asked without calling anything |
 //! | `segments` | the program's text, data and bss |
@@ -50,6 +51,7 @@ mod fork;
 mod fork_lock;
 mod glibc;
 mod heap;
+mod in_place;
 mod instrumentation;
 mod limits;
 mod loaded;

@@ -97,6 +97,14 @@ pub fn available_memory() -> Option<usize> {
     Some(available.min(cgroup_headroom().unwrap_or(usize::MAX)))
 }
 
+/// Whether anything of this machine is paged out, or may be.
+pub fn may_be_paged_out() -> bool {
+    let mut buffer = [0; 4096];
+    let Some(text) = read_file(c"/proc/meminfo", &mut buffer) else { return true };
+    let number = |key: &[u8]| first_number(text::after(text, key)?);
+    number(b"SwapTotal:") != number(b"SwapFree:") || number(b"SwapTotal:").is_none()
+}
+
 /// What the process's cgroups may still use, the least; `None`: there is no limit, or nobody knows.
 pub fn cgroup_headroom() -> Option<usize> {
     let number_in = |path: &CStr| first_number(read_file(path, &mut [0; 64])?);

@@ -6,6 +6,8 @@
 
 use std::ffi::CStr;
 
+use abi::environment::IN_PLACE_FILE;
+
 use crate::{raw, text};
 
 /// One line of /proc/self/maps.
@@ -47,6 +49,11 @@ impl Vma<'_> {
     /// Whether it is anonymous hugetlb memory (the kernel's own name for it).
     pub fn is_anonymous_hugetlb(&self) -> bool {
         self.name.starts_with(b"/anon_hugepage")
+    }
+
+    /// Whether it is a file in which private memory of the program lies (see `in_place`).
+    pub fn is_in_place(&self) -> bool {
+        !self.is_private() && self.name.starts_with(IN_PLACE_FILE.as_bytes())
     }
 }
 

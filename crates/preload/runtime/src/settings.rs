@@ -59,6 +59,17 @@ pub struct Files {
     pub copies: bool,
 }
 
+/// The directory in which memory has files (see `in_place`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InPlace {
+    /// Its descriptor, as this process was started with it.
+    pub fd: i32,
+    /// What it was opened for: the program may have closed it since, and opened something else.
+    pub device: u64,
+    /// See `device`.
+    pub inode: u64,
+}
+
 /// Everything the environment says.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -73,6 +84,8 @@ pub struct Settings {
     pub always_pool: bool,
     /// SUPERPAGE_CHILDREN
     pub children: Children,
+    /// SUPERPAGE_IN_PLACE: memory for the pool goes to files there instead.
+    pub in_place: Option<InPlace>,
     /// SUPERPAGE_REPORT: where a report is appended when the process ends.
     pub report: Option<&'static CStr>,
     /// SUPERPAGE_REPORT=shortage: whether a line is printed at the end of a process that did not get
@@ -107,6 +120,7 @@ impl Settings {
         fallback: Fallback::Base,
         always_pool: false,
         children: Children::Base,
+        in_place: None,
         report: None,
         says_shortage: false,
         whole_heap: false,
@@ -190,6 +204,7 @@ fn understand() -> Settings {
             variable::FALLBACK => set(&mut settings.fallback, word(bytes, Fallback::from_name)),
             variable::POOL => set(&mut settings.always_pool, pool(bytes)),
             variable::CHILDREN => set(&mut settings.children, word(bytes, Children::from_name)),
+            variable::IN_PLACE => set(&mut settings.in_place, in_place(bytes).map(Some)),
             variable::PREZERO => set(&mut settings.prezero, prezero(bytes)),
             variable::PREFAULT => set(&mut settings.prefault, decimal(bytes)),
             variable::COUNTERS => set(&mut settings.counters, Some(Some(value))),
@@ -383,6 +398,14 @@ fn pool(text: &[u8]) -> Option<bool> {
         b"always" => Some(true),
         _ => None,
     }
+}
+
+/// `1000:42:1`
+fn in_place(text: &[u8]) -> Option<InPlace> {
+    let mut words = text.split(|&byte| byte == b':').map(decimal);
+    let (fd, device, inode) = (words.next()??, words.next()??, words.next()??);
+    let fd = i32::try_from(fd).ok()?;
+    words.next().is_none().then_some(InPlace { fd, device: device as u64, inode: inode as u64 })
 }
 
 /// `268435456`. `,load=99` and `,start=67108864` are understood as well, and ask for nothing: there is

@@ -20,7 +20,7 @@ use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
 use crate::sizes::superpage;
 use crate::table;
-use crate::{contiguity, executor, fork_lock, message, write_protect};
+use crate::{contiguity, executor, fork_lock, in_place, message, write_protect};
 
 /// On what pages a request came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +107,10 @@ pub unsafe fn place_hugetlb(
     protection: c_int,
     sharing: c_int,
 ) -> Result<(), Reason> {
+    if sharing == libc::MAP_PRIVATE && in_place::is_asked() {
+        // SAFETY: the contract.
+        return unsafe { place_in_file(at, length, protection, libc::MAP_FIXED) };
+    }
     let fresh = map_hugetlb(length, protection, sharing)?;
     let mut done = 0;
     while done < length {
@@ -132,6 +136,37 @@ pub unsafe fn place_hugetlb(
         }
         done += step;
     }
+    Ok(())
+}
+
+/// The same in a file, of which a superpage is made in place.
+///
+/// # Safety
+/// As [`in_place::place`].
+unsafe fn place_in_file(
+    at: usize,
+    length: usize,
+    protection: c_int,
+    how: c_int,
+) -> Result<(), Reason> {
+    may_be_private()?;
+    if fork_lock::is_held() {
+        return Err(Reason::Forked);
+    }
+    // SAFETY: the contract.
+    unsafe { in_place::place(at, length, protection, how) }
+}
+
+/// Whether private memory may lie on pages that are not ordinary. From now on a fork asks whether any does.
+fn may_be_private() -> Result<(), Reason> {
+    if !write_protect::is_possible() {
+        return Err(Reason::Unprotected);
+    }
+    if !table::can_be_changed() {
+        return Err(Reason::Held);
+    }
+    // Before a fork asks whether there is such memory, or seen by who looks below.
+    HAS_PRIVATE.store(true, Ordering::SeqCst);
     Ok(())
 }
 
@@ -166,6 +201,10 @@ pub fn map_hugetlb_file(fd: c_int, length: usize, protection: c_int) -> Result<u
 /// The same, private and readable and writable, at `at`, where nothing is mapped; [`Reason::Kernel`] if
 /// something is.
 pub fn map_hugetlb_at(at: usize, length: usize) -> Result<(), Reason> {
+    if in_place::is_asked() {
+        // SAFETY: replaces nothing.
+        return unsafe { place_in_file(at, length, raw::READ_WRITE, libc::MAP_FIXED_NOREPLACE) };
+    }
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | hugetlb_flags(superpage());
     let start = map_checked(at, flags, -1, length, raw::READ_WRITE)?;
     if start != at {
@@ -185,18 +224,13 @@ fn map_checked(
     protection: c_int,
 ) -> Result<usize, Reason> {
     let sharing = flags & libc::MAP_TYPE;
-    if sharing == libc::MAP_PRIVATE && !write_protect::is_possible() {
-        return Err(Reason::Unprotected);
-    }
-    if !table::can_be_changed() {
+    if sharing == libc::MAP_PRIVATE {
+        may_be_private()?;
+    } else if !table::can_be_changed() {
         return Err(Reason::Held);
     }
     // SAFETY: fresh memory.
     let map = || unsafe { raw::mmap(at, length, protection, flags, fd, 0) };
-    if sharing == libc::MAP_PRIVATE {
-        // Before a fork asks whether there is such memory, or seen by who looks below.
-        HAS_PRIVATE.store(true, Ordering::SeqCst);
-    }
     let start = map().map_err(reason_of)?;
     if sharing == libc::MAP_PRIVATE && fork_lock::is_held() {
         // The fork may have looked for such memory already.

@@ -196,8 +196,9 @@ fn as_the_kernel_says(from: usize, to: usize) -> Option<Entry> {
     let mut found = None;
     maps::each(|vma| {
         let (start, end) = (vma.start, vma.end);
-        if found.is_none() && vma.is_anonymous_hugetlb() && start < to && from < end {
-            let (page, shared) = (sizes::superpage(), !vma.is_private());
+        let is_ours = vma.is_anonymous_hugetlb() || vma.is_in_place();
+        if found.is_none() && is_ours && start < to && from < end {
+            let (page, shared) = (sizes::superpage(), !vma.is_private() && !vma.is_in_place());
             let range = Range { start, end, page, shared };
             found = Some(Entry::new(range, (start, end), false));
         }

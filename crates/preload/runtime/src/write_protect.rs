@@ -9,6 +9,8 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::once::OnceBool;
 use crate::raw;
@@ -144,6 +146,77 @@ impl WriteProtect {
     fn call<T>(&self, command: u64, argument: &mut T) -> bool {
         // SAFETY: the command's own structure, which the kernel reads and writes.
         unsafe { raw::call!(SYS_ioctl, self.fd, command, std::ptr::from_mut(argument)) == 0 }
+    }
+}
+
+/// The descriptor with which memory is registered that is to be mapped page by page; -1: none yet.
+static KEPT: AtomicI32 = AtomicI32::new(-1);
+
+/// From now on each touch of the range maps one base page (a registered range is never faulted around, see `finish_fault`
+/// of mm/memory.c), and the kernel maps no superpage there by itself: page tables are there already. Nobody waits for
+/// anything: nothing stays protected. The range is of whole superpages of shared memory. errno is left alone.
+pub fn map_by_page(start: usize, length: usize, superpage: usize) -> bool {
+    raw::keeping_errno(|| {
+        let Some(kept) = kept() else { return false };
+        let mut register = UffdioRegister {
+            start: start as u64,
+            length: length as u64,
+            mode: UFFDIO_REGISTER_MODE_WP,
+            ioctls: 0,
+        };
+        // What is protected has a page table, which stays when it is no longer.
+        let page = |at: usize, mode| UffdioWriteprotect {
+            start: at as u64,
+            length: raw::base_page() as u64,
+            mode,
+        };
+        kept.call(UFFDIO_REGISTER, &mut register)
+            && (start..start + length).step_by(superpage).all(|at| {
+                kept.call(UFFDIO_WRITEPROTECT, &mut page(at, UFFDIO_WRITEPROTECT_MODE_WP))
+                    && kept.call(UFFDIO_WRITEPROTECT, &mut page(at, 0))
+            })
+    })
+}
+
+/// No longer. errno is left alone.
+pub fn map_as_usual(start: usize, length: usize) {
+    if let Some(kept) = kept() {
+        let mut range = UffdioRange { start: start as u64, length: length as u64 };
+        raw::keeping_errno(|| kept.call(UFFDIO_UNREGISTER, &mut range));
+    }
+}
+
+/// Whether there is a descriptor for [`map_by_page`]: with this number and no other, by which `superpage run` knows it.
+/// errno is left alone.
+pub fn can_map_by_page(number: c_int) -> bool {
+    raw::keeping_errno(|| kept().is_some() || keep(number).is_some())
+}
+
+fn keep(number: c_int) -> Option<()> {
+    let made = WriteProtect::with_system_calls()?;
+    // The lowest that is free, from there on: one that is in use is not replaced.
+    // SAFETY: numbers only; both descriptors are ours.
+    let kept = unsafe { raw::call!(SYS_fcntl, made.fd, libc::F_DUPFD_CLOEXEC, number) } as c_int;
+    if kept == number {
+        KEPT.store(kept, Ordering::Relaxed);
+        return Some(());
+    }
+    if kept >= 0 {
+        raw::close(kept);
+    }
+    None
+}
+
+fn kept() -> Option<ManuallyDrop<WriteProtect>> {
+    let fd = KEPT.load(Ordering::Relaxed);
+    (fd >= 0).then(|| ManuallyDrop::new(WriteProtect { fd, span: Cell::new((0, 0)) }))
+}
+
+/// In a forked child: the descriptor is about its parent's memory.
+pub fn after_fork() {
+    let fd = KEPT.swap(-1, Ordering::Relaxed);
+    if fd >= 0 {
+        raw::keeping_errno(|| raw::close(fd));
     }
 }
 

@@ -197,6 +197,13 @@ pub fn requested(start: usize, length: usize) -> bool {
     }
 }
 
+/// Whether so much is free in superpages, and something besides.
+pub fn free_superpages(length: usize) -> bool {
+    const BESIDES: usize = 64 << 20;
+    let free = machine::free(machine::superpage());
+    free.is_some_and(|free| free.contiguous >= length.saturating_add(BESIDES))
+}
+
 /// Carries out what was decided about new memory; how many of its bytes are advised then.
 fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
     let length = facts.length as usize;

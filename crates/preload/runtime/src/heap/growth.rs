@@ -19,7 +19,7 @@ use super::thresholds::MAX_MAPPED_FROM;
 use crate::counters::{self, Column, Kind, Reason};
 use crate::settings::{self, Fallback};
 use crate::table;
-use crate::{executor, filter, maps, raw, sizes, source};
+use crate::{executor, filter, in_place, maps, raw, sizes, source};
 
 /// Addresses left free behind a growing object.
 const SPACE: usize = 64 << 30;
@@ -189,6 +189,11 @@ pub unsafe fn shrink(old: Chunk, size: usize) -> *mut c_void {
     let is_exact = !start.is_multiple_of(page) || end.is_multiple_of(page);
     if !is_exact || end.saturating_sub(kept) <= 2 * length / AHEAD {
         return same;
+    }
+    if in_place::is_asked() {
+        // Else the file would keep it.
+        // SAFETY: nothing behind `kept` is needed.
+        let _ = unsafe { raw::madvise(kept, end - kept, libc::MADV_REMOVE) };
     }
     // SAFETY: the contract.
     let memory = unsafe { next::realloc(same, kept - old.memory - HEADER) };

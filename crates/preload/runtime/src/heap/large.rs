@@ -20,7 +20,7 @@ use crate::contiguity::{self, Grown};
 use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
 use crate::table::{self, Range};
-use crate::{executor, raw, sizes, source};
+use crate::{executor, in_place, raw, sizes, source};
 
 /// Objects of this size and more are backed; smaller ones too (see [`heap_is_large`]) in a large heap.
 pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
@@ -133,6 +133,9 @@ pub unsafe fn forget(chunk: Chunk) {
     if let Some((start, length)) = unsafe { chunk.mapping() } {
         counters::count(Kind::Heap, Column::Returned, length);
         contiguity::forget(start, start + length);
+        if table::first(start, start + length).is_some() {
+            in_place::forget(length);
+        }
         table::remove(start, start + length);
     }
 }

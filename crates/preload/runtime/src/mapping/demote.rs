@@ -37,7 +37,7 @@ use crate::raw::{self, Errno};
 use crate::settings;
 use crate::table::{self, Entry, Locked, Marks, Range};
 use crate::write_protect::{self, WriteProtect};
-use crate::{executor, limits, maps, pagemap, sizes, source, stack};
+use crate::{executor, in_place, limits, maps, pagemap, sizes, source, stack};
 
 /// How much a call makes ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,23 @@ pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> 
         Err(_) if scope == Scope::Removed => make(Scope::Edges),
         result => result,
     })
+}
+
+/// The same of all private superpages, piece by piece: what is held twice for a moment is little.
+///
+/// # Errors
+/// As [`make_ordinary`]; what was made ordinary before stays so.
+pub fn make_all_ordinary() -> Result<(), Errno> {
+    const PIECE: usize = 32 << 20;
+    let mut at = 0;
+    while let Some(range) = table::first(at, usize::MAX) {
+        let from = at.max(range.start);
+        at = if range.shared { range.end } else { range.end.min(from + PIECE) };
+        if !range.shared {
+            make_ordinary(from, at, Scope::Covered)?;
+        }
+    }
+    Ok(())
 }
 
 /// Discards the contents of whole private superpages of `[from, to)`, and of no others. They stay on the
@@ -266,10 +283,12 @@ fn protect_from_writes(extents: &[Extent]) -> Result<Option<WriteProtect>, Errno
         return Ok(None);
     }
     let guard = WriteProtect::new().ok_or(libc::ENOMEM)?;
-    let is_protected = extents
-        .iter()
-        .filter(|extent| extent.copy != 0)
-        .all(|extent| guard.protect(extent.start, extent.length()));
+    let mut copied = extents.iter().filter(|extent| extent.copy != 0);
+    for extent in copied.clone().filter(|extent| extent.in_place) {
+        // A range is registered with one descriptor.
+        write_protect::map_as_usual(extent.start, extent.length());
+    }
+    let is_protected = copied.all(|extent| guard.protect(extent.start, extent.length()));
     if is_protected { Ok(Some(guard)) } else { Err(libc::ENOMEM) }
 }
 
@@ -327,7 +346,12 @@ unsafe fn copy_contents(extent: &Extent) {
     let base = raw::base_page();
     for page in (0..extent.length()).step_by(extent.page) {
         // Of a shared object there may be pages that this process has not mapped yet.
-        if !extent.shared && !is_present(extent.start + page) {
+        let at = extent.start + page;
+        let may_have_contents = match extent.in_place {
+            true => in_place::may_have_contents(at, extent.page),
+            false => extent.shared || is_present(at),
+        };
+        if !may_have_contents {
             continue;
         }
         for at in (page..page + extent.page).step_by(base) {
@@ -346,8 +370,12 @@ unsafe fn copy_contents(extent: &Extent) {
 fn put_copies(extents: &mut [Extent]) -> Result<(), Errno> {
     for extent in extents.iter_mut().filter(|extent| extent.copy != 0) {
         // SAFETY: both are whole mappings or parts of them; what was there is in the copy.
-        unsafe { raw::move_to(extent.copy, extent.length(), extent.start) }
-            .map_err(|_| libc::ENOMEM)?;
+        let put = || unsafe { raw::move_to(extent.copy, extent.length(), extent.start) };
+        let is_put = match extent.in_place {
+            true => in_place::taking_away(extent.start, extent.end, put),
+            false => put(),
+        };
+        is_put.map_err(|_| libc::ENOMEM)?;
         extent.is_replaced = true;
         extent.is_opened = false;
     }

@@ -175,7 +175,8 @@ impl Request {
             };
         }
         // What was there is lost if this works, and only then.
-        table::replacing(address, self.end(), map)
+        let end = self.end();
+        parts::taking_away(address, end, &mut || table::replacing(address, end, map))
     }
 
     /// The same, where the program may replace part of a superpage.

@@ -13,7 +13,7 @@ use super::demote::{self, Scope};
 use super::parts::{first_make_ordinary, protect, round_up, scope_of};
 use crate::table::{self, Locked};
 use crate::text::Text;
-use crate::{contiguity, filter, heap, maps, message, prepare, raw};
+use crate::{contiguity, filter, heap, in_place, maps, message, prepare, raw};
 
 /// Makes what is in the way ordinary, and runs the call; -1 with errno if that fails.
 unsafe fn after(
@@ -317,4 +317,8 @@ pub unsafe extern "C" fn prctl(
 pub(super) fn expect_filter() {
     filter::expect();
     prepare::give_way();
+    if in_place::is_asked() {
+        // What cannot be stays, and the calls that need it fail.
+        let _ = demote::make_all_ordinary();
+    }
 }

@@ -20,7 +20,7 @@ use super::plan;
 use crate::counters::{self, Column, Kind};
 use crate::raw::{self, Errno};
 use crate::table::{self, Entry, Range};
-use crate::{contiguity, prepare};
+use crate::{contiguity, in_place, prepare, write_protect};
 
 /// `int munmap(void *addr, size_t length)`.
 ///
@@ -47,12 +47,37 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
         demote::make_ordinary(start, end, Scope::Removed)?;
     }
     // SAFETY: the caller's contract.
-    table::replacing(start, end, || unsafe { raw::munmap(start, length) })?;
+    taking_away(start, end, &mut || {
+        table::replacing(start, end, || unsafe { raw::munmap(start, length) }).map(|()| 0)
+    })?;
     if let Some(entry) = entry {
         let kind = if entry.shared { Kind::Shared } else { Kind::Mmap };
         counters::count(kind, Column::Returned, end - start);
     }
     Ok(())
+}
+
+/// Runs `work`, which takes away what is at `[from, to)`; what of it lies in files of `in_place` is freed then.
+pub(super) fn taking_away(
+    from: usize,
+    to: usize,
+    work: &mut dyn FnMut() -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let is_in_file = |entry: &Entry| !entry.is_ordinary && !entry.range.shared;
+    let entry = match in_place::is_asked() {
+        true => table::first_entry(from, to, is_in_file),
+        false => None,
+    };
+    let Some(Entry { range, mapping, .. }) = entry else { return work() };
+    let (start, end) = (from.max(range.start), to.min(range.end));
+    let mut rest = || taking_away(end, to, work);
+    if mapping.0 < from || to < mapping.1 {
+        return in_place::taking_away(start, end, rest);
+    }
+    // All of its file goes.
+    let result = rest()?;
+    in_place::forget(end - start);
+    Ok(result)
 }
 
 /// `int mprotect(void *addr, size_t len, int prot)`.
@@ -154,11 +179,19 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
     match advice {
         // SAFETY: the caller's contract.
         libc::MADV_DONTNEED => unsafe { discard(start, end) },
+        // What may be zero at any time may be zero at once.
+        // SAFETY: as above.
+        libc::MADV_FREE if in_place::is_asked() => unsafe { discard(start, end) },
         // These pages are superpages already.
         libc::MADV_HUGEPAGE | libc::MADV_COLLAPSE => {
             each_part(start, end, |from, to, entry| match entry {
                 // SAFETY: advice that changes no contents.
                 None => unsafe { raw::madvise(from, to - from, advice) },
+                Some(entry) if in_place::is_asked() && !entry.shared => {
+                    write_protect::map_as_usual(from, to - from);
+                    // SAFETY: as above.
+                    unsafe { raw::madvise(from, to - from, advice) }
+                }
                 Some(_) => Ok(()),
             })
         }
@@ -216,7 +249,7 @@ fn note(start: usize, end: usize, advice: c_int) {
 unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
     let mut at = start;
     while let Some(entry) = table::first(at, end) {
-        if !entry.shared {
+        if !entry.shared && !in_place::is_asked() {
             let (from, to) = (start.max(entry.start), end.min(entry.end));
             demote::make_ordinary(from, to, Scope::Edges)?;
         }
@@ -226,6 +259,8 @@ unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
         // SAFETY: the caller's contract.
         None => unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) },
         Some(entry) if entry.shared => Ok(()),
+        // SAFETY: the caller's contract; entries are of one file each.
+        Some(_) if in_place::is_asked() => unsafe { in_place::discard(from, to) },
         Some(_) => demote::discard(from, to),
     })
 }

@@ -21,6 +21,8 @@ pub struct Extent {
     pub page: usize,
     /// Whether it is shared memory.
     pub shared: bool,
+    /// Whether it lies in a file of `in_place`.
+    pub in_place: bool,
     /// As `mprotect(2)` takes it.
     pub protection: c_int,
     /// What was advised.
@@ -47,6 +49,7 @@ impl Extent {
             end,
             page: 0,
             shared: false,
+            in_place: false,
             protection: 0,
             marks: Marks::default(),
             mapping: (0, 0),
@@ -69,7 +72,8 @@ impl Extent {
             && (self.page, self.shared, self.protection)
                 == (next.page, next.shared, next.protection)
             && (self.marks, self.mapping) == (next.marks, next.mapping)
-            && (!self.shared
+            && self.in_place == next.in_place
+            && (!(self.shared || self.in_place)
                 || self.file == next.file && self.offset + self.length() as u64 == next.offset)
     }
 }
@@ -164,7 +168,7 @@ impl Plan {
             at = entry.range.end.min(end);
             let is_as_entered = match entry.is_ordinary {
                 true => vma.is_anonymous_shared(),
-                false => is_hugetlb(start),
+                false => vma.is_in_place() || is_hugetlb(start),
             };
             if !is_as_entered {
                 // It was unmapped past us, and something else is there now.
@@ -211,7 +215,8 @@ impl Drop for Plan {
 fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
     Extent {
         page: if entry.is_ordinary { raw::base_page() } else { entry.range.page },
-        shared: !vma.is_private(),
+        shared: !vma.is_private() && !vma.is_in_place(),
+        in_place: vma.is_in_place(),
         protection: vma.protection(),
         marks: entry.marks,
         mapping: entry.mapping,

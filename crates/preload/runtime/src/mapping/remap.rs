@@ -18,7 +18,7 @@ use std::ffi::{c_int, c_void};
 use libc::size_t;
 
 use super::demote::{self, Scope};
-use super::parts::{first_make_ordinary, is_valid, round_up, unmap};
+use super::parts::{self, first_make_ordinary, is_valid, round_up, unmap};
 use crate::contiguity::{self, Grown};
 use crate::counters::Kind;
 use crate::raw::{self, Errno};
@@ -94,7 +94,8 @@ impl Call {
         // SAFETY: the caller's contract.
         let plain = || unsafe { self.plain() };
         let result = if self.is_fixed() {
-            table::replacing(self.target, target_end, plain)
+            let mut replace = || table::replacing(self.target, target_end, plain);
+            parts::taking_away(self.target, target_end, &mut replace)
         } else {
             plain()
         };
