@@ -38,6 +38,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use compare::text as comparison_text;
 pub use design::{Named as NamedDesign, as_live, load as load_design};
+pub use launch::Executor;
 pub use pool::show::table;
 pub use runs::designs::LiveRuns;
 pub use runs::{JobOutcome, seconds, share};

@@ -2,17 +2,22 @@
 //! with a live run. See docs/decisions/lab.md#8.
 
 use design::{Design, designs};
+use launch::Executor;
 use policy::{LaunchPages, Scale};
 
-use super::recipe::KERNEL;
+use super::recipe::{KERNEL, executor_of};
 use crate::exit::Failure;
 
 /// [`KERNEL`] where its faults try hard for superpages, as they do for memory that is advised.
 const KERNEL_ADVISED: &str = "linux-6-always";
 
-/// What `run --design` does in the place of a design, with its summary; `None`: what it says.
-pub fn as_live(design: &Design) -> Result<Option<Design>, Failure> {
+/// What `run --design` does in the place of a design, with its summary; `None`: what it says. Reservations whose
+/// superpages are made in place are what a design says, but for when their frames are zeroed.
+pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Failure> {
     let policy = design.policy(Scale::X86);
+    if executor_of(design, executor) == Executor::InPlace {
+        return Ok(None);
+    }
     let (summary, rules) = match policy.launch().pages {
         LaunchPages::Base | LaunchPages::Pool => return Ok(None),
         LaunchPages::Transparent => (
@@ -74,7 +79,7 @@ mod tests {
     use super::*;
 
     fn of(preset: &str) -> Option<Design> {
-        as_live(&designs::find(preset).unwrap()).unwrap()
+        as_live(&designs::find(preset).unwrap(), Executor::Collapse).unwrap()
     }
 
     fn value(design: &Design, key: &str) -> String {
@@ -99,6 +104,15 @@ mod tests {
         assert_eq!(value(&ingens, "mapping.scan.least-present"), "460");
         // The kernel's own rules are those of the one that runs.
         assert_eq!(value(&ingens, "memory.contended-permille"), "0");
+    }
+
+    #[test]
+    fn in_place_reservations_are_what_a_design_says() {
+        let in_place = |preset| as_live(&designs::find(preset).unwrap(), Executor::InPlace);
+        assert!(in_place("freebsd").unwrap().is_none());
+        assert!(in_place("quicksilver-sync-64").unwrap().is_none());
+        // It reserves nothing.
+        assert_eq!(in_place("ingens").unwrap(), of("ingens"));
     }
 
     #[test]

@@ -75,12 +75,7 @@ pub fn from_design(
     let name = &design.name;
     let plan = design.policy(Scale::X86).launch();
     if !executor.is_usual() {
-        let policy = design.policy(Scale::X86);
-        let reserves = match plan.pages {
-            LaunchPages::OwnKernel => live::check_reserves(&policy),
-            _ => Err("its superpages are the kernel's to make".to_string()),
-        };
-        reserves.map_err(|why| {
+        check_reserves(design).map_err(|why| {
             Failure::usage(format!("design {name} cannot have executor {executor}: {why}"))
         })?;
     }
@@ -114,6 +109,23 @@ pub fn from_design(
     let recipe =
         Recipe { name: name.clone(), memory, ahead, design, executor, ..Recipe::new(pages) };
     Ok((recipe, notes))
+}
+
+/// Whether a design makes reservations that an executor can begin with.
+fn check_reserves(design: &Design) -> Result<(), String> {
+    let policy = design.policy(Scale::X86);
+    match policy.launch().pages {
+        LaunchPages::OwnKernel => live::check_reserves(&policy),
+        _ => Err("its superpages are the kernel's to make".to_string()),
+    }
+}
+
+/// The executor of a design, where this one is wanted of all that reserve superpages.
+pub fn executor_of(design: &Design, wanted: Executor) -> Executor {
+    match check_reserves(design) {
+        Ok(()) => wanted,
+        Err(_) => Executor::Collapse,
+    }
 }
 
 /// Adds what a recipe's design says to it. Returns the rules that are not carried out so.

@@ -8,7 +8,7 @@ use experiment::procedure::Settings as Procedure;
 use experiment::stats::Better;
 use experiment::stats::stopping::Rule;
 use host::Root;
-use launch::{Memory, Pages, Recipe};
+use launch::{Executor, Memory, Pages, Recipe};
 use workload::{Settings, Workload};
 
 use super::arms::WarmMemory;
@@ -26,6 +26,8 @@ pub struct LiveRuns {
     pub settings: Settings,
     /// Designs, each as it is called and as it was named on the command line.
     pub designs: Vec<(String, String)>,
+    /// How superpages are made of reservations.
+    pub executor: Executor,
     /// How free memory is fragmented: what stays in use, the level in per cent, and of what.
     pub fragmented: Option<(Kind, u8, Extent)>,
     /// Runs of each arm.
@@ -88,7 +90,8 @@ impl LiveRuns {
         let mut recipes = vec![Recipe::new(Pages::Base)];
         for (name, word) in &self.designs {
             let (name, design) = (name.clone(), Some(word.clone()));
-            let mut recipe = Recipe { name, design, ..Recipe::new(Pages::System) };
+            let executor = design::recipe::executor_of(&design::load(word)?.design, self.executor);
+            let mut recipe = Recipe { name, design, executor, ..Recipe::new(Pages::System) };
             design::recipe::follow(&mut recipe)?;
             if recipe.pages == Pages::Thp && recipe.ahead.is_empty() {
                 // The kernel alone is to decide: the library advises only what lies free in superpages.

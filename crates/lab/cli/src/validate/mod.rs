@@ -6,7 +6,7 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use cli::exit::{self, Done, Failure};
-use cli::{JobOutcome, LiveRuns, as_live, load_design};
+use cli::{Executor, JobOutcome, LiveRuns, as_live, load_design};
 use design::Design;
 use experiment::document::Document;
 use experiment::fragment::{Extent, Kind};
@@ -62,6 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = what::SEED)]
     seed: u64,
 
+    /// How superpages are made live of reservations, by designs that make them: collapse (copied) or in-place (as
+    /// `superpage run --executor`).
+    #[arg(long, value_name = "KIND", default_value_t, value_parser = executor)]
+    executor: Executor,
+
     /// Live runs of each design, made in pairs.
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: u32,
@@ -84,7 +89,7 @@ pub struct Args {
     within: f64,
 
     /// Print a validation from a file that --json wrote again; nothing is run.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "workloads", "machine", "memory", "fragmentation", "seed", "runs", "max_time", "dry_run"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "workloads", "machine", "memory", "fragmentation", "seed", "executor", "runs", "max_time", "dry_run"])]
     from: Option<PathBuf>,
 
     #[command(flatten)]
@@ -197,6 +202,7 @@ impl Args {
                 workload: both.workload,
                 settings: both.settings.clone(),
                 designs: designs.iter().zip(&self.designs).map(named).collect(),
+                executor: self.executor,
                 fragmented: fragmented(&kind, &self.fragmentation, &both)?,
                 runs: self.runs,
                 max_seconds: self.max_time,
@@ -204,7 +210,7 @@ impl Args {
             };
             live.check()?;
             let carried = |(input, word): (&NamedInput, &String)| {
-                Ok((input.clone(), as_live(&load_design(word)?.design)?))
+                Ok((input.clone(), as_live(&load_design(word)?.design, self.executor)?))
             };
             let designs = designs.iter().zip(&self.designs).map(carried);
             Ok(One { both, live, parts, designs: designs.collect::<Result<_, Failure>>()? })
@@ -354,6 +360,14 @@ fn fragmented(
         _ => Err(Failure::usage(format!(
             "--fragmentation {word}: memory is not fragmented so live; give none, frag-L or pinned-L"
         ))),
+    }
+}
+
+/// What a live run can be compared by: pages of a pool are another design's.
+fn executor(word: &str) -> Result<Executor, String> {
+    match word.parse() {
+        Ok(executor @ (Executor::Collapse | Executor::InPlace)) => Ok(executor),
+        _ => Err("expected collapse or in-place".to_string()),
     }
 }
 
