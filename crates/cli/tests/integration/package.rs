@@ -92,6 +92,8 @@ fn a_tree_for_a_package_has_its_own_library_found() {
     for tool in ["cc", "strip", "objcopy", "gzip"] {
         testkit::require!(has(tool), "no {tool}");
     }
+    let library = Path::new(env!("CARGO_BIN_EXE_superpage")).with_file_name("libsuperpage.so");
+    testkit::require!(library.exists(), "no libsuperpage.so beside superpage (cargo build)");
     let package = Package::new();
     let root = package.directory.path().join("root");
     let libraries = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);

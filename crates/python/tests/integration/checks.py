@@ -158,6 +158,8 @@ def interrupted(call, ready):
 
 
 def interrupts():
+    # Ignored where a shell started the tests in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     long = "gups:size=64M,operations=1T"
     soon = lambda: time.sleep(0.3) or True
     interrupted(lambda: superpage.lab.run("base", long, memory="1G"), soon)
