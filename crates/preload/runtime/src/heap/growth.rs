@@ -193,7 +193,7 @@ pub unsafe fn shrink(old: Chunk, size: usize) -> *mut c_void {
     if in_place::is_asked() {
         // Else the file would keep it.
         // SAFETY: nothing behind `kept` is needed.
-        let _ = unsafe { raw::madvise(kept, end - kept, libc::MADV_REMOVE) };
+        let _ = unsafe { in_place::discard(kept, end) };
     }
     // SAFETY: the contract.
     let memory = unsafe { next::realloc(same, kept - old.memory - HEADER) };

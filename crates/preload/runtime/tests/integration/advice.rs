@@ -30,7 +30,7 @@ const WORDS: [&str; 17] = [
 
 /// Each file with the words that it may have, and why it need not ask for them.
 #[rustfmt::skip]
-const MAY: [(&str, &[&str], &str); 23] = [
+const MAY: [(&str, &[&str], &str); 24] = [
     ("raw.rs", &["SYS_madvise", "MADV_POPULATE_READ", "MADV_POPULATE_WRITE"], "the calls themselves"),
     ("executor/advice.rs", &["MADV_HUGEPAGE", "MADV_NOHUGEPAGE", "MADV_COLLAPSE", "raw::madvise("], "the calls themselves"),
     ("executor/mod.rs", &["advice::"], "performs Advise"),
@@ -57,6 +57,8 @@ const MAY: [(&str, &[&str], &str); 23] = [
     ("mapping/mod.rs", &["raw::populate(", "MAP_HUGETLB"], "MAP_POPULATE of the program; its own pages of the pool"),
     ("mapping/shared.rs", &["raw::populate(", "raw::madvise(", "SHM_HUGETLB", "MAP_HUGETLB", "hugetlb_flags("],
         "MAP_POPULATE of the program; segments of the pool, as the settings say; asks what a segment is (MADV_COLD)"),
+    ("in_place.rs", &["raw::madvise(", "MADV_REMOVE", "advice::"],
+        "files of superpages, as the settings say; what the program discards or unmaps"),
     ("source.rs", &["MAP_HUGETLB", "hugetlb_flags(", "raw::populate(", "advice::"],
         "the pool, as the settings say; what it must hold to be safe; a copy, where MakeSuperpage is performed"),
     ("api", &["raw::madvise(", "raw::populate(", "MFD_HUGETLB", "SHM_HUGETLB", "hugetlb_flags("], "what the program asks of the pool"),
