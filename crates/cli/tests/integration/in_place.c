@@ -158,6 +158,55 @@ static void forking(void)
     CHECK(waitpid(child, 0, 0) == child && is_filled(memory, 0, length, 6));
 }
 
+/* A thread allocates, discards and unmaps while another forks. What it has handed out is in each child. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *handed_out;
+enum { OBJECT = 12 << 20 };
+
+static void *churn(void *unused)
+{
+    while (!is_ended) {
+        char *object = malloc(OBJECT), *memory = map(2 * EXTENT);
+        object[0] = object[OBJECT / 2] = object[OBJECT - 1] = 13;
+        if (!pthread_mutex_trylock(&lock)) {
+            char *before = handed_out;
+            handed_out = object;
+            pthread_mutex_unlock(&lock);
+            object = before;
+        }
+        free(object);
+        memory[0] = memory[EXTENT] = 14;
+        CHECK(!madvise(memory, 2 * EXTENT, MADV_DONTNEED));
+        CHECK(memory[0] == 0 && memory[EXTENT] == 0);
+        CHECK(!munmap(memory, 2 * EXTENT));
+    }
+    return unused;
+}
+
+static void forking_amid(void)
+{
+    pthread_t threads[2];
+    is_ended = 0;
+    for (int at = 0; at < 2; at++)
+        CHECK(!pthread_create(&threads[at], 0, churn, 0));
+    for (int turn = 0; turn < 60; turn++) {
+        pthread_mutex_lock(&lock);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            char *it = handed_out;
+            _exit(it && (it[0] != 13 || it[OBJECT / 2] != 13 || it[OBJECT - 1] != 13));
+        }
+        pthread_mutex_unlock(&lock);
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    is_ended = 1;
+    for (int at = 0; at < 2; at++)
+        CHECK(!pthread_join(threads[at], 0));
+    free(handed_out);
+}
+
 static void allocating(void)
 {
     char *memory = malloc(9 << 20);
@@ -182,6 +231,7 @@ int main(void)
     taking_apart();
     allocating();
     forking();
+    forking_amid();
     printf("ok\n");
     return 0;
 }

@@ -70,7 +70,9 @@ pub unsafe fn place(
     protection: c_int,
 ) -> Result<Backing, Errno> {
     let settings = settings::get();
-    if let Pages::Hugetlb(_) = settings.pages {
+    // A thread's stack is not for files: who unmaps it holds a lock.
+    let may_be_on_pool = kind != Kind::Stack || !in_place::is_asked();
+    if let (Pages::Hugetlb(_), true) = (settings.pages, may_be_on_pool) {
         // SAFETY: the caller's contract.
         match unsafe { place_hugetlb(at, length, protection, libc::MAP_PRIVATE) } {
             Ok(()) => {

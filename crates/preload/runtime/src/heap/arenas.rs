@@ -25,7 +25,7 @@ use super::{Chunk, large, next, thresholds};
 use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
 use crate::table;
-use crate::{executor, raw, sizes};
+use crate::{executor, in_place, raw, sizes};
 
 /// `HEAP_MAX_SIZE`: what a thread's arena grows in, aligned to its size.
 const SPAN: usize = 64 << 20;
@@ -180,12 +180,12 @@ fn advance(chunk: Chunk) -> bool {
 
 /// Whether arenas may lie on the pool. glibc gives back their tops by `madvise`, after which a
 /// reservation does not hold where the pool has surplus pages, and a touch may be killed. So they lie
-/// there for whoever asks for that, or for nothing else.
+/// there for whoever asks for that, or for nothing else. Files keep what is discarded so.
 fn is_for_pool() -> bool {
     let settings = settings::get();
     let is_asked =
         settings.whole_heap || settings.always_pool || settings.fallback == Fallback::Error;
-    settings.is_hugetlb() && is_asked
+    settings.is_hugetlb() && is_asked && !in_place::is_asked()
 }
 
 fn main_size() -> usize {

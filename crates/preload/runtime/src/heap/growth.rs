@@ -19,7 +19,7 @@ use super::thresholds::MAX_MAPPED_FROM;
 use crate::counters::{self, Column, Kind, Reason};
 use crate::settings::{self, Fallback};
 use crate::table;
-use crate::{executor, filter, in_place, maps, raw, sizes, source};
+use crate::{executor, filter, in_place, mapping, maps, raw, sizes, source};
 
 /// Addresses left free behind a growing object.
 const SPACE: usize = 64 << 30;
@@ -190,16 +190,19 @@ pub unsafe fn shrink(old: Chunk, size: usize) -> *mut c_void {
     if !is_exact || end.saturating_sub(kept) <= 2 * length / AHEAD {
         return same;
     }
-    if in_place::is_asked() {
-        // Else the file would keep it.
-        // SAFETY: nothing behind `kept` is needed.
-        let _ = unsafe { in_place::discard(kept, end) };
-    }
-    // SAFETY: the contract.
-    let memory = unsafe { next::realloc(same, kept - old.memory - HEADER) };
-    if memory == same {
-        counters::count(Kind::Heap, Column::Returned, end - kept);
-        table::remove(kept, end);
-    }
+    let memory = mapping::undisturbed(kept, end, || {
+        if in_place::is_asked() {
+            // Else the file would keep it.
+            // SAFETY: nothing behind `kept` is needed.
+            let _ = unsafe { in_place::discard(kept, end) };
+        }
+        // SAFETY: the contract.
+        let memory = unsafe { next::realloc(same, kept - old.memory - HEADER) };
+        if memory == same {
+            counters::count(Kind::Heap, Column::Returned, end - kept);
+            table::remove(kept, end);
+        }
+        memory
+    });
     if memory.is_null() { same } else { memory }
 }

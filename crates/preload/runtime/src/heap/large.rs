@@ -20,7 +20,7 @@ use crate::contiguity::{self, Grown};
 use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
 use crate::table::{self, Range};
-use crate::{executor, in_place, raw, sizes, source};
+use crate::{executor, in_place, mapping, raw, sizes, source};
 
 /// Objects of this size and more are backed; smaller ones too (see [`heap_is_large`]) in a large heap.
 pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
@@ -118,6 +118,7 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
 pub fn enter(from: usize, to: usize) {
     table::remove(from, to);
     table::add(Range { start: from, end: to, page: sizes::superpage(), shared: false });
+    mapping::settle(from, to);
     counters::count(Kind::Heap, Column::Hugetlb, to - from);
 }
 
@@ -133,10 +134,12 @@ pub unsafe fn forget(chunk: Chunk) {
     if let Some((start, length)) = unsafe { chunk.mapping() } {
         counters::count(Kind::Heap, Column::Returned, length);
         contiguity::forget(start, start + length);
-        if table::first(start, start + length).is_some() {
-            in_place::forget(length);
-        }
-        table::remove(start, start + length);
+        mapping::undisturbed(start, start + length, || {
+            if table::first(start, start + length).is_some() {
+                in_place::forget(length);
+            }
+            table::remove(start, start + length);
+        });
     }
 }
 

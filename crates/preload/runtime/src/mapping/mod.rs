@@ -51,6 +51,8 @@ use crate::contiguity;
 use crate::counters::{self, Column, Kind, Reason};
 use crate::executor;
 use crate::filter;
+use crate::fork_lock;
+use crate::in_place;
 use crate::prepare;
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
 use crate::settings::{self, Fallback, Pages, Settings};
@@ -112,6 +114,24 @@ pub unsafe extern "C-unwind" fn mmap64(
 fn may_use_pool(settings: &Settings) -> bool {
     let can_be_moved = write_protect::stops_system_calls() && !filter::may_be_in_place();
     (settings.always_pool || can_be_moved) && !IS_MERGED.load(Ordering::Relaxed)
+}
+
+/// Runs `work`, which takes away or changes what may be on superpages of the table at `[from, to)`, while nobody makes these
+/// ordinary: a fork copies what other threads may be unmapping.
+pub fn undisturbed<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
+    match table::first(from, to) {
+        Some(_) => exclusive::within(from, to, work),
+        None => work(),
+    }
+}
+
+/// Superpages of the table at `[from, to)` that were just mapped: a fork that is under way did not see them, and its child
+/// may be told of them.
+pub fn settle(from: usize, to: usize) {
+    if in_place::is_asked() && fork_lock::is_held() {
+        // Where there is no memory for that, the child does not have them.
+        let _ = demote::make_ordinary(from, to, Scope::Covered);
+    }
 }
 
 /// Whether equal pages of this process are merged (`PR_SET_MEMORY_MERGE`), which takes ordinary ones.
@@ -176,7 +196,9 @@ impl Request {
         }
         // What was there is lost if this works, and only then.
         let end = self.end();
-        parts::taking_away(address, end, &mut || table::replacing(address, end, map))
+        undisturbed(address, end, || {
+            parts::taking_away(address, end, &mut || table::replacing(address, end, map))
+        })
     }
 
     /// The same, where the program may replace part of a superpage.
@@ -381,6 +403,7 @@ impl Request {
                 if !table::add_part(range, (start, end)) {
                     return Err(libc::ENOMEM);
                 }
+                settle(from, to);
             }
             counters::count(Kind::Mmap, Column::Small, length - (to - from));
             if !has_ends && to < end {

@@ -16,7 +16,7 @@ use std::ffi::{c_int, c_void};
 use libc::size_t;
 
 use super::demote::{self, Scope};
-use super::plan;
+use super::{plan, undisturbed};
 use crate::counters::{self, Column, Kind};
 use crate::raw::{self, Errno};
 use crate::table::{self, Entry, Range};
@@ -47,8 +47,9 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
         demote::make_ordinary(start, end, Scope::Removed)?;
     }
     // SAFETY: the caller's contract.
-    taking_away(start, end, &mut || {
-        table::replacing(start, end, || unsafe { raw::munmap(start, length) }).map(|()| 0)
+    let unmap = || unsafe { raw::munmap(start, length) };
+    undisturbed(start, end, || {
+        taking_away(start, end, &mut || table::replacing(start, end, unmap).map(|()| 0))
     })?;
     if let Some(entry) = entry {
         let kind = if entry.shared { Kind::Shared } else { Kind::Mmap };
@@ -95,7 +96,7 @@ pub(super) unsafe fn protect(start: usize, length: usize, to: c_int) -> Result<(
     prepare::changed(start, end);
     first_make_ordinary(start, end, Scope::Edges)?;
     // SAFETY: the caller's contract.
-    unsafe { raw::mprotect(start, length, to) }
+    undisturbed(start, end, || unsafe { raw::mprotect(start, length, to) })
 }
 
 /// `int madvise(void *addr, size_t length, int advice)`.
@@ -188,9 +189,11 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
                 // SAFETY: advice that changes no contents.
                 None => unsafe { raw::madvise(from, to - from, advice) },
                 Some(entry) if in_place::is_asked() && !entry.shared => {
-                    write_protect::map_as_usual(from, to - from);
-                    // SAFETY: as above.
-                    unsafe { raw::madvise(from, to - from, advice) }
+                    undisturbed(from, to, || {
+                        write_protect::map_as_usual(from, to - from);
+                        // SAFETY: as above.
+                        unsafe { raw::madvise(from, to - from, advice) }
+                    })
                 }
                 Some(_) => Ok(()),
             })
@@ -259,8 +262,13 @@ unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
         // SAFETY: the caller's contract.
         None => unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) },
         Some(entry) if entry.shared => Ok(()),
-        // SAFETY: the caller's contract; entries are of one file each.
-        Some(_) if in_place::is_asked() => unsafe { in_place::discard(from, to) },
+        Some(_) if in_place::is_asked() => undisturbed(from, to, || match table::first(from, to) {
+            // SAFETY: the caller's contract; entries are of one file each.
+            Some(_) => unsafe { in_place::discard(from, to) },
+            // A fork has made it ordinary meanwhile.
+            // SAFETY: the caller's contract.
+            None => unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) },
+        }),
         Some(_) => demote::discard(from, to),
     })
 }

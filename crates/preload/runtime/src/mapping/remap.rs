@@ -19,6 +19,7 @@ use libc::size_t;
 
 use super::demote::{self, Scope};
 use super::parts::{self, first_make_ordinary, is_valid, round_up, unmap};
+use super::undisturbed;
 use crate::contiguity::{self, Grown};
 use crate::counters::Kind;
 use crate::raw::{self, Errno};
@@ -95,7 +96,9 @@ impl Call {
         let plain = || unsafe { self.plain() };
         let result = if self.is_fixed() {
             let mut replace = || table::replacing(self.target, target_end, plain);
-            parts::taking_away(self.target, target_end, &mut replace)
+            undisturbed(self.target, target_end, || {
+                parts::taking_away(self.target, target_end, &mut replace)
+            })
         } else {
             plain()
         };
