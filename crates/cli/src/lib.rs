@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+pub mod cluster;
 mod compare;
 mod counters;
 mod delivery;
@@ -42,7 +43,6 @@ pub use launch::Executor;
 pub use pool::show::table;
 pub use runs::designs::LiveRuns;
 pub use runs::{JobOutcome, seconds, share};
-pub use signals::{Interrupting, interrupt_experiment};
 pub use trace::words::event as trace_event;
 pub use trace::{info as trace_info, open as open_trace};
 

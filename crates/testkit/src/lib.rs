@@ -5,6 +5,7 @@
 //! command can count and print what was not tested here.
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 mod control_group;
 pub mod schemas;
 

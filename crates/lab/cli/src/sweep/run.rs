@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::Directory;
 use super::damage::complain;
 use super::merge::Target;
-use super::on::{self, Ended, Launch, On};
+use super::on::{self, Ended, Sweep};
 use crate::simulate::Parts;
+use cli::cluster::On;
 use cli::exit::{self, Done, Failure};
 use cli::progress::Progress;
 use cli::seconds;
@@ -64,11 +65,11 @@ pub struct Args {
     quiet: bool,
 
     #[command(flatten)]
-    cluster: on::ClusterArgs,
+    on: on::OnArgs,
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    args.cluster.check(args.shard == Shard::WHOLE)?;
+    args.on.check(args.shard == Shard::WHOLE)?;
     let store = Store::at(&args.directory.directory);
     let plan = store.plan().map_err(Failure::usage)?;
     let target = args.output.as_deref().map(Target::new).transpose()?;
@@ -85,9 +86,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         target.check_new(args.force)?;
     }
     let began = Instant::now();
-    let ended = match args.cluster.on {
+    let ended = match args.on.cluster.on {
         On::Local => local(&args, &store, &plan)?,
-        On::Slurm | On::Ray => on::run(&launch(&args, &store, &plan)?, args.quiet)?,
+        On::Slurm | On::Ray => on_cluster(&args, &store, &plan)?.run(args.quiet)?,
     };
     for (what, why) in &ended.failed {
         exit::say(&format!("{what}: {why}"));
@@ -111,8 +112,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     })
 }
 
-fn launch<'a>(args: &'a Args, store: &'a Store, plan: &'a Plan) -> Result<Launch<'a>, Failure> {
-    Launch::new(store, plan, &args.cluster, args.jobs.unwrap_or(1), args.max_time)
+fn on_cluster<'a>(args: &'a Args, store: &'a Store, plan: &'a Plan) -> Result<Sweep<'a>, Failure> {
+    Sweep::new(store, plan, &args.on, args.jobs.unwrap_or(1), args.max_time)
 }
 
 fn words(args: &Args, ended: &Ended, merged: Option<&Target>) -> String {
@@ -122,7 +123,7 @@ fn words(args: &Args, ended: &Ended, merged: Option<&Target>) -> String {
         (left, None) => format!(", {left} could not be run"),
     };
     let Ended { done, present, .. } = ended;
-    let part = match args.cluster.on {
+    let part = match args.on.cluster.on {
         On::Local => format!("shard {}: ", args.shard),
         On::Slurm | On::Ray => String::new(),
     };
@@ -138,10 +139,10 @@ fn document(
     merged: Option<&Target>,
 ) -> Result<String, Failure> {
     let failed = ended.failed.iter().map(|(what, why)| json!({ "what": what, "why": why }));
-    let is_local = args.cluster.on == On::Local;
+    let is_local = args.on.cluster.on == On::Local;
     let body = json!({
         "directory": args.directory.directory,
-        "on": args.cluster.on.name(),
+        "on": args.on.cluster.on.name(),
         "shard": is_local.then(|| args.shard.to_string()),
         "cells": ended.cells,
         "present": ended.present,
@@ -158,8 +159,8 @@ fn document(
 }
 
 fn dry_run(args: &Args, store: &Store, plan: &Plan) -> Result<Done, Failure> {
-    if args.cluster.on != On::Local {
-        exit::print(&on::dry_run(&launch(args, store, plan)?, args.json)?)?;
+    if args.on.cluster.on != On::Local {
+        exit::print(&on_cluster(args, store, plan)?.dry_run(args.json)?)?;
         return Ok(Done::Fine);
     }
     let groups = args.shard.select(&plan.groups());

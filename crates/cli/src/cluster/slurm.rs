@@ -1,5 +1,5 @@
 //! Slurm: an array of jobs, one for each part. The queue is all the memory there is of them: they are found by a
-//! name that holds the sweep's directory and how many parts there are, so whoever submitted them may be gone.
+//! name that holds a hash of the directory and how the work was dealt to parts, so whoever submitted them may be gone.
 //! Without accounting Slurm forgets how a job ended; its results and its log do not.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,8 +7,8 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::process::{Command, Output, Stdio};
 
-use super::{Launch, Outcome, Watch, last_line, quoted};
-use cli::exit::Failure;
+use super::{Launch, Outcome, Share, Watch, last_line};
+use crate::exit::Failure;
 
 /// A shared file system may show what was written half a minute late: looks at the results of a part whose
 /// job is gone, before it counts as failed.
@@ -39,7 +39,7 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
         watched.extend(queue.keys().map(|part| (*part, 0)));
         cancel_refused(&queue, watch)?;
         for (part, missed) in watched.iter_mut().filter(|(part, _)| !queue.contains_key(part)) {
-            let left = launch.passes_left(*part)?;
+            let left = launch.work.left(*part)?;
             *missed = if left == 0 { LOOKS } else { *missed + 1 };
             if *missed >= LOOKS {
                 watch.tries.ended(*part, left, || why(launch, *part));
@@ -103,21 +103,11 @@ fn hint(launch: &Launch) -> String {
 
 /// The name of its jobs.
 fn name(launch: &Launch) -> String {
-    format!("{}{}", prefix(launch), launch.parts)
+    format!("{}{}", prefix(launch), launch.deal)
 }
 
 fn prefix(launch: &Launch) -> String {
-    format!("superpage-sweep-{}-of-", launch.id())
-}
-
-/// What every job of the array runs.
-pub(super) fn script(launch: &Launch) -> String {
-    let Launch { parts, jobs, .. } = launch;
-    let time = launch.max_time.map_or(String::new(), |time| format!(" --max-time {time}s"));
-    let (program, directory) = (quoted(&launch.program), quoted(&launch.directory));
-    format!(
-        "#!/bin/bash\nexec {program} sweep run {directory} --shard \"$SLURM_ARRAY_TASK_ID/{parts}\" --jobs {jobs} --quiet{time}\n"
-    )
+    format!("superpage-{}-{}-of-", launch.work.kind().name, launch.id)
 }
 
 /// The command that submits some parts, to begin in so many seconds.
@@ -127,7 +117,10 @@ pub(super) fn submission(launch: &Launch, parts: &[u32], later: u32) -> Command 
     command.args(["--parsable", "--requeue", "--nodes=1", "--ntasks=1", "--open-mode=append"]);
     command.arg(format!("--job-name={}", name(launch)));
     command.arg(format!("--array={}", list(parts)));
-    command.arg(format!("--cpus-per-task={}", launch.jobs));
+    match launch.share {
+        Share::Cpus(cpus) => command.arg(format!("--cpus-per-task={cpus}")),
+        Share::Node => command.args(["--exclusive", "--mem=0"]),
+    };
     command.arg(format!("--output={logs}/logs/part-%a.log"));
     if later > 0 {
         command.arg(format!("--begin=now+{later}"));
@@ -166,7 +159,7 @@ fn submit(launch: &Launch, parts: &[u32], later: u32) -> Result<u64, Failure> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| unstartable("sbatch", &error))?;
     // It may refuse before it has read its script.
-    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(script(launch).as_bytes()));
+    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(launch.work.script().as_bytes()));
     let output = child.wait_with_output().map_err(|error| unstartable("sbatch", &error))?;
     let answer = said(&output, "sbatch")?;
     // "4711", or "4711;cluster".
@@ -180,26 +173,28 @@ fn submit(launch: &Launch, parts: &[u32], later: u32) -> Result<u64, Failure> {
     })
 }
 
-/// The jobs of this sweep that wait or run.
+/// The jobs of this work that wait or run.
 fn look(launch: &Launch) -> Result<Queue, Failure> {
     let mut command = Command::new("squeue");
     command.args(["--me", "--array", "--noheader", "--format=%F|%K|%t|%r|%j"]);
     let output = command.output().map_err(|error| unstartable("squeue", &error))?;
-    parse(&said(&output, "squeue")?, &prefix(launch), launch.parts)
+    parse(launch, &said(&output, "squeue")?)
 }
 
 /// Jobs of other names are somebody else's.
-fn parse(answer: &str, prefix: &str, parts: u32) -> Result<Queue, Failure> {
+fn parse(launch: &Launch, answer: &str) -> Result<Queue, Failure> {
+    let (prefix, parts) = (prefix(launch), launch.parts);
     let mut queue = Queue::new();
     for line in answer.lines().filter(|line| !line.trim().is_empty()) {
         let unreadable = || Failure::usage(format!("squeue answered `{line}`: not a job"));
         let mut words = line.trim().splitn(5, '|');
         let mut next = || words.next().map(str::trim).ok_or_else(unreadable);
         let (array, task, state, reason, name) = (next()?, next()?, next()?, next()?, next()?);
-        let Some(of) = name.strip_prefix(prefix) else { continue };
-        if of.parse() != Ok(parts) {
+        let Some(of) = name.strip_prefix(&prefix) else { continue };
+        if of != launch.deal {
+            let other = launch.work.other_deal(of);
             return Err(Failure::usage(format!(
-                "its jobs in Slurm's queue are of {of} parts; give --parts {of}, or end them by `scancel --name={name}`"
+                "its jobs in Slurm's queue are {other}, or end them by `scancel --name={name}`"
             )));
         }
         let number = |word: &str| word.parse::<u64>().map_err(|_| unreadable());
@@ -231,7 +226,7 @@ fn words(queue: &Queue) -> String {
     format!("{running} running, {} waiting{why}", waiting.len())
 }
 
-/// Why a part ended with passes left, as far as it says.
+/// Why a part ended with something left, as far as it says.
 fn why(launch: &Launch, part: u32) -> String {
     let log = format!("{}/logs/part-{part}.log", launch.directory);
     match fs::read(&log) {
@@ -240,7 +235,8 @@ fn why(launch: &Launch, part: u32) -> String {
             None => format!("{log} is empty; it was killed, or never began"),
         },
         Err(_) => format!(
-            "{log} is not there; put the sweep on a file system that all nodes share at that path"
+            "{log} is not there; put the {} on a file system that all nodes share at that path",
+            launch.work.kind().name
         ),
     }
 }
@@ -262,7 +258,7 @@ fn said(output: &Output, program: &str) -> Result<String, Failure> {
     let status = output.status.to_string();
     let why = last_line(&errors).unwrap_or(&status);
     let remedy = match program {
-        "sbatch" => "; see --slurm-option, --jobs and --parts",
+        "sbatch" => "; see --slurm-option, and --dry-run for the command",
         _ => "",
     };
     Err(Failure::usage(format!("{program} refused: {why}{remedy}")))
@@ -270,7 +266,48 @@ fn said(output: &Output, program: &str) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
+    use super::super::{ClusterArgs, Kind, Task, Work};
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct TestArgs {
+        #[command(flatten)]
+        cluster: ClusterArgs,
+    }
+
+    struct Nothing;
+
+    impl Work for Nothing {
+        fn kind(&self) -> &'static Kind {
+            &Kind {
+                name: "sweep",
+                piece: "pass",
+                pieces: "passes",
+                program: "true",
+                shared: &[],
+                folder: ".",
+                results: "",
+                ends_by: 9,
+            }
+        }
+        fn left(&self, _: u32) -> Result<usize, Failure> {
+            Ok(0)
+        }
+        fn seen(&self) -> Result<(usize, usize), Failure> {
+            Ok((0, 0))
+        }
+        fn script(&self) -> String {
+            String::new()
+        }
+        fn task(&self, _: u32) -> Result<Task, Failure> {
+            Err(Failure::usage("none"))
+        }
+        fn other_deal(&self, deal: &str) -> String {
+            format!("of {deal}")
+        }
+    }
 
     #[test]
     fn parts_are_listed_as_ranges() {
@@ -280,22 +317,32 @@ mod tests {
 
     #[test]
     fn the_queue_is_read_and_other_jobs_in_it_are_left_alone() {
+        let args = TestArgs::parse_from(["x"]).cluster;
+        let launch = Launch {
+            work: &Nothing,
+            args: &args,
+            directory: "/d".to_string(),
+            id: "ab".to_string(),
+            parts: 4,
+            deal: "4".to_string(),
+            share: Share::Cpus(1),
+            programs: Vec::new(),
+        };
         let queue = parse(
+            &launch,
             "12|0|R|None|superpage-sweep-ab-of-4\n12|3|PD|Resources|superpage-sweep-ab-of-4\n\
              13|N/A|R|None|other|with a bar\n14|9|R|None|superpage-sweep-cd-of-64\n",
-            "superpage-sweep-ab-of-",
-            4,
         )
         .unwrap();
         assert_eq!(queue.keys().copied().collect::<Vec<_>>(), [0, 3]);
         assert_eq!(words(&queue), "1 running, 1 waiting (Resources)");
         for (answer, why) in [
-            ("12|0|R|None|superpage-sweep-ab-of-8", "give --parts 8"),
+            ("12|0|R|None|superpage-sweep-ab-of-8", "are of 8, or end them by `scancel"),
             ("12|4|R|None|superpage-sweep-ab-of-4", "not a job"),
             ("12|N/A|R|None|superpage-sweep-ab-of-4", "not a job"),
             ("slurm_load_jobs error", "not a job"),
         ] {
-            let refused = parse(answer, "superpage-sweep-ab-of-", 4).unwrap_err().to_string();
+            let refused = parse(&launch, answer).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");
         }
     }

@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Launch, Outcome, Watch, last_line};
-use cli::exit::Failure;
+use super::{Launch, Outcome, Share, Watch, Word, last_line};
+use crate::exit::Failure;
 
 /// The driver.
 pub(super) const DRIVER: &str = include_str!("driver.py");
@@ -23,7 +23,7 @@ enum Event {
     Cannot(String),
     /// It has begun.
     Cluster { nodes: u64, cpus: f64 },
-    /// A part has ended, and why with passes left.
+    /// A part has ended, and why with something left.
     Ended { part: u32, why: Option<String> },
 }
 
@@ -83,7 +83,7 @@ fn round(launch: &Launch, watch: &mut Watch, parts: &[u32]) -> Result<(), Failur
             Event::Ended { part, why } => {
                 waiting.retain(|one| *one != part);
                 let why = || why.unwrap_or("its results are of another version".to_string());
-                watch.tries.ended(part, launch.passes_left(part)?, why);
+                watch.tries.ended(part, launch.work.left(part)?, why);
             }
         }
         how = format!("{} of {} parts under way", waiting.len(), parts.len());
@@ -95,7 +95,7 @@ fn round(launch: &Launch, watch: &mut Watch, parts: &[u32]) -> Result<(), Failur
         let why = last_line(&said).unwrap_or("it said nothing").to_string();
         for part in waiting {
             let why = || format!("the driver ended; {} ends with: {why}", log(launch));
-            watch.tries.ended(part, launch.passes_left(part)?, why);
+            watch.tries.ended(part, launch.work.left(part)?, why);
         }
     }
     Ok(())
@@ -158,22 +158,31 @@ impl Drop for Driver {
 }
 
 fn request(launch: &Launch, parts: &[u32]) -> Result<Value, Failure> {
-    let own = launch.program.as_str();
-    let programs = match launch.args.program {
-        Some(_) => vec![own],
-        None => vec![own, "superpage-lab"],
+    let kind = launch.work.kind();
+    let part = |part: &u32| {
+        let task = launch.work.task(*part)?;
+        let words: Vec<Value> = task.words.iter().map(Word::to_json).collect();
+        Ok(json!({ "part": part, "files": task.files, "words": words }))
     };
-    let part = |part: &u32| Ok(json!({ "part": part, "files": launch.files(*part)? }));
+    let cpus = match launch.share {
+        Share::Cpus(cpus) => Some(cpus),
+        Share::Node => None,
+    };
     Ok(json!({
         "address": launch.args.ray_address,
         "directory": launch.directory,
-        // Nodes may share a machine, and sweeps a node.
-        "name": launch.id(),
-        "programs": programs,
+        "kind": kind.name,
+        // Nodes may share a machine, and several works a node.
+        "name": launch.id,
+        "program": kind.program,
+        "programs": launch.programs,
+        "shared": kind.shared,
+        "folder": kind.folder,
+        "results": kind.results,
+        "ends_by": kind.ends_by,
         "of": launch.parts,
-        "jobs": launch.jobs,
+        "cpus": cpus,
         "retries": launch.args.retries,
-        "max_time": launch.max_time,
         "parts": parts.iter().map(part).collect::<Result<Vec<_>, Failure>>()?,
     }))
 }

@@ -2,35 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use lab::sweep::State;
-
 /// What was tried of each part.
 pub(super) struct Tries {
     parts: BTreeMap<u32, Try>,
     retries: u32,
+    /// What a piece of a part is called.
+    piece: &'static str,
     submitted: u64,
 }
 
 struct Try {
     /// When it last ended, or at the beginning.
-    passes_left: usize,
-    /// Ends in a row that brought no pass.
+    left: usize,
+    /// Ends in a row that brought nothing.
     without_progress: u32,
     given_up: Option<String>,
 }
 
 impl Tries {
-    pub fn new(states: &[State], retries: u32) -> Self {
-        let part = |state: &State| {
-            let one = Try { passes_left: state.passes_left, without_progress: 0, given_up: None };
-            (state.shard.index(), one)
-        };
-        Self { parts: states.iter().map(part).collect(), retries, submitted: 0 }
+    /// Of parts with so many pieces left.
+    pub fn new(left: Vec<(u32, usize)>, retries: u32, piece: &'static str) -> Self {
+        let one = |(part, left)| (part, Try { left, without_progress: 0, given_up: None });
+        Self { parts: left.into_iter().map(one).collect(), retries, piece, submitted: 0 }
     }
 
     /// Those that are neither complete nor given up.
     pub fn left(&self) -> impl Iterator<Item = u32> {
-        let left = |one: &Try| one.passes_left > 0 && one.given_up.is_none();
+        let left = |one: &Try| one.left > 0 && one.given_up.is_none();
         self.parts.iter().filter(move |(_, one)| left(one)).map(|(part, _)| *part)
     }
 
@@ -43,19 +41,19 @@ impl Tries {
         self.submitted += parts as u64;
     }
 
-    /// A part has ended with so many passes left, for a reason that `why` finds.
-    pub fn ended(&mut self, part: u32, passes_left: usize, why: impl FnOnce() -> String) {
+    /// A part has ended with so many pieces left, for a reason that `why` finds.
+    pub fn ended(&mut self, part: u32, left: usize, why: impl FnOnce() -> String) {
         let Some(one) = self.parts.get_mut(&part) else { return };
-        one.without_progress =
-            if passes_left < one.passes_left { 0 } else { one.without_progress + 1 };
-        one.passes_left = passes_left;
-        if passes_left > 0 && one.without_progress > self.retries {
-            let times = one.without_progress;
-            one.given_up = Some(format!("ended {times} times without a further pass: {}", why()));
+        one.without_progress = if left < one.left { 0 } else { one.without_progress + 1 };
+        one.left = left;
+        if left > 0 && one.without_progress > self.retries {
+            let (times, piece) = (one.without_progress, self.piece);
+            one.given_up =
+                Some(format!("ended {times} times without a further {piece}: {}", why()));
         }
     }
 
-    /// Ends in a row that brought no pass: the more, the later it is run again.
+    /// Ends in a row that brought nothing: the more, the later it is run again.
     pub fn without_progress(&self, part: u32) -> u32 {
         self.parts.get(&part).map_or(0, |one| one.without_progress)
     }

@@ -2,21 +2,23 @@
 
 use std::path::PathBuf;
 
-use cli::exit::Failure;
-use cli::seconds;
+use super::text_of;
+use crate::exit::Failure;
+use crate::runs::seconds;
 
-/// Where a sweep runs.
+/// Where to run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(in crate::sweep) enum On {
-    /// The CPUs of this machine.
+pub enum On {
+    /// This machine.
     Local,
-    /// An array of Slurm jobs; DIR is on a file system that all nodes share.
+    /// An array of Slurm jobs; files are on a file system that all nodes share.
     Slurm,
     /// Tasks of a Ray cluster; results come back through Ray.
     Ray,
 }
 
 impl On {
+    /// Its word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -29,22 +31,18 @@ impl On {
 /// How to use a cluster.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Clusters")]
-pub(in crate::sweep) struct ClusterArgs {
+pub struct ClusterArgs {
     /// Where to run it.
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = On::Local)]
     pub on: On,
 
-    /// How many parts to make of it, each a job [default: 64, but no more than passes].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub parts: Option<u32>,
-
-    /// Give a part up when it is run again so many times in a row without a further pass.
+    /// Give a part up when it is run again so many times in a row and brings nothing.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub retries: u32,
 
-    /// `superpage-lab` on the nodes: a path there, or a name along PATH [default: the path of this one].
+    /// This program on the nodes: a path there, or a name along PATH [default: the path of this one].
     #[arg(long, value_name = "FILE")]
-    pub program: Option<PathBuf>,
+    program: Option<PathBuf>,
 
     /// How often to look.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
@@ -69,21 +67,38 @@ pub(in crate::sweep) struct ClusterArgs {
 
 impl ClusterArgs {
     /// That nothing is asked for that only another place can do.
-    pub fn check(&self, is_whole: bool) -> Result<(), Failure> {
-        let only = |flag: &str, on: &str| {
-            Err(Failure::usage(format!("{flag} is for --on {on}; give that, or leave it away")))
-        };
+    ///
+    /// # Errors
+    /// What is.
+    pub fn check(&self) -> Result<(), Failure> {
         match self.on {
-            On::Local if self.parts.is_some() => only("--parts", "slurm and --on ray"),
-            On::Slurm | On::Ray if !is_whole => Err(Failure::usage(
-                "--shard: a cluster runs all shards; say by --parts how many there are",
-            )),
-            On::Local | On::Ray if self.detach => only("--detach", "slurm"),
+            On::Local | On::Ray if self.detach => Err(only("--detach", "slurm")),
             On::Local | On::Ray if !self.slurm_options.is_empty() => {
-                only("--slurm-option", "slurm")
+                Err(only("--slurm-option", "slurm"))
             }
-            On::Local | On::Slurm if self.ray_address != "auto" => only("--ray-address", "ray"),
+            On::Local | On::Slurm if self.ray_address != "auto" => {
+                Err(only("--ray-address", "ray"))
+            }
             _ => Ok(()),
         }
     }
+
+    /// The program on the nodes, the likeliest first; `name` is what it is called.
+    ///
+    /// # Errors
+    /// Its path cannot be read, or is not UTF-8.
+    pub fn programs(&self, name: &str) -> Result<Vec<String>, Failure> {
+        if let Some(program) = &self.program {
+            return Ok(vec![text_of(program)?]);
+        }
+        let own = std::env::current_exe().map_err(|error| {
+            Failure::usage(format!("our own program file: {error}; name it by --program"))
+        })?;
+        Ok(vec![text_of(&own)?, name.to_string()])
+    }
+}
+
+/// A flag that is for another place.
+pub fn only(flag: &str, on: &str) -> Failure {
+    Failure::usage(format!("{flag} is for --on {on}; give that, or leave it away"))
 }

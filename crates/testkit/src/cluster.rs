@@ -1,0 +1,113 @@
+//! A Slurm and a Ray that are scripts in a directory, which fail as the real ones do. `scripts/cluster-test` starts the real
+//! ones.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Runs all parts at once, as nodes would; `fail-N` and `cut-N` are what once happens to part N.
+const SBATCH: &str = r#"#!/bin/bash
+echo "$*" >> "$FAKE/sbatch.calls"
+if [ -e "$FAKE/refuse" ]; then
+  echo "sbatch: error: Batch job submission failed: Invalid partition name specified" >&2; exit 1
+fi
+if [ -e "$FAKE/babble" ]; then echo "thank you"; exit 0; fi
+for word; do
+  case $word in --array=*) array=${word#*=} ;; --output=*) log=${word#*=} ;; esac
+done
+cat > "$FAKE/script"
+for range in ${array//,/ }; do
+  for part in $(seq "${range%-*}" "${range#*-}"); do
+    if [ -e "$FAKE/fail-$part" ]; then rm "$FAKE/fail-$part"; continue; fi
+    SLURM_ARRAY_TASK_ID=$part bash "$FAKE/script" >> "${log//%a/$part}" 2>&1
+    if [ -e "$FAKE/cut-$part" ]; then
+      rm "$FAKE/cut-$part"; truncate -s 100 "$(ls -t "${log%/logs/*}"/groups/*.jsonl | head -1)"
+    fi
+  done
+done
+echo "4711;here"
+"#;
+
+/// Answers `queue.1`, `queue.2`, … in turn, then nothing; `queue` for ever.
+const SQUEUE: &str = r#"#!/bin/bash
+echo "$*" >> "$FAKE/squeue.calls"
+next=$(ls "$FAKE"/queue.* 2> /dev/null | head -1)
+if [ -z "$next" ]; then cat "$FAKE/queue" 2> /dev/null; exit 0; fi
+answer=$(< "$next"); rm "$next"
+if [ "$answer" = error ]; then echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; fi
+echo "$answer"
+"#;
+
+const SCANCEL: &str = "#!/bin/bash\necho \"$*\" >> \"$FAKE/scancel.calls\"\n";
+
+/// Tasks are run when they are asked for; the worker of part N dies once if `fail-N` is there.
+const RAY: &str = r#"
+import os, pathlib, sys, types
+def init(address, **_):
+    if address == "nowhere": raise ConnectionError("Could not find any running Ray instance.")
+def nodes():
+    return [{"NodeID": "a", "Alive": True, "Resources": {"CPU": 2.0}}, {"NodeID": "b", "Alive": False, "Resources": {"CPU": 8.0}}]
+strategies = types.ModuleType("ray.util.scheduling_strategies")
+strategies.NodeAffinitySchedulingStrategy = lambda **there: there["node_id"]
+sys.modules[strategies.__name__] = strategies
+def put(what): return what
+class Task:
+    def __init__(self, run): self.run = run
+    def remote(self, *told): return Call(self.run, told)
+class Call:
+    def __init__(self, run, told): self.run, self.told = run, told
+def remote(**options):
+    with open(pathlib.Path(os.environ["FAKE"], "ray.calls"), "a") as calls: print(options, file=calls)
+    return Task
+def wait(calls, num_returns, timeout): return calls[-1:], calls[:-1]
+def get(call):
+    fails = pathlib.Path(os.environ["FAKE"], f"fail-{call.told[2]}")
+    if fails.exists():
+        fails.unlink()
+        raise RuntimeError("Worker unexpectedly exits\n\n  with a connection error code 2.\n")
+    return call.run(*call.told)
+"#;
+
+/// Their directory, which is also where what is to go wrong is put, and where their calls are written down.
+#[derive(Debug)]
+pub struct FakeCluster {
+    place: PathBuf,
+}
+
+impl FakeCluster {
+    /// In a directory that is there.
+    pub fn new(place: &Path) -> Self {
+        let cluster = Self { place: place.to_path_buf() };
+        for (name, text) in [("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)] {
+            cluster.put(name, text);
+            fs::set_permissions(cluster.file(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        cluster.put("ray.py", RAY);
+        cluster
+    }
+
+    /// A file of it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.place.join(name)
+    }
+
+    /// Writes a file of it.
+    pub fn put(&self, name: &str, text: &str) {
+        fs::write(self.file(name), text).unwrap();
+    }
+
+    /// The calls of a program, in words.
+    pub fn calls(&self, of: &str) -> Vec<String> {
+        let calls = fs::read_to_string(self.file(&format!("{of}.calls"))).unwrap_or_default();
+        calls.lines().map(str::to_string).collect()
+    }
+
+    /// The command finds them.
+    pub fn around<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let search = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{search}", self.place.display()));
+        command.env("FAKE", &self.place).env("PYTHONPATH", &self.place);
+        command.env("TMPDIR", &self.place).env("PYTHONDONTWRITEBYTECODE", "1")
+    }
+}
