@@ -48,7 +48,7 @@ pub fn samples(document: &Document) -> String {
 
 /// A line for each arm but the reference.
 pub fn rows(rows: &[Row]) -> String {
-    let columns = "application,arm,quantity,verdict,ratio,ratio_low,ratio_high,p99_ratio,peak_bytes,more_bytes,coverage,runs";
+    let columns = "application,arm,quantity,verdict,ratio,ratio_low,ratio_high,p99_ratio,peak_bytes,more_bytes,coverage,runs,host";
     let mut text = format!("{columns}\n");
     for row in rows {
         let (names, verdict) = ([&row.application, &row.arm, &row.quantity], row.verdict.word());
@@ -68,6 +68,9 @@ pub fn rows(rows: &[Row]) -> String {
             Some(f64::from(row.runs)),
         ];
         numbers(&mut text, figures.into_iter());
+        text.pop();
+        let host = row.host.as_deref().map_or(String::new(), quoted);
+        let _ = writeln!(text, ",{host}");
     }
     text
 }

@@ -40,7 +40,7 @@ pub use meminfo::MemInfo;
 pub use pagetypes::{PageBlocks, PageTypeFree, PageTypes};
 pub use pmu::{NoSuchTerm, Pmu};
 pub use root::{ReadError, Root};
-pub use snapshot::Snapshot;
+pub use snapshot::{Snapshot, host_name};
 pub use thp::{Khugepaged, Thp, ThpSize};
 pub use tlb::{AMD_UNIT, Leaves, TlbArray, TlbKind};
 pub use unknown::Unknown;

@@ -72,5 +72,10 @@ impl Snapshot {
     }
 }
 
+/// The name of the machine, `uname -n`; `None` where it cannot be read.
+pub fn host_name(root: &Root) -> Option<String> {
+    text::word(root, "/proc/sys/kernel/hostname").ok()
+}
+
 /// Where the kernel tells the random id of this boot.
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

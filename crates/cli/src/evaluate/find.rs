@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::cluster::text_of;
 use crate::compare::entry::Entry;
 use crate::exit::Failure;
 
@@ -47,6 +48,17 @@ fn find(suite: &str) -> Result<PathBuf, Failure> {
         found.as_mut_os_string().push(format!(":{entry}"));
     }
     Ok(found)
+}
+
+/// How another machine names the entry: by the suite's name where it comes with superpage, else by its full path.
+pub fn name_elsewhere(entry: &Entry) -> Result<String, Failure> {
+    let path = std::path::absolute(&entry.path).unwrap_or_else(|_| entry.path.clone());
+    let own = own_directory().filter(|own| path.starts_with(own));
+    let suite = match own.and(path.file_stem()) {
+        Some(stem) => Path::new(stem),
+        None => &path,
+    };
+    Ok(format!("{}:{}", text_of(suite)?, entry.name))
 }
 
 fn all(directory: &Path) -> Result<Vec<PathBuf>, Failure> {

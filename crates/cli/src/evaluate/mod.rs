@@ -1,24 +1,25 @@
 //! `superpage evaluate`: the entries of suites, each compared as `compare --suite` does it, in one table.
 
 mod find;
+mod here;
+mod on;
 mod table;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use experiment::document::{LeftOut, machine_line};
-use experiment::evaluation::{Application, Evaluation};
-use host::{Root, Snapshot};
+use experiment::evaluation::Evaluation;
 
+use crate::cluster::{ClusterArgs, On};
 use crate::compare::entry::Entry;
 use crate::exit::{self, Done, Failure};
 use crate::files;
-use crate::runs::{JobOutcome, arms};
+use crate::runs::arms;
 
 /// Compare many applications on each kind of superpages.
 ///
 /// A suite is a file of applications (TOML): servers, commands, workloads, and what each needs. Those whose programs are
-/// here are compared one after the other, as `superpage compare` does it; what the others need is said.
+/// here are compared one after the other, as `superpage compare` does it; what the others need is said. `--on slurm` and
+/// `--on ray` give each application a node of a cluster, run again what was lost, and make one result of all.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Suite: a file, or the name of one that comes with superpage; SUITE:NAME is one of its entries [default: all that
@@ -26,13 +27,21 @@ pub struct Args {
     #[arg(value_name = "SUITE", conflicts_with = "from")]
     suites: Vec<String>,
 
-    /// Maximum time, shared among the entries: 10m, 1h.
+    /// Maximum time, shared among the entries: 10m, 1h. On a cluster each gets an equal part, and nodes work at the same time.
     #[arg(long, value_name = "TIME", default_value = "60m", value_parser = arms::seconds)]
     max_time: f64,
 
     /// Keep what is done in FILE (JSON) after each entry; entries that it has are not run again.
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     resume: Option<PathBuf>,
+
+    /// Tell what would be run, on a cluster also by which script, and run nothing.
+    #[arg(long, conflicts_with_all = ["from", "list", "csv", "html", "compare"])]
+    dry_run: bool,
+
+    /// Write what came of it to FILE (JSON), though nothing could be run: what a job of `--on` does.
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["from", "list", "resume", "dry_run"])]
+    into: Option<PathBuf>,
 
     /// List the entries and what each lacks here; run nothing.
     #[arg(long, conflicts_with_all = ["from", "resume", "json", "output", "html", "compare"])]
@@ -69,19 +78,41 @@ pub struct Args {
     /// Do not print progress.
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
+/// The schema of `--dry-run --json`.
+const PLAN_SCHEMA: &str = "superpage.evaluation-plan/1";
+
 pub fn run(args: Args) -> Result<Done, Failure> {
+    check(&args)?;
     if args.list {
         return list(&args);
+    }
+    if let Some(file) = &args.into {
+        return here::into(&args, file);
+    }
+    if args.dry_run {
+        let text = match args.cluster.on {
+            On::Local => here::dry_run(&args)?,
+            On::Slurm | On::Ray => on::dry_run(&args)?,
+        };
+        files::deliver(args.output.as_deref(), &text)?;
+        return Ok(Done::Fine);
     }
     let output = args.output.as_deref().filter(|path| !files::is_stdout(path));
     files::check_outputs(output, "--html", args.html.as_deref(), args.force)?;
     let old = args.compare.as_deref().map(read).transpose()?;
     let (mut evaluation, end) = match &args.from {
         Some(file) => (read(file)?, Ok(Done::Fine)),
-        None => evaluate(&args)?,
+        None => match args.cluster.on {
+            On::Local => here::evaluate(&args)?,
+            On::Slurm | On::Ray => on::evaluate(&args)?,
+        },
     };
+    let others = old.as_ref().map_or(0, |old| evaluation.other_kinds(old).len());
     evaluation.changed = old.map(|old| evaluation.changes_since(&old));
     let html = args.html.as_ref().map_or(Ok(()), |path| files::write(path, evaluation.to_html()));
     let text = match (args.json, args.csv) {
@@ -90,6 +121,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (false, false) => table::text(&evaluation),
     };
     files::deliver(args.output.as_deref(), &text).and(html)?;
+    if others > 0 {
+        exit::say(&format!(
+            "{others} of the applications were measured on another kind of machine than in --compare's file"
+        ));
+    }
     match (end?, &evaluation.changed) {
         (Done::Fine, Some(changed)) if changed.is_empty() => {
             exit::say("no verdict changed");
@@ -97,6 +133,23 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         }
         (Done::Fine, Some(_)) => Ok(Done::Negative),
         (done, _) => Ok(done),
+    }
+}
+
+/// That a cluster is not asked for what it cannot do.
+fn check(args: &Args) -> Result<(), Failure> {
+    args.cluster.check()?;
+    let on = args.cluster.on;
+    let of_a_file = [("--from", args.from.is_some()), ("--list", args.list)];
+    match of_a_file.into_iter().find(|(_, given)| on != On::Local && *given) {
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("{flag} runs nothing; leave --on {} away", on.name())))
+        }
+        None if on != On::Local && args.resume.is_none() => Err(Failure::usage(format!(
+            "--on {}: name a file by --resume, in which results are kept",
+            on.name()
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -115,92 +168,4 @@ fn read(path: &Path) -> Result<Evaluation, Failure> {
     const MAX_BYTES: u64 = 1 << 30;
     let text = files::text(path, MAX_BYTES, "a file that `evaluate --json` wrote")?;
     Evaluation::parse(&text, &path.display().to_string()).map_err(Failure::usage)
-}
-
-/// What `--resume` names, if it is there and of this machine.
-fn resumed(path: &Path) -> Result<Evaluation, Failure> {
-    if !path.exists() {
-        files::check_new(path, true)?;
-        return Ok(Evaluation::new());
-    }
-    let made = Evaluation { not_run: Vec::new(), ..read(path)? };
-    let here = machine_line(&Snapshot::read(&Root::real()));
-    match made.machine().filter(|there| *there != here) {
-        None => Ok(made),
-        Some(there) => Err(Failure::usage(format!(
-            "{}: its runs are of {there}, and this is {here}; name another file, and compare them by --compare",
-            path.display()
-        ))),
-    }
-}
-
-/// Runs what is not done yet. The end says what a signal or a failure made of it; what was made is there all the same.
-fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
-    let began = Instant::now();
-    let mut evaluation = args.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
-    let not_run = |name: &str, why: &str| LeftOut { name: name.to_string(), why: why.to_string() };
-    let mut pending = Vec::new();
-    for entry in find::entries(&args.suites)? {
-        match entry.missing() {
-            _ if evaluation.has(&entry.name) => {}
-            Some(why) => evaluation.not_run.push(not_run(&entry.name, &why)),
-            None => pending.push(entry),
-        }
-    }
-    if pending.is_empty() && evaluation.applications.is_empty() {
-        let lacking = evaluation.not_run.iter().map(|one| format!("{} {}", one.name, one.why));
-        let lacking = lacking.collect::<Vec<_>>().join("; ");
-        return Err(Failure::cannot(format!("no application of the suites is here: {lacking}")));
-    }
-    let (count, mut signal, mut failed) = (pending.len(), None, Vec::new());
-    for (index, entry) in pending.into_iter().enumerate() {
-        let name = entry.name.clone();
-        let left = args.max_time - began.elapsed().as_secs_f64();
-        let over = match signal {
-            Some(_) => Some("interrupted"),
-            _ if left <= 0.0 => Some("--max-time was over"),
-            _ => None,
-        };
-        if let Some(over) = over {
-            let why = format!("{over}; continue with --resume FILE, or with a larger --max-time");
-            evaluation.not_run.push(not_run(&name, &why));
-            continue;
-        }
-        let part = left / (count - index) as f64;
-        if !args.quiet {
-            exit::say(&format!("{} of {count}: {name}, about {part:.0} s", index + 1));
-        }
-        match entry.compare(MEASURED * part, args.quiet) {
-            Ok(JobOutcome::Document(comparison)) => {
-                evaluation.applications.push(Application { name, comparison: *comparison });
-                save(args, &evaluation)?;
-            }
-            Ok(JobOutcome::Signal(by, _)) => {
-                signal = Some(by);
-                evaluation.not_run.push(not_run(&name, "interrupted; continue with --resume FILE"));
-            }
-            Err(failure) => {
-                evaluation.not_run.push(not_run(&name, &failure.to_string()));
-                exit::say(&failure.on(&name).to_string());
-                failed.push(name);
-            }
-        }
-    }
-    save(args, &evaluation)?;
-    let end = match (signal, failed.is_empty()) {
-        (Some(signal), _) => Ok(Done::Signal(signal)),
-        (None, true) => Ok(Done::Fine),
-        (None, false) => {
-            Err(Failure::usage(format!("failed: {}; see `not run`", failed.join(", "))))
-        }
-    };
-    Ok((evaluation, end))
-}
-
-/// How much of an entry's time its measured runs may take: the rest is for warm-ups, and for starting and filling servers.
-const MEASURED: f64 = 0.7;
-
-fn save(args: &Args, evaluation: &Evaluation) -> Result<(), Failure> {
-    let Some(path) = &args.resume else { return Ok(()) };
-    files::write(path, exit::to_json(evaluation)?)
 }

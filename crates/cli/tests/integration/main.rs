@@ -12,6 +12,7 @@ mod compare_shift;
 mod design;
 mod documents;
 mod evaluate;
+mod evaluate_on;
 mod executors;
 mod explain;
 mod in_force;

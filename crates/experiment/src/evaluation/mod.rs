@@ -1,16 +1,20 @@
-//! `Evaluation`: comparisons of many applications on one machine. Facts only, as `Document`; verdicts are computed from it.
+//! `Evaluation`: comparisons of many applications, each on one machine. Facts only, as `Document`; verdicts are computed
+//! from it.
+//! See docs/decisions/evaluate.md#3.
 
 mod changes;
+mod machines;
 mod page;
 
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Judgement, Summary, analyse};
-use crate::document::{Document, DocumentError, LeftOut};
+use crate::document::{Document, DocumentError};
 use crate::verdict::{Terms, Verdict};
 use report::format::{self, known};
 
-pub use changes::Change;
+pub use changes::{Change, Kinds};
+pub use machines::{Machine, label_of};
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "superpage.evaluation/1";
@@ -23,7 +27,7 @@ pub struct Evaluation {
     /// Those that were compared, in the order they were run.
     pub applications: Vec<Application>,
     /// Those that were not, and why.
-    pub not_run: Vec<LeftOut>,
+    pub not_run: Vec<NotRun>,
     /// Verdicts that changed since an earlier evaluation, if it was compared with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<Vec<Change>>,
@@ -34,8 +38,26 @@ pub struct Evaluation {
 pub struct Application {
     /// The entry's name, unique in the file.
     pub name: String,
+    /// The name of the machine that all its runs were made on, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The comparison.
     pub comparison: Document,
+}
+
+/// One that was not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotRun {
+    /// The entry's name.
+    pub name: String,
+    /// Why, and what would let it.
+    pub why: String,
+    /// The name of the machine that says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// It was begun and failed; else something was missing, or there was no time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
 }
 
 /// What an arm did for an application: a line of the table.
@@ -43,6 +65,8 @@ pub struct Application {
 pub struct Row {
     /// The application's name.
     pub application: String,
+    /// The name of its machine.
+    pub host: Option<String>,
     /// The arm's.
     pub arm: String,
     /// What the verdict is about: `wall`, or the first metric that the comparison is about.
@@ -128,11 +152,6 @@ impl Evaluation {
         applications.map(|application| Judged { application, rows: application.rows() }).collect()
     }
 
-    /// The machine, in a line; of the first comparison.
-    pub fn machine(&self) -> Option<String> {
-        self.applications.first().map(|one| one.comparison.machine_line())
-    }
-
     /// The page.
     pub fn to_html(&self) -> String {
         page::page(self)
@@ -159,6 +178,7 @@ impl Application {
                 of(&|one| one.quantity.starts_with("p99") && one.quantity != primary.quantity);
             Some(Row {
                 application: self.name.clone(),
+                host: self.host.clone(),
                 arm: arm.name.clone(),
                 quantity: primary.quantity.clone(),
                 verdict: primary.verdict.clone(),
@@ -195,7 +215,7 @@ impl Judged<'_> {
         let lines = without.map(|row| {
             format!("{}, {}: {}", row.application, row.arm, row.verdict.line(Terms::Speed))
         });
-        let Application { name, comparison } = self.application;
+        let Application { name, comparison, .. } = self.application;
         let left_out = comparison.left_out.iter();
         lines
             .chain(left_out.map(|arm| format!("{name}, {} left out: {}", arm.name, arm.why)))

@@ -1,6 +1,6 @@
 //! An evaluation as one page: what to do with each application, every arm, what was not run, the machine.
 
-use super::{Evaluation, Judged, Row};
+use super::{Evaluation, Judged, Machine, Row, label_of};
 use crate::document::Document;
 use crate::html;
 use crate::verdict::Verdict;
@@ -12,13 +12,23 @@ use report::tables::{self, Cell};
 /// The page.
 pub fn page(evaluation: &Evaluation) -> String {
     let head = el("header").add(el("h1").text("superpage evaluate"));
-    let machine = evaluation.machine().unwrap_or("no application was compared".to_string());
-    let head = head.add(el("p").text(machine)).add(el("p").class("small").text(course(evaluation)));
+    let (machines, mut lines) = (evaluation.machines(), evaluation.machine_lines());
+    if lines.is_empty() {
+        lines.push("no application was compared".to_string());
+    }
+    let head = head.all(lines.iter().map(|line| el("p").text(line)));
+    let head = head.add(el("p").class("small").text(course(evaluation)));
     let judged = evaluation.judged();
-    let mut body = el("body").add(head).add(advice(&judged)).add(arms(&judged));
+    let mut body = el("body").add(head).add(advice(&judged, &machines)).add(arms(&judged));
+    let several = machines.len() > 1;
     body = body.all(changed(evaluation)).all(notes(&judged)).all(left_out(evaluation));
-    if let Some(first) = evaluation.applications.first() {
-        body = body.add(html::machine::section(&first.comparison.machine));
+    for machine in &machines {
+        let Machine { label, applications, .. } = machine;
+        if several {
+            let of = format!("{label}: {}", applications.join(", "));
+            body = body.add(el("h2").text(of));
+        }
+        body = body.add(html::machine::section(machine.snapshot));
     }
     let body = body.add(tables::sorting());
     frame::page("superpage evaluate", &[frame::PAGE, include_str!("style.css")], body)
@@ -63,8 +73,9 @@ fn coverage(row: &Row) -> Cell {
     Cell::number(known(row.coverage, format::percent), row.coverage)
 }
 
-/// What to do with each.
-fn advice(judged: &[Judged]) -> Element {
+/// What to do with each, and where that was measured if there are several machines.
+fn advice(judged: &[Judged], machines: &[Machine]) -> Element {
+    let several = machines.len() > 1;
     let rows = judged.iter().map(|one| {
         let advice = one.advice();
         let Judged { application, .. } = one;
@@ -78,9 +89,12 @@ fn advice(judged: &[Judged]) -> Element {
             None => row.extend((0..5).map(|_| Cell::words(""))),
         }
         row.push(Cell::words(advice.slower.join(", ")));
+        if several {
+            row.push(Cell::words(label_of(machines, &application.name)));
+        }
         row
     });
-    let head = [
+    let mut head = vec![
         ("application", "t"),
         ("fastest", "t"),
         ("verdict", "t"),
@@ -90,6 +104,7 @@ fn advice(judged: &[Judged]) -> Element {
         ("on superpages", "n"),
         ("slower", "t"),
     ];
+    head.extend(several.then_some(("machine", "t")));
     el("section").add(el("h2").text("Which pages for which application")).add(tables::sortable(
         "The fastest arm of each application",
         &head,
@@ -141,10 +156,7 @@ fn arms(judged: &[Judged]) -> Element {
 }
 
 fn changed(evaluation: &Evaluation) -> Option<Element> {
-    let line = |one: &super::Change| {
-        format!("{}, {}: {} → {}", one.application, one.arm, one.old, one.new)
-    };
-    let lines = evaluation.changed.iter().flatten().map(line);
+    let lines = evaluation.changed.iter().flatten().map(super::Change::line);
     list("Changed since the earlier evaluation", lines.collect())
 }
 
@@ -154,7 +166,8 @@ fn notes(judged: &[Judged]) -> Option<Element> {
 }
 
 fn left_out(evaluation: &Evaluation) -> Option<Element> {
-    let lines = evaluation.not_run.iter().map(|one| format!("{}: {}", one.name, one.why));
+    let several = evaluation.has_several_hosts();
+    let lines = evaluation.not_run.iter().map(|one| one.line(several));
     list("Not run", lines.collect())
 }
 

@@ -1,0 +1,188 @@
+//! The entries of an evaluation on this machine, one after the other.
+
+use std::path::Path;
+use std::time::Instant;
+
+use experiment::document::machine_line;
+use experiment::evaluation::{Application, Evaluation, NotRun};
+use host::{Root, Snapshot};
+use serde_json::{Value, json};
+
+use super::{Args, PLAN_SCHEMA, find, read};
+use crate::compare::entry::Entry;
+use crate::exit::{self, Done, Failure};
+use crate::files;
+use crate::runs::JobOutcome;
+
+/// How much of an entry's time its measured runs may take: the rest is for warm-ups, and for starting and filling servers.
+const MEASURED: f64 = 0.7;
+
+/// Runs what is not done yet. The end says what a signal or a failure made of it; what was made is there all the same.
+pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
+    let evaluation = args.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
+    let (evaluation, pending) = divided(args, evaluation)?;
+    if pending.is_empty() && evaluation.applications.is_empty() {
+        return Err(nothing_here(&evaluation));
+    }
+    run(args, evaluation, pending)
+}
+
+/// What a job of a cluster does: all that came of it goes into the file, unless a signal ended it before.
+pub fn into(args: &Args, file: &Path) -> Result<Done, Failure> {
+    let (evaluation, pending) = divided(args, Evaluation::new())?;
+    let (evaluation, end) = run(args, evaluation, pending)?;
+    if !matches!(end, Ok(Done::Signal(_))) {
+        files::write(file, exit::to_json(&evaluation)?)?;
+    }
+    end
+}
+
+/// What would be run, and how long.
+pub fn dry_run(args: &Args) -> Result<String, Failure> {
+    let evaluation = args.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
+    let (evaluation, pending) = divided(args, evaluation)?;
+    let seconds = args.max_time / pending.len().max(1) as f64;
+    plan(args, &pending, seconds, &evaluation.not_run, json!({}))
+}
+
+/// The plan: entries to be run, for so many seconds each, and what a cluster adds to it.
+pub fn plan<'a>(
+    args: &Args,
+    pending: impl IntoIterator<Item = &'a Entry>,
+    seconds: f64,
+    not_run: &[NotRun],
+    more: Value,
+) -> Result<String, Failure> {
+    let pending: Vec<&Entry> = pending.into_iter().collect();
+    if args.json {
+        let entry =
+            |entry: &&Entry| json!({ "name": entry.name, "suite": entry.path, "seconds": seconds });
+        let mut body = json!({
+            "on": args.cluster.on.name(),
+            "entries": pending.iter().map(entry).collect::<Vec<_>>(),
+            "not_run": not_run,
+        });
+        if let (Some(body), Value::Object(more)) = (body.as_object_mut(), more) {
+            body.extend(more);
+        }
+        return exit::json_text(PLAN_SCHEMA, body);
+    }
+    let line = |entry: &&Entry| format!("{}: about {seconds:.0} s\n", entry.name);
+    let mut text: String = pending.iter().map(line).collect();
+    if text.is_empty() {
+        text += "nothing is left to run\n";
+    }
+    Ok(not_run.iter().fold(text, |text, one| text + &format!("not run: {}\n", one.line(false))))
+}
+
+/// What `--resume` names, if it is there and of this machine.
+fn resumed(path: &Path) -> Result<Evaluation, Failure> {
+    let made = kept(path)?;
+    let here = machine_line(&Snapshot::read(&Root::real()));
+    match made.applications.iter().map(Application::kind).find(|there| *there != here) {
+        None => Ok(made),
+        Some(there) => Err(Failure::usage(format!(
+            "{}: its runs are of {there}, and this is {here}; name another file, and compare them by --compare",
+            path.display()
+        ))),
+    }
+}
+
+/// What a file of `--resume` has, if it is there. What was not run is tried again.
+pub fn kept(path: &Path) -> Result<Evaluation, Failure> {
+    if !path.exists() {
+        files::check_new(path, true)?;
+        return Ok(Evaluation::new());
+    }
+    Ok(Evaluation { not_run: Vec::new(), ..read(path)? })
+}
+
+/// Keeps it in the file of `--resume`, if there is one.
+pub fn save(args: &Args, evaluation: &Evaluation) -> Result<(), Failure> {
+    let Some(path) = &args.resume else { return Ok(()) };
+    files::write(path, exit::to_json(evaluation)?)
+}
+
+/// That nothing could be compared, and what was missing.
+pub fn nothing_here(evaluation: &Evaluation) -> Failure {
+    let lacking = evaluation.not_run.iter().map(|one| format!("{} {}", one.name, one.why));
+    let lacking = lacking.collect::<Vec<_>>().join("; ");
+    Failure::cannot(format!("no application of the suites is here: {lacking}"))
+}
+
+/// How it ended.
+pub fn end(signal: Option<i32>, evaluation: &Evaluation) -> Result<Done, Failure> {
+    let failed: Vec<&str> =
+        evaluation.not_run.iter().filter(|one| one.failed).map(|one| one.name.as_str()).collect();
+    match (signal, failed.is_empty()) {
+        (Some(signal), _) => Ok(Done::Signal(signal)),
+        (None, true) => Ok(Done::Fine),
+        (None, false) => {
+            Err(Failure::usage(format!("failed: {}; see `not run`", failed.join(", "))))
+        }
+    }
+}
+
+/// The entries that are to be run, and in the evaluation those for which something is missing here.
+fn divided(args: &Args, mut evaluation: Evaluation) -> Result<(Evaluation, Vec<Entry>), Failure> {
+    let mut pending = Vec::new();
+    for entry in find::entries(&args.suites)? {
+        match entry.missing() {
+            _ if evaluation.has(&entry.name) => {}
+            Some(why) => evaluation.not_run.push(not_run(&entry.name, &why)),
+            None => pending.push(entry),
+        }
+    }
+    Ok((evaluation, pending))
+}
+
+fn not_run(name: &str, why: &str) -> NotRun {
+    let host = host::host_name(&Root::real());
+    NotRun { name: name.to_string(), why: why.to_string(), host, failed: false }
+}
+
+fn run(
+    args: &Args,
+    mut evaluation: Evaluation,
+    pending: Vec<Entry>,
+) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
+    let (began, count, mut signal) = (Instant::now(), pending.len(), None);
+    for (index, entry) in pending.into_iter().enumerate() {
+        let name = entry.name.clone();
+        let left = args.max_time - began.elapsed().as_secs_f64();
+        let over = match signal {
+            Some(_) => Some("interrupted"),
+            _ if left <= 0.0 => Some("--max-time was over"),
+            _ => None,
+        };
+        if let Some(over) = over {
+            let why = format!("{over}; continue with --resume FILE, or with a larger --max-time");
+            evaluation.not_run.push(not_run(&name, &why));
+            continue;
+        }
+        let part = left / (count - index) as f64;
+        if !args.quiet {
+            exit::say(&format!("{} of {count}: {name}, about {part:.0} s", index + 1));
+        }
+        match entry.compare(MEASURED * part, args.quiet) {
+            Ok(JobOutcome::Document(comparison)) => {
+                let host = host::host_name(&Root::real());
+                let comparison = *comparison;
+                evaluation.applications.push(Application { name, host, comparison });
+                save(args, &evaluation)?;
+            }
+            Ok(JobOutcome::Signal(by, _)) => {
+                signal = Some(by);
+                evaluation.not_run.push(not_run(&name, "interrupted; continue with --resume FILE"));
+            }
+            Err(failure) => {
+                let failed = NotRun { failed: true, ..not_run(&name, &failure.to_string()) };
+                evaluation.not_run.push(failed);
+                exit::say(&failure.on(&name).to_string());
+            }
+        }
+    }
+    save(args, &evaluation)?;
+    let end = end(signal, &evaluation);
+    Ok((evaluation, end))
+}

@@ -1,0 +1,276 @@
+//! `evaluate --on slurm|ray`: each entry is a part, and has a node for itself. Its job runs `evaluate SUITE:ENTRY --into
+//! FILE.d/results/N.json`, N is its place in the list of entries.
+//!
+//! FILE, of `--resume`, is what is kept: a result goes into it as soon as it is seen, and then away.
+//! See docs/decisions/evaluate.md#3.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use experiment::evaluation::{Application, Evaluation, NotRun};
+use serde_json::json;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Args, find, here, read};
+use crate::cluster::{Kind, Launch, Share, Task, Watched, Word, Work, quoted, text_of};
+use crate::compare::entry::Entry;
+use crate::exit::{self, Done, Failure};
+
+const KIND: Kind = Kind {
+    name: "evaluation",
+    piece: "result",
+    pieces: "applications",
+    program: "superpage",
+    shared: &[],
+    folder: "results",
+    results: r"[0-9]+\.json",
+    // It puts back what it changed, and ends what it started.
+    ends_by: libc::SIGTERM,
+};
+
+/// Has the entries compared that FILE does not have yet.
+pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
+    let cluster = Cluster::new(args)?;
+    let _launched = cluster.lock()?;
+    cluster.collect()?;
+    let cluster = Cluster { seconds: cluster.share(), ..cluster };
+    let watched = match cluster.pending().next() {
+        None => Watched::default(),
+        Some(_) => cluster.launch()?.run(args.quiet)?,
+    };
+    cluster.end(&watched)
+}
+
+/// What would be submitted.
+pub fn dry_run(args: &Args) -> Result<String, Failure> {
+    let cluster = Cluster::new(args)?;
+    let cluster = Cluster { seconds: cluster.share(), ..cluster };
+    let parts: Vec<u32> = cluster.pending().map(|(part, _)| part).collect();
+    let submission = cluster.launch()?.submission(&parts);
+    let more = json!({ "directory": cluster.directory, "command": submission.command, "script": submission.script });
+    let pending = cluster.pending().map(|(_, entry)| entry);
+    let plan = here::plan(args, pending, cluster.seconds, &[], more)?;
+    Ok(match args.json || parts.is_empty() {
+        true => plan,
+        false => format!("{plan}\n{}", submission.text()),
+    })
+}
+
+/// An evaluation that is to be made by a cluster.
+struct Cluster<'a> {
+    args: &'a Args,
+    entries: Vec<Entry>,
+    /// How nodes name them.
+    named: Vec<String>,
+    programs: Vec<String>,
+    /// Full path of FILE.d.
+    directory: String,
+    /// What each entry may take.
+    seconds: f64,
+    made: RefCell<Made>,
+}
+
+/// What there is of it.
+struct Made {
+    evaluation: Evaluation,
+    /// Parts that ended without a comparison, and why.
+    not_run: BTreeMap<u32, NotRun>,
+}
+
+impl<'a> Cluster<'a> {
+    fn new(args: &'a Args) -> Result<Self, Failure> {
+        let file = args.resume.as_deref().unwrap_or(Path::new("-"));
+        let entries = find::entries(&args.suites)?;
+        let evaluation = here::kept(file)?;
+        let mut directory = std::path::absolute(file)
+            .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+        directory.as_mut_os_string().push(".d");
+        Ok(Self {
+            named: entries.iter().map(find::name_elsewhere).collect::<Result<_, _>>()?,
+            programs: args.cluster.programs(KIND.program)?,
+            directory: text_of(&directory)?,
+            made: RefCell::new(Made { evaluation, not_run: BTreeMap::new() }),
+            seconds: 0.0,
+            args,
+            entries,
+        })
+    }
+
+    /// One process submits its jobs and watches them.
+    fn lock(&self) -> Result<File, Failure> {
+        let failed = |path: &Path, error: std::io::Error| {
+            Failure::usage(format!("{}: {error}; choose another directory", path.display()))
+        };
+        for directory in ["results", "logs"] {
+            let path = Path::new(&self.directory).join(directory);
+            fs::create_dir_all(&path).map_err(|error| failed(&path, error))?;
+        }
+        let path = Path::new(&self.directory).join("launch.lock");
+        let file = File::options().create(true).append(true).open(&path);
+        let file = file.map_err(|error| failed(&path, error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(Failure::usage(format!(
+                "{}: its jobs are being watched by another process; wait for it, or end it",
+                self.directory
+            ))),
+            Err(TryLockError::Error(error)) => Err(failed(&path, error)),
+        }
+    }
+
+    fn launch(&self) -> Result<Launch<'_>, Failure> {
+        let parts = u32::try_from(self.entries.len()).map_err(Failure::usage)?;
+        let list = xxh3_64(self.named.join("\n").as_bytes());
+        Ok(Launch {
+            work: self,
+            args: &self.args.cluster,
+            directory: self.directory.clone(),
+            id: format!("{:012x}", xxh3_64(self.directory.as_bytes()) >> 16),
+            parts,
+            // Jobs of other entries have other numbers.
+            deal: format!("{parts}-{:08x}", list >> 32),
+            share: Share::Node,
+            programs: self.programs.clone(),
+        })
+    }
+
+    /// The entries without a comparison, with their numbers.
+    fn pending(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        let has = |entry: &Entry| self.made.borrow().evaluation.has(&entry.name);
+        (0..).zip(&self.entries).filter(move |(_, entry)| !has(entry))
+    }
+
+    fn share(&self) -> f64 {
+        self.args.max_time / self.pending().count().max(1) as f64
+    }
+
+    fn result(&self, part: u32) -> PathBuf {
+        Path::new(&self.directory).join(KIND.folder).join(format!("{part}.json"))
+    }
+
+    fn results(&self) -> Result<Vec<PathBuf>, Failure> {
+        let folder = Path::new(&self.directory).join(KIND.folder);
+        let read = fs::read_dir(&folder);
+        let read =
+            read.map_err(|error| Failure::usage(format!("{}: {error}", folder.display())))?;
+        let paths = read.flatten().map(|file| file.path());
+        Ok(paths.filter(|path| path.extension().is_some_and(|it| it == "json")).collect())
+    }
+
+    /// Takes what jobs left when nobody watched them, of whatever entries. Those that did not run are tried again.
+    fn collect(&self) -> Result<(), Failure> {
+        self.results()?.iter().try_for_each(|path| self.take(path).map(drop))
+    }
+
+    /// Keeps what a result has, and removes it; tells what was not run.
+    fn take(&self, path: &Path) -> Result<Vec<NotRun>, Failure> {
+        let not_run = match read(path) {
+            Ok(Evaluation { applications, not_run, .. }) => {
+                self.keep(applications)?;
+                not_run
+            }
+            Err(failure) => {
+                exit::say(&format!("{failure}; run again"));
+                Vec::new()
+            }
+        };
+        let removed = fs::remove_file(path);
+        removed.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        Ok(not_run)
+    }
+
+    /// In the order of the entries; what FILE has of others stays before them.
+    fn keep(&self, applications: Vec<Application>) -> Result<(), Failure> {
+        let evaluation = &mut self.made.borrow_mut().evaluation;
+        let new = applications.into_iter().filter(|one| !evaluation.has(&one.name));
+        let new: Vec<Application> = new.collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        evaluation.applications.extend(new);
+        let place = |one: &Application| self.entries.iter().position(|it| it.name == one.name);
+        evaluation.applications.sort_by_key(place);
+        here::save(self.args, evaluation)
+    }
+
+    /// What came of it, with a reason for each entry that has no comparison.
+    fn end(&self, watched: &Watched) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
+        let Made { mut evaluation, mut not_run } =
+            self.made.replace(Made { evaluation: Evaluation::new(), not_run: BTreeMap::new() });
+        for (part, why) in &watched.given_up {
+            let name = self.entries[*part as usize].name.clone();
+            exit::say(&format!("{name}: {why}"));
+            not_run.insert(*part, NotRun { name, why: why.clone(), host: None, failed: true });
+        }
+        if let Some(why) = &watched.stopped {
+            exit::say(why);
+        }
+        let left = (0..).zip(&self.entries).filter(|(_, entry)| !evaluation.has(&entry.name));
+        evaluation.not_run = left
+            .map(|(part, entry)| {
+                let why = "not compared yet; the same command goes on".to_string();
+                let name = entry.name.clone();
+                not_run.remove(&part).unwrap_or(NotRun { name, why, host: None, failed: false })
+            })
+            .collect();
+        let nothing = evaluation.applications.is_empty() && watched.stopped.is_none();
+        if nothing && evaluation.not_run.iter().all(|one| !one.failed) {
+            return Err(here::nothing_here(&evaluation));
+        }
+        here::save(self.args, &evaluation)?;
+        let end = here::end(watched.signal, &evaluation);
+        Ok((evaluation, end))
+    }
+}
+
+impl Work for Cluster<'_> {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn left(&self, part: u32) -> Result<usize, Failure> {
+        let Some(entry) = self.entries.get(part as usize) else { return Ok(0) };
+        let path = self.result(part);
+        if path.exists() {
+            let not_run = self.take(&path)?.into_iter().find(|one| one.name == entry.name);
+            if let Some(not_run) = not_run {
+                self.made.borrow_mut().not_run.insert(part, not_run);
+            }
+        }
+        let made = self.made.borrow();
+        Ok(usize::from(!made.evaluation.has(&entry.name) && !made.not_run.contains_key(&part)))
+    }
+
+    fn seen(&self) -> Result<(usize, usize), Failure> {
+        let made = self.made.borrow();
+        let has = |entry: &&Entry| made.evaluation.has(&entry.name);
+        let done = self.entries.iter().filter(has).count() + made.not_run.len();
+        Ok(((done + self.results()?.len()).min(self.entries.len()), self.entries.len()))
+    }
+
+    fn script(&self) -> String {
+        let (program, directory) = (quoted(&self.programs[0]), quoted(&self.directory));
+        let entries = self.named.iter().map(|name| format!("  {}\n", quoted(name)));
+        let entries: String = entries.collect();
+        format!(
+            "#!/bin/bash\nentries=(\n{entries})\n\
+             exec {program} evaluate \"${{entries[SLURM_ARRAY_TASK_ID]}}\" --max-time {:.3}s --quiet \\\n  \
+             --into {directory}/results/\"$SLURM_ARRAY_TASK_ID.json\"\n",
+            self.seconds
+        )
+    }
+
+    fn task(&self, part: u32) -> Result<Task, Failure> {
+        let (name, time) = (&self.named[part as usize], format!("{:.3}s", self.seconds));
+        let words = ["evaluate", name, "--max-time", &time, "--quiet", "--into"];
+        let words = words.map(|word| Word::Text(word.to_string())).into_iter();
+        let result = Word::Place(format!("results/{part}.json"));
+        Ok(Task { files: Vec::new(), words: words.chain([result]).collect() })
+    }
+
+    fn other_deal(&self, _: &str) -> String {
+        "of other entries; name the same suites".to_string()
+    }
+}
