@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use report::csv::{number, quoted};
+
 use crate::document::Document;
 use crate::evaluation::Row;
 use crate::sample::Sample;
@@ -75,14 +77,10 @@ pub fn rows(rows: &[Row]) -> String {
     text
 }
 
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// The rest of a line.
 fn numbers(text: &mut String, values: impl Iterator<Item = Option<f64>>) {
     for value in values {
-        let _ = write!(text, ",{}", value.map_or(String::new(), |value| value.to_string()));
+        let _ = write!(text, ",{}", number(value));
     }
     text.push('\n');
 }

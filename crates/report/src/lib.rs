@@ -1,5 +1,5 @@
 //! The one kit for what people read: numbers as text (`format` for measured figures, `sig3` for those of a model), `markup` that is
-//! escaped by construction, `scale`, `axis`, `marks`, `legend`, `place` and `swarm` for charts, `tables`, and
+//! escaped by construction, `scale`, `axis`, `marks`, `legend`, `place` and `swarm` for charts, `tables`, `csv`, and
 //! `frame` for the pictures and pages around them.
 //!
 //! Pure and total: the same values give the same bytes, and no value is too odd to be drawn.
@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod axis;
+pub mod csv;
 pub mod format;
 pub mod frame;
 pub mod legend;

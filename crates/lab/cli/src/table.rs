@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 use lab::tables::{self, Agreement, Entry, Pair, Role, Step, TABLE_SCHEMA, Table};
+use report::csv;
 use report::sig3::{percent, ratio};
 use serde::Serialize;
 use serde_json::json;
@@ -27,6 +28,10 @@ pub struct Args {
     /// Print JSON: one document, also of several tables.
     #[arg(long)]
     json: bool,
+
+    /// Print CSV: a line for each cell, published and simulated.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 
     /// No progress on standard error.
     #[arg(long, short)]
@@ -60,6 +65,9 @@ impl Document {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     match &args.names[..] {
+        [name] if name == "list" && args.csv => Err(Failure::usage(
+            "--csv is of figures; name tables, or all: superpage lab table all --csv",
+        )),
         [name] if name == "list" => list(args.json),
         [name] if name == "all" => rerun(&tables::list().collect::<Vec<_>>(), true, &args),
         names => rerun(&named(names)?, names.len() > 1, &args),
@@ -102,8 +110,13 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
     let mut whole = |table: Table| {
         let document = Document::new(table);
         if !args.json {
-            let space = if documents.is_empty() { "" } else { "\n" };
-            let text = format!("{space}{}", text(&document.table, &document.agreement));
+            let is_first = documents.is_empty();
+            let text = match (args.csv, is_first) {
+                (true, true) => CSV.to_string() + &lines(&document.table),
+                (true, false) => lines(&document.table),
+                (false, true) => text(&document.table, &document.agreement),
+                (false, false) => format!("\n{}", text(&document.table, &document.agreement)),
+            };
             let progress = progress.lock().expect("nothing in it panics");
             printed = progress.aside(|| exit::print_some(&text));
         }
@@ -169,6 +182,27 @@ fn list(json: bool) -> Result<Done, Failure> {
     };
     exit::print(&text)?;
     Ok(Done::Fine)
+}
+
+/// The columns of CSV.
+const CSV: &str = "table,row,column,role,published,simulated\n";
+
+/// A line for each cell.
+fn lines(table: &Table) -> String {
+    let line = |row: &str, column: &str, cell: &tables::Cell| {
+        let role = match cell.role {
+            Role::Fitted => "fitted",
+            Role::HeldOut => "held-out",
+            Role::Check => "check",
+            Role::Base => "base",
+        };
+        csv::line([&table.name, row, column, role], [cell.published, cell.simulated])
+    };
+    let of_row = |row: &tables::Row| -> String {
+        let cells = table.columns.iter().zip(&row.cells);
+        cells.map(|(column, cell)| line(&row.name, column, cell)).collect()
+    };
+    table.rows.iter().map(of_row).collect()
 }
 
 /// Published and simulated side by side, `f` for fitted; then how well they agree.

@@ -1,5 +1,6 @@
 //! `superpage lab validate`: the same designs live and in the laboratory, side by side. Flags; from flags to both.
 
+mod csv;
 mod measured;
 mod words;
 
@@ -76,7 +77,7 @@ pub struct Args {
     max_time: f64,
 
     /// Tell what would be run, and run nothing.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
     dry_run: bool,
 
     /// Exit with 1: off: a speed-up is off by more than --within; order: two designs are in the other order live. Of
@@ -91,6 +92,10 @@ pub struct Args {
     /// Print a validation from a file that --json wrote again; nothing is run.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "workloads", "machine", "memory", "fragmentation", "seed", "executor", "runs", "max_time", "dry_run"])]
     from: Option<PathBuf>,
+
+    /// Print CSV: a line for each design live, as written, and as carried out live.
+    #[arg(long, conflicts_with = "json", help_heading = "Output")]
+    csv: bool,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -131,9 +136,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         }
     };
     let text = words::text(&validation);
-    let printed = match args.outputs.json {
-        true => exit::to_json(&Whole { validation: &validation, live: &live })?,
-        false => text.clone(),
+    let printed = match (args.outputs.json, args.csv) {
+        (true, _) => exit::to_json(&Whole { validation: &validation, live: &live })?,
+        (_, true) => csv::lines(&validation),
+        (false, false) => text.clone(),
     };
     args.outputs.deliver(&printed, |is_page| match is_page {
         true => lab::plot::validation_page(&validation, &text),

@@ -83,6 +83,14 @@ fn a_document_is_printed_drawn_and_judged_again() {
     let again = json(&["validate", "--from", &file, "--json"]);
     assert_eq!(again["workloads"], serde_json::to_value(validation().workloads).unwrap());
 
+    let csv = fine(&["validate", "--from", &file, "--csv"]);
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.rsplit(',').collect()).collect();
+    let of_sides = lines.iter().filter(|line| line.len() == lines[0].len()).count();
+    assert_eq!(of_sides, 1 + 3 * 2 + 1, "live and lab of three, one as carried out live: {csv}");
+    let as_live = csv.lines().find(|line| line.contains(",\"lab as live\",")).unwrap();
+    let error = as_live.rsplit(',').nth(6).unwrap().parse::<f64>().unwrap();
+    assert!((error - 0.15).abs() < 1e-9, "{as_live}");
+
     let code = |more: &[&str]| {
         let output = lab(&[&["validate", "--from", &file], more].concat());
         output.status.code().unwrap()
