@@ -139,6 +139,16 @@ static void resize(struct worker *w, struct block *b) {
   fill(b);
 }
 
+/* glibc frees it, and there is no block of 0 bytes. */
+static void to_nothing(struct worker *w, struct block *b) {
+  check(w, b, "before realloc to nothing");
+  errno = 0;
+  void *volatile nothing = realloc(b->at, 0);
+  note(&w->log, "realloc %zu to nothing: %s errno %d", b->size, nothing ? "memory" : "null", errno);
+  w->held -= b->size;
+  b->at = NULL;
+}
+
 /* Requests that cannot be met. */
 static void impossible(struct worker *w) {
   void *got = NULL;
@@ -318,7 +328,8 @@ static void step(struct worker *w) {
   else if (!b->at) {
     if (w->held < (48UL << 20)) allocate(w, b);
   }
-  else if (what < 2500) resize(w, b);
+  else if (what < 2400) resize(w, b);
+  else if (what < 2500) to_nothing(w, b);
   else if (what < 3000) swap(w, b);
   else if (what < 4000) {
     check(w, b, "a look");

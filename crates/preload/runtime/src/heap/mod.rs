@@ -230,6 +230,12 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
 /// As in C: `memory` is null or came from here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_void {
+    if size == 0 && !memory.is_null() {
+        // glibc frees it and returns null, which is no want of memory.
+        // SAFETY: the caller's contract.
+        unsafe { free(memory) };
+        return std::ptr::null_mut();
+    }
     // SAFETY: the function of that name, and its contract.
     unsafe {
         if !is_watched() || memory.is_null() {

@@ -29,7 +29,7 @@ fn natively(arguments: &[&str]) -> String {
 fn a_large_heap_of_small_objects_gets_superpages() {
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
     for arguments in [["small", "300"], ["threads", "75"]] {
-        // The first 32 MiB are left to the kernel's daemon, and one superpage here and there is lost: more of them
+        // The first 8 MiB are left to the kernel's daemon, and one superpage here and there is lost: more of them
         // where others take the machine's free ones at that moment.
         let runs: Vec<_> = (0..3).map(|_| backed("thp", "base", &arguments)).collect();
         let got = runs.iter().map(|text| number(text, "huge")).max().expect("three runs");
@@ -40,9 +40,18 @@ fn a_large_heap_of_small_objects_gets_superpages() {
 #[test]
 fn a_small_heap_stays_as_it_was() {
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
-    let (base, thp) = (natively(&["small", "20"]), backed("thp", "base", &["small", "20"]));
+    let (base, thp) = (natively(&["small", "6"]), backed("thp", "base", &["small", "6"]));
     assert_eq!(number(&thp, "huge"), 0, "{thp}");
     assert!(number(&thp, "rss") <= number(&base, "rss") + 2, "{base}{thp}");
+}
+
+#[test]
+fn realloc_to_nothing_frees_whatever_the_heap_holds() {
+    testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
+    for size in ["1", "60"] {
+        let text = backed("thp", "base", &["nothing", size]);
+        assert_eq!(number(&text, "mapped"), 0, "{text}");
+    }
 }
 
 #[test]

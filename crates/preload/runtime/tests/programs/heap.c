@@ -36,7 +36,7 @@ static void *fill(void *argument) {
 
 static int is_mapped(void *memory) { return (((size_t *)memory)[-1] & 2) != 0; }
 
-/* Which objects get mappings of their own, as mappings are freed and the heap grows past 32 MiB. What
+/* Which objects get mappings of their own, as mappings are freed and the heap grows past 8 MiB. What
    the arena holds ahead then may serve objects of up to 10 MiB: those are not asked for. */
 static void thresholds(int option) {
     if (option) printf("mallopt %d\n", mallopt(M_MMAP_THRESHOLD, 1 << 20));
@@ -86,6 +86,16 @@ int main(int count, char **arguments) {
         show("shrunk");
         free(memory);
         printf("left %zu\n", mallinfo2().hblkhd);
+    } else if (!strcmp(what, "nothing")) {
+        /* realloc to nothing frees, also where the heap is grown ahead. */
+        fill((void *)amount);
+        for (int i = 0; i < 200; i++) {
+            size_t sizes[] = {100, 200 << 10, 3 << 20, 9 << 20, 40 << 20};
+            char *memory = malloc(sizes[i % 5]);
+            memory[0] = memory[sizes[i % 5] - 1] = 1;
+            if (realloc(memory, 0)) abort();
+        }
+        printf("mapped %zu\n", mallinfo2().hblkhd >> 20);
     } else if (!strcmp(what, "thresholds")) {
         thresholds(0);
         return 0;
