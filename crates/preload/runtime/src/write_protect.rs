@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use crate::once::OnceBool;
 use crate::raw;
@@ -151,6 +151,8 @@ impl WriteProtect {
 
 /// The descriptor with which memory is registered that is to be mapped page by page; -1: none yet.
 static KEPT: AtomicI32 = AtomicI32::new(-1);
+/// Its inode, which it alone has: the program may have closed it, and opened something else.
+static KEPT_INODE: AtomicU64 = AtomicU64::new(0);
 
 /// From now on each touch of the range maps one base page (a registered range is never faulted around, see `finish_fault`
 /// of mm/memory.c), and the kernel maps no superpage there by itself: page tables are there already. Nobody waits for
@@ -180,10 +182,12 @@ pub fn map_by_page(start: usize, length: usize, superpage: usize) -> bool {
 
 /// No longer. errno is left alone.
 pub fn map_as_usual(start: usize, length: usize) {
-    if let Some(kept) = kept() {
-        let mut range = UffdioRange { start: start as u64, length: length as u64 };
-        raw::keeping_errno(|| kept.call(UFFDIO_UNREGISTER, &mut range));
-    }
+    raw::keeping_errno(|| {
+        if let Some(kept) = kept() {
+            let mut range = UffdioRange { start: start as u64, length: length as u64 };
+            kept.call(UFFDIO_UNREGISTER, &mut range);
+        }
+    });
 }
 
 /// Whether there is a descriptor for [`map_by_page`]: with this number and no other, by which `superpage run` knows it.
@@ -197,8 +201,11 @@ fn keep(number: c_int) -> Option<()> {
     // The lowest that is free, from there on: one that is in use is not replaced.
     // SAFETY: numbers only; both descriptors are ours.
     let kept = unsafe { raw::call!(SYS_fcntl, made.fd, libc::F_DUPFD_CLOEXEC, number) } as c_int;
-    if kept == number {
-        KEPT.store(kept, Ordering::Relaxed);
+    if kept == number
+        && let Some(file) = raw::fstat(kept)
+    {
+        KEPT_INODE.store(file.st_ino, Ordering::Relaxed);
+        KEPT.store(kept, Ordering::Release);
         return Some(());
     }
     if kept >= 0 {
@@ -208,16 +215,23 @@ fn keep(number: c_int) -> Option<()> {
 }
 
 fn kept() -> Option<ManuallyDrop<WriteProtect>> {
-    let fd = KEPT.load(Ordering::Relaxed);
-    (fd >= 0).then(|| ManuallyDrop::new(WriteProtect { fd, span: Cell::new((0, 0)) }))
+    let fd = KEPT.load(Ordering::Acquire);
+    is_ours(fd).then(|| ManuallyDrop::new(WriteProtect { fd, span: Cell::new((0, 0)) }))
+}
+
+/// errno may change.
+fn is_ours(fd: c_int) -> bool {
+    fd >= 0 && raw::fstat(fd).is_some_and(|file| file.st_ino == KEPT_INODE.load(Ordering::Relaxed))
 }
 
 /// In a forked child: the descriptor is about its parent's memory.
 pub fn after_fork() {
     let fd = KEPT.swap(-1, Ordering::Relaxed);
-    if fd >= 0 {
-        raw::keeping_errno(|| raw::close(fd));
-    }
+    raw::keeping_errno(|| {
+        if is_ours(fd) {
+            raw::close(fd);
+        }
+    });
 }
 
 impl Drop for WriteProtect {

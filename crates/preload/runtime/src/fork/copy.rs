@@ -25,7 +25,7 @@
 //! See docs/decisions/fork.md#1, #2 and #3.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use policy::live;
 
@@ -49,8 +49,6 @@ struct Fork {
     child_end: AtomicI32,
     /// The signals that were blocked before; [`NOT_CHANGED`] if none were since.
     signals: AtomicU64,
-    /// Whether nothing is left in files that the two would share.
-    is_private: AtomicBool,
 }
 
 /// `SIGKILL` cannot be blocked, so no set has it.
@@ -64,7 +62,6 @@ static FORKS: [Fork; 64] = [const {
         parent_end: AtomicI32::new(-1),
         child_end: AtomicI32::new(-1),
         signals: AtomicU64::new(NOT_CHANGED),
-        is_private: AtomicBool::new(true),
     }
 }; 64];
 
@@ -102,10 +99,9 @@ impl Fork {
 pub fn prepare() {
     let fork = Fork::begin();
     if in_place::is_asked() {
-        // A child would share it with us.
-        let is_private = !source::has_private_hugetlb() || demote::make_all_ordinary().is_ok();
-        if let Some(fork) = fork {
-            fork.is_private.store(is_private, Ordering::Relaxed);
+        // A child would share it with us: it does not get what stays (MADV_DONTFORK).
+        if source::has_private_hugetlb() && demote::make_all_ordinary().is_err() {
+            message::line(&[b"a forked child does not have memory that could not be copied"]);
         }
         return;
     }
@@ -263,9 +259,6 @@ pub fn in_child() {
     let mine = FORKS.iter().filter(|it| it.owner.load(Ordering::Relaxed) == me).count();
     fork_lock::after_fork(mine.saturating_sub(1) as u32);
     let Some(fork) = fork else { return };
-    if !fork.is_private.swap(true, Ordering::Relaxed) {
-        die(b"no memory for a forked child's copy of its parent's superpages");
-    }
     close(&fork.parent_end);
     let socket = fork.child_end.load(Ordering::Relaxed);
     if socket >= 0 {

@@ -88,6 +88,9 @@ unsafe fn extend(old: Chunk, size: usize) -> bool {
     unsafe {
         if !count_as_mapped(added) {
             let _ = raw::munmap(end, added);
+            if column == Column::Hugetlb {
+                in_place::forget(added);
+            }
             return false;
         }
         old.set_size(old.size() + added);
@@ -195,6 +198,7 @@ pub unsafe fn shrink(old: Chunk, size: usize) -> *mut c_void {
             // Else the file would keep it.
             // SAFETY: nothing behind `kept` is needed.
             let _ = unsafe { in_place::discard(kept, end) };
+            in_place::forget(end - kept);
         }
         // SAFETY: the contract.
         let memory = unsafe { next::realloc(same, kept - old.memory - HEADER) };

@@ -99,18 +99,18 @@ pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> 
 /// The same of all private superpages, piece by piece: what is held twice for a moment is little.
 ///
 /// # Errors
-/// As [`make_ordinary`]; what was made ordinary before stays so.
+/// As [`make_ordinary`], of a piece that stays; the others are ordinary then.
 pub fn make_all_ordinary() -> Result<(), Errno> {
     const PIECE: usize = 32 << 20;
-    let mut at = 0;
+    let (mut at, mut result) = (0, Ok(()));
     while let Some(range) = table::first(at, usize::MAX) {
         let from = at.max(range.start);
         at = if range.shared { range.end } else { range.end.min(from + PIECE) };
         if !range.shared {
-            make_ordinary(from, at, Scope::Covered)?;
+            result = make_ordinary(from, at, Scope::Covered).and(result);
         }
     }
-    Ok(())
+    result
 }
 
 /// Discards the contents of whole private superpages of `[from, to)`, and of no others. They stay on the

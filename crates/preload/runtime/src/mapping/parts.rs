@@ -65,20 +65,25 @@ pub(super) fn taking_away(
     work: &mut dyn FnMut() -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
     let is_in_file = |entry: &Entry| !entry.is_ordinary && !entry.range.shared;
-    let entry = match in_place::is_asked() {
-        true => table::first_entry(from, to, is_in_file),
-        false => None,
+    let (mut at, mut whole) = (from, 0);
+    let result = loop {
+        let entry = match in_place::is_asked() {
+            true => table::first_entry(at, to, is_in_file),
+            false => None,
+        };
+        let Some(Entry { range, mapping, .. }) = entry else { break work() };
+        let (start, end) = (at.max(range.start), to.min(range.end));
+        if mapping.0 < from || to < mapping.1 {
+            break in_place::taking_away(start, end, || taking_away(end, to, work));
+        }
+        // All of its file goes.
+        whole += end - start;
+        at = end;
     };
-    let Some(Entry { range, mapping, .. }) = entry else { return work() };
-    let (start, end) = (from.max(range.start), to.min(range.end));
-    let mut rest = || taking_away(end, to, work);
-    if mapping.0 < from || to < mapping.1 {
-        return in_place::taking_away(start, end, rest);
+    if whole > 0 && result.is_ok() {
+        in_place::forget(whole);
     }
-    // All of its file goes.
-    let result = rest()?;
-    in_place::forget(end - start);
-    Ok(result)
+    result
 }
 
 /// `int mprotect(void *addr, size_t len, int prot)`.
@@ -179,25 +184,25 @@ fn is_kept_by_page(advice: c_int) -> bool {
 unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
     match advice {
         // SAFETY: the caller's contract.
-        libc::MADV_DONTNEED => unsafe { discard(start, end) },
+        libc::MADV_DONTNEED => undisturbed(start, end, || unsafe { discard(start, end) }),
         // What may be zero at any time may be zero at once.
-        // SAFETY: as above.
-        libc::MADV_FREE if in_place::is_asked() => unsafe { discard(start, end) },
+        libc::MADV_FREE if in_place::is_asked() => {
+            // SAFETY: as above.
+            undisturbed(start, end, || unsafe { discard(start, end) })
+        }
         // These pages are superpages already.
-        libc::MADV_HUGEPAGE | libc::MADV_COLLAPSE => {
+        libc::MADV_HUGEPAGE | libc::MADV_COLLAPSE => undisturbed(start, end, || {
             each_part(start, end, |from, to, entry| match entry {
                 // SAFETY: advice that changes no contents.
                 None => unsafe { raw::madvise(from, to - from, advice) },
                 Some(entry) if in_place::is_asked() && !entry.shared => {
-                    undisturbed(from, to, || {
-                        write_protect::map_as_usual(from, to - from);
-                        // SAFETY: as above.
-                        unsafe { raw::madvise(from, to - from, advice) }
-                    })
+                    write_protect::map_as_usual(from, to - from);
+                    // SAFETY: as above.
+                    unsafe { raw::madvise(from, to - from, advice) }
                 }
                 Some(_) => Ok(()),
             })
-        }
+        }),
         _ => {
             if let Some(scope) = scope_of(advice) {
                 demote::make_ordinary(start, end, scope)?;
@@ -262,13 +267,18 @@ unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
         // SAFETY: the caller's contract.
         None => unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) },
         Some(entry) if entry.shared => Ok(()),
-        Some(_) if in_place::is_asked() => undisturbed(from, to, || match table::first(from, to) {
+        Some(_) if in_place::is_asked() => {
             // SAFETY: the caller's contract; entries are of one file each.
-            Some(_) => unsafe { in_place::discard(from, to) },
-            // A fork has made it ordinary meanwhile.
-            // SAFETY: the caller's contract.
-            None => unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) },
-        }),
+            match unsafe { in_place::discard(from, to) } {
+                // It was unmapped past us, and something else is there now.
+                Err(libc::EINVAL) => {
+                    table::remove(from, to);
+                    // SAFETY: as above.
+                    unsafe { raw::madvise(from, to - from, libc::MADV_DONTNEED) }
+                }
+                result => result,
+            }
+        }
         Some(_) => demote::discard(from, to),
     })
 }
