@@ -63,7 +63,11 @@ fn made(document: &Document, arm: usize) -> Option<String> {
             let (median, p95) = (milliseconds(median), milliseconds(p95));
             format!(", at most {median} after they qualified (95 %: {p95})")
         });
-    Some(format!("live: {made:.0} superpages made by copying{late}"))
+    let how = match of(|report| Some(report.in_place as f64)) {
+        Some(in_place) if in_place > 0.0 => format!("made, {in_place:.0} of them in place"),
+        _ => "made by copying".to_string(),
+    };
+    Some(format!("live: {made:.0} superpages {how}{late}"))
 }
 
 /// From the first allocation to the end of the timed phase.
