@@ -70,7 +70,7 @@ def run_part(shared, files, part, words, want):
     # Set by Ray, and heeded by programs.
     ours = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
     environment = {name: value for name, value in os.environ.items() if name not in ours}
-    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, preexec_fn=alone)
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", env=environment, preexec_fn=alone)
     named = re.compile(want["results"])
     there = {path.name: path.read_bytes() for path in results.iterdir() if named.fullmatch(path.name)}
     new = {name: zlib.compress(content) for name, content in there.items() if sent.get(name) != content}

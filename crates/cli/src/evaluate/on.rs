@@ -164,7 +164,7 @@ impl<'a> Cluster<'a> {
         self.results()?.iter().try_for_each(|path| self.take(path).map(drop))
     }
 
-    /// Keeps what a result has, and removes it; tells what was not run.
+    /// Keeps what a result has, and removes it; tells what was not run. One that is no evaluation is put aside.
     fn take(&self, path: &Path) -> Result<Vec<NotRun>, Failure> {
         let not_run = match read(path) {
             Ok(Evaluation { applications, not_run, .. }) => {
@@ -172,8 +172,12 @@ impl<'a> Cluster<'a> {
                 not_run
             }
             Err(failure) => {
-                exit::say(&format!("{failure}; run again"));
-                Vec::new()
+                let failed = |error| Failure::usage(format!("{}: {error}", path.display()));
+                fs::read(path).map_err(failed)?;
+                let aside = path.with_extension("json.unreadable");
+                fs::rename(path, &aside).map_err(failed)?;
+                exit::say(&format!("{failure}; run again, and kept as {}", aside.display()));
+                return Ok(Vec::new());
             }
         };
         let removed = fs::remove_file(path);
