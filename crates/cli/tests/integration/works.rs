@@ -72,6 +72,8 @@ fn run(line: &str) -> Output {
     let path = format!("{}:{}", own.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
     shell.args(["-c", line]).current_dir(&directory).env("PATH", path).env("NO_COLOR", "1");
+    // `superpage lab` is not to build the laboratory first, with other features than this build's.
+    shell.env_remove("CARGO").env_remove("CARGO_MANIFEST_DIR");
     shell.env("XDG_DATA_HOME", directory.path()).output().expect("there is a shell")
 }
 
