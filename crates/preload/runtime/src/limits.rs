@@ -11,7 +11,7 @@
 //! See docs/decisions/library.md#1.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::files::read_file;
 use crate::message::Decimal;
@@ -209,4 +209,17 @@ fn size_name(page: usize) -> (Decimal, &'static [u8]) {
         _ => (10, b"KB"),
     };
     (Decimal::new((page >> shift) as u64), unit)
+}
+
+/// Whether what is mapped from now on is resident at once (`MCL_FUTURE`).
+static FUTURE_IS_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// It is from now on, or no longer is.
+pub fn lock_future(is_locked: bool) {
+    FUTURE_IS_LOCKED.store(is_locked, Ordering::Relaxed);
+}
+
+/// Whether it is: then the heap is not grown ahead.
+pub fn is_future_locked() -> bool {
+    FUTURE_IS_LOCKED.load(Ordering::Relaxed)
 }

@@ -25,7 +25,7 @@ use super::{Chunk, large, next, thresholds};
 use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
 use crate::table;
-use crate::{executor, in_place, raw, sizes};
+use crate::{executor, in_place, limits, raw, sizes};
 
 /// `HEAP_MAX_SIZE`: what a thread's arena grows in, aligned to its size.
 const SPAN: usize = 64 << 20;
@@ -58,8 +58,6 @@ static IS_BUSY: AtomicBool = AtomicBool::new(false);
 static IS_LARGE: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was grown ahead since memory last ran out.
 static IS_AHEAD: AtomicBool = AtomicBool::new(false);
-/// `mlockall(MCL_FUTURE)`: what is mapped ahead would be resident at once.
-static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
     /// glibc's record of the end of the brk area.
@@ -155,7 +153,7 @@ fn advance(chunk: Chunk) -> bool {
         let holds = end.saturating_sub(START.load(Ordering::Relaxed));
         (&MAIN, known, holds + IN_THREADS.load(Ordering::Relaxed))
     };
-    if !is_large(holds) || IS_LOCKED.load(Ordering::Relaxed) {
+    if !is_large(holds) || limits::is_future_locked() {
         counters::count(Kind::Heap, Column::Small, next_look.saturating_sub(known));
         limit.store(next_look, Ordering::Relaxed);
         return true;
@@ -328,9 +326,4 @@ pub fn stop_growing_ahead() -> bool {
 /// In a forked child.
 pub fn after_fork() {
     IS_BUSY.store(false, Ordering::Relaxed);
-}
-
-/// What is mapped from now on is resident at once, or no longer is: only then is the heap grown ahead.
-pub fn is_locked(is_locked: bool) {
-    IS_LOCKED.store(is_locked, Ordering::Relaxed);
 }

@@ -87,7 +87,6 @@ mod growth;
 mod large;
 mod thresholds;
 
-pub use arenas::is_locked;
 use chunk::Chunk;
 
 static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);

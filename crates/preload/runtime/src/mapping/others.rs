@@ -13,7 +13,7 @@ use super::demote::{self, Scope};
 use super::parts::{first_make_ordinary, protect, round_up, scope_of};
 use crate::table::{self, Locked};
 use crate::text::Text;
-use crate::{contiguity, filter, heap, in_place, maps, message, prepare, raw};
+use crate::{contiguity, filter, in_place, limits, maps, message, prepare, raw};
 
 /// Makes what is in the way ordinary, and runs the call; -1 with errno if that fails.
 unsafe fn after(
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     // What is kept would be locked, and counted; what is grown ahead, resident at once.
     prepare::give_way();
     if flags & libc::MCL_FUTURE != 0 {
-        heap::is_locked(true);
+        limits::lock_future(true);
     }
     // SAFETY: numbers only.
     let result = unsafe { raw::call!(SYS_mlockall, flags) } as c_int;
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlockall() -> c_int {
     demote::lock_copies(false);
-    heap::is_locked(false);
+    limits::lock_future(false);
     table::mark(0, usize::MAX, |marks| marks.locked = Locked::No);
     // SAFETY: takes nothing.
     unsafe { raw::call!(SYS_munlockall) as c_int }
