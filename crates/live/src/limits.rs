@@ -128,7 +128,7 @@ pub fn rules(policy: &Policy, in_place: bool) -> Vec<Rule> {
             Some(match in_place {
                 true => {
                     "of large private mappings its first page's fault gives it a frame (a file in memory), all zeroed at \
-                     once; it is not broken when memory is short; elsewhere none is kept"
+                     once; it is not broken when memory is short; of other memory none is kept"
                 }
                 false => "none is kept: pages lie where the kernel puts them",
             }),

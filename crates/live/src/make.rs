@@ -37,8 +37,7 @@ pub(crate) fn make(
     for run in runs(process, starts) {
         let (first, end) = (run[0], run[run.len() - 1] + BYTES);
         let is_in_place = process.is_in_place(first);
-        let frames = |at: &u64| process.frames(*at).filter(|_| is_in_place);
-        let before: Vec<_> = run.iter().map(frames).collect();
+        let before = if is_in_place { process.frames(first, end) } else { Vec::new() };
         if is_in_place {
             process.map_as_usual(first, end);
         }
@@ -46,13 +45,11 @@ pub(crate) fn make(
         let errno = asked.err().map(|error| error.errno());
         let found = process.read_back(first, end);
         let now = now();
-        let after = run.iter().map(|at| process.frames(*at).filter(|_| is_in_place));
-        let stayed: Vec<bool> = before
-            .iter()
-            .zip(after)
-            .map(|(before, after)| is_same(before.as_ref(), after))
-            .collect();
-        for (start, stayed) in run.into_iter().zip(stayed) {
+        let after = if is_in_place { process.frames(first, end) } else { Vec::new() };
+        let size = usize::from(PAGES);
+        let mut frames = before.chunks(size).zip(after.chunks(size));
+        for start in run {
+            let stayed = frames.next().is_some_and(|(before, after)| is_same(before, after));
             let Some(extent) = process.extents.get_mut(&start) else { continue };
             ended = match found.get(&start) {
                 // Without an error all were made, though the program may have unmapped some since.
@@ -81,10 +78,9 @@ pub(crate) fn make(
 }
 
 /// Whether the pages that were there lie where they lay.
-fn is_same(before: Option<&Vec<Option<u64>>>, after: Option<Vec<Option<u64>>>) -> bool {
-    let (Some(before), Some(after)) = (before, after) else { return false };
+fn is_same(before: &[Option<u64>], after: &[Option<u64>]) -> bool {
     // A frame that is not told is 0.
-    let mut present = before.iter().zip(&after).filter(|(before, _)| before.is_some()).peekable();
+    let mut present = before.iter().zip(after).filter(|(before, _)| before.is_some()).peekable();
     present.peek().is_some() && present.all(|(before, after)| before == after && *before != Some(0))
 }
 

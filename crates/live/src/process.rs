@@ -186,10 +186,10 @@ impl Process {
         let _ = kept.and_then(|kept| sys::userfault::unregister(&kept, start, end));
     }
 
-    /// The frames under an extent, as far as its pages are present; `None`: nobody says.
-    pub(crate) fn frames(&self, start: u64) -> Option<Vec<Option<u64>>> {
-        let pagemap = Pagemap::open(self.pid).ok()?;
-        pagemap.frames(start, start + BYTES).ok()
+    /// The frames under pages, as far as they are present; of none: nobody says.
+    pub(crate) fn frames(&self, start: u64, end: u64) -> Vec<Option<u64>> {
+        let pagemap = Pagemap::open(self.pid);
+        pagemap.and_then(|pagemap| pagemap.frames(start, end)).unwrap_or_default()
     }
 
     /// Whether another process maps some page of an extent too, the shared zeros apart.

@@ -31,7 +31,7 @@ pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
 
 /// A file, or the name of one that comes with superpage; after a colon an entry's name.
 fn find(suite: &str) -> Result<PathBuf, Failure> {
-    let (name, entry) = suite.split_once(':').unwrap_or((suite, ""));
+    let (name, entry) = suite.rsplit_once(':').unwrap_or((suite, ""));
     if Path::new(suite).is_file() || Path::new(name).is_file() {
         return Ok(suite.into());
     }
@@ -51,7 +51,7 @@ fn find(suite: &str) -> Result<PathBuf, Failure> {
 }
 
 /// How another machine names the entry: by the suite's name where it comes with superpage, else by its full path.
-pub fn name_elsewhere(entry: &Entry) -> Result<String, Failure> {
+pub fn name_on_node(entry: &Entry) -> Result<String, Failure> {
     let path = std::path::absolute(&entry.path).unwrap_or_else(|_| entry.path.clone());
     let own = own_directory().filter(|own| path.starts_with(own));
     let suite = match own.and(path.file_stem()) {

@@ -88,7 +88,7 @@ impl<'a> Cluster<'a> {
             .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
         directory.as_mut_os_string().push(".d");
         Ok(Self {
-            named: entries.iter().map(find::name_elsewhere).collect::<Result<_, _>>()?,
+            named: entries.iter().map(find::name_on_node).collect::<Result<_, _>>()?,
             programs: args.cluster.programs(KIND.program)?,
             directory: text_of(&directory)?,
             made: RefCell::new(Made { evaluation, not_run: BTreeMap::new() }),

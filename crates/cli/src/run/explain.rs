@@ -3,18 +3,20 @@
 //! Counts are of superpages. What nobody counted is unknown (`null`); of what only the machine counts, as many is known
 //! as it was at most. Written with few iterators, for the size of the command.
 
-use ::report::format as words;
+mod row;
+
 use abi::{Column, Prepared, Reason, Totals};
 use experiment::supply::Supplied;
 use host::{CounterDeltas, Thp};
 use launch::{Pages, Plan, ThpRequest};
 use live::{Account, Cause, Latency, Report};
-use serde_json::{Map, Value};
 use units::ByteSize;
 
 use super::report::Ended;
 use crate::design::recipe::{Instead, RuleNote};
-use crate::pool::show;
+use row::{OWN_RULES, Row, When};
+
+pub use row::{document, in_words};
 
 /// What there is to tell of a run that has ended.
 pub struct Run<'a> {
@@ -31,37 +33,6 @@ pub struct Run<'a> {
     pub refused: Option<&'a str>,
 }
 
-/// A rule, and what was done about it in one way.
-#[derive(Debug, Default, PartialEq)]
-pub struct Row {
-    rule: String,
-    asked: Option<u64>,
-    done: Option<u64>,
-    /// Where `done` is unknown.
-    at_most: Option<u64>,
-    bytes: Option<u64>,
-    /// Those asked for that were not made.
-    refused: Option<u64>,
-    /// Why, and how often: an attempt may be repeated.
-    failures: Vec<(&'static str, u64)>,
-    means: &'static str,
-    by: &'static str,
-    when: When,
-    why: String,
-}
-
-/// How long after what asked for it.
-#[derive(Debug, Default, PartialEq)]
-enum When {
-    #[default]
-    Unknown,
-    /// Before the call, or the fault, returned.
-    AtOnce(&'static str),
-    /// In the call that another row is about.
-    With(&'static str),
-    Later(Latency),
-}
-
 const COLLAPSE: &str = "MADV_COLLAPSE";
 /// The same, without a copy.
 const IN_PLACE: &str = "MADV_COLLAPSE in place";
@@ -70,124 +41,9 @@ const LAUNCHER: &str = "privileged launcher";
 const THREAD: &str = "allocating thread";
 const KERNEL: &str = "kernel";
 const NOBODY: &str = "nobody";
-const OWN_RULES: &str = "the kernel's own rules";
 const CALL: When = When::AtOnce("in the call");
 const FAULT: When = When::AtOnce("in the fault");
 const MACHINE: &str = "the kernel counts for the whole machine only";
-
-impl Row {
-    /// Nothing is done.
-    fn nothing(&mut self, why: &str) {
-        (self.done, self.bytes) = (Some(0), Some(0));
-        self.say(why);
-    }
-
-    /// So many were made, of so many bytes each.
-    fn made(&mut self, count: u64, size: Option<u64>) {
-        (self.done, self.bytes) = (Some(count), size.map(|size| count * size));
-    }
-
-    fn say(&mut self, why: &str) {
-        if !self.why.is_empty() {
-            self.why += "; ";
-        }
-        self.why += why;
-    }
-
-    fn document(&self) -> Value {
-        let (median, p99, when) = match self.when {
-            When::Unknown => (None, None, None),
-            When::With(when) => (None, None, Some(when)),
-            When::AtOnce(when) => (Some(0.0), Some(0.0), Some(when)),
-            When::Later(Latency { median_seconds, p99_seconds }) => {
-                (Some(median_seconds * 1e3), Some(p99_seconds * 1e3), Some("later"))
-            }
-        };
-        let why = Some(self.why.as_str()).filter(|why| !why.is_empty());
-        let mut row = Map::new();
-        for (key, text) in [
-            ("rule", Some(self.rule.as_str())),
-            ("means", Some(self.means)),
-            ("by", Some(self.by)),
-            ("when", when),
-            ("why", why),
-        ] {
-            row.insert(key.to_string(), text.into());
-        }
-        for (key, count) in [
-            ("asked", self.asked),
-            ("done", self.done),
-            ("done_at_most", self.at_most),
-            ("bytes", self.bytes),
-            ("refused", self.refused),
-        ] {
-            row.insert(key.to_string(), count.into());
-        }
-        for (key, milliseconds) in [("median_ms", median), ("p99_ms", p99)] {
-            row.insert(key.to_string(), milliseconds.into());
-        }
-        let mut failures = Map::new();
-        for (why, times) in &self.failures {
-            failures.insert(why.to_string(), (*times).into());
-        }
-        row.insert("failures".to_string(), failures.into());
-        row.into()
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let done = match (self.done, self.at_most) {
-            (None, Some(most)) => format!("<= {most}"),
-            (done, _) => show::known(done),
-        };
-        let when = match self.when {
-            When::Unknown if self.done == Some(0) => "-".to_string(),
-            When::Unknown => words::UNKNOWN.to_string(),
-            When::AtOnce(when) | When::With(when) => when.to_string(),
-            When::Later(Latency { median_seconds, p99_seconds }) => {
-                format!("{}, {}", words::seconds(median_seconds), words::seconds(p99_seconds))
-            }
-        };
-        let (asked, refused) = (show::known(self.asked), show::known(self.refused));
-        let bytes = words::known(self.bytes, |bytes| ByteSize(bytes).to_string());
-        let (means, by) = (self.means.to_string(), self.by.to_string());
-        vec![self.rule.clone(), asked, done, bytes, refused, means, by, when]
-    }
-}
-
-/// `explain` of `superpage.run/1`.
-pub fn document(rows: &[Row]) -> Value {
-    let mut documents = Vec::new();
-    for row in rows {
-        documents.push(row.document());
-    }
-    documents.into()
-}
-
-/// The table, and below it why something was not done, or otherwise.
-pub fn in_words(rows: &[Row]) -> String {
-    const HEAD: [&str; 8] =
-        ["rule", "asked", "done", "bytes", "refused", "by what means", "by whom", "median, 99 %"];
-    let (mut cells, mut below, mut others) = (Vec::new(), String::new(), String::new());
-    for row in rows {
-        if row.means == OWN_RULES {
-            others += if others.is_empty() { "  by the kernel's own rules: " } else { ", " };
-            others += &row.rule;
-            continue;
-        }
-        cells.push(row.cells());
-        for (why, times) in &row.failures {
-            below += &format!("  {}: failed {times} times: {why}\n", row.rule);
-        }
-        let line = format!("  {}: {}\n", row.rule, row.why);
-        if !row.why.is_empty() && !below.ends_with(&line) {
-            below += &line;
-        }
-    }
-    if !others.is_empty() {
-        others.push('\n');
-    }
-    show::table(&HEAD, cells, &[0, 5, 6, 7]) + &below + &others
-}
 
 /// Rows under way.
 struct Rows(Vec<Row>);
@@ -454,57 +310,4 @@ impl Run<'_> {
 
 fn later(latency: Option<Latency>) -> When {
     latency.map_or(When::Unknown, When::Later)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unknown_is_not_zero_and_what_only_the_machine_counts_is_a_bound() {
-        let later = Latency { median_seconds: 0.0005, p99_seconds: 0.02 };
-        let row = |rule: &str, means| {
-            let rule = rule.to_string();
-            Row { rule, means, by: LAUNCHER, ..Row::default() }
-        };
-        let why = MACHINE.to_string();
-        let rows = [
-            Row {
-                asked: Some(3),
-                done: Some(2),
-                bytes: Some(4 << 20),
-                refused: Some(1),
-                failures: vec![("none was free (ENOMEM)", 5)],
-                when: When::Later(later),
-                ..row("mapping.when", COLLAPSE)
-            },
-            Row { at_most: Some(7), why: why.clone(), ..row("mapping.scan", COLLAPSE) },
-            Row { when: CALL, why, ..row("mapping.scan", COLLAPSE) },
-            row("fault.rss", OWN_RULES),
-            row("memory.reclaim", OWN_RULES),
-        ];
-        let text = in_words(&rows);
-        let words: Vec<Vec<&str>> =
-            text.lines().map(|it| it.split_whitespace().collect()).collect();
-        let shown = ["mapping.when", "3", "2", "4", "MiB", "1", COLLAPSE];
-        assert_eq!(words[1][..7], shown, "{text}");
-        assert!(text.lines().nth(1).unwrap().ends_with("500 µs, 20.00 ms"), "{text}");
-        assert_eq!(words[2][..6], ["mapping.scan", "unknown", "<=", "7", "unknown", "unknown"]);
-        assert!(text.lines().nth(3).unwrap().ends_with("in the call"), "{text}");
-        let below: Vec<&str> = text.lines().skip(4).collect();
-        let machine = format!("  mapping.scan: {MACHINE}");
-        let failed = "  mapping.when: failed 5 times: none was free (ENOMEM)";
-        let own = "  by the kernel's own rules: fault.rss, memory.reclaim";
-        assert_eq!(below, [failed, &machine, own]);
-
-        let documents = document(&rows);
-        assert_eq!(documents[0]["p99_ms"], 20.0);
-        assert_eq!(
-            (&documents[1]["done"], &documents[1]["done_at_most"]),
-            (&Value::Null, &7.into())
-        );
-        let call = &documents[2];
-        assert_eq!((&call["when"], &call["median_ms"]), (&"in the call".into(), &0.0.into()));
-        assert!(documents[3]["when"].is_null() && documents[3]["bytes"].is_null());
-    }
 }

@@ -168,9 +168,7 @@ pub fn taking_away<T, E>(
         unsafe {
             if result.is_ok() {
                 let _ = raw::madvise(also, to - from, libc::MADV_REMOVE);
-                let freed = to - from;
-                let less = |used: usize| Some(used.saturating_sub(freed));
-                let _ = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+                forget(to - from);
             }
             let _ = raw::munmap(also, to - from);
         }
@@ -178,12 +176,10 @@ pub fn taking_away<T, E>(
     result
 }
 
-/// A whole file is about to be unmapped.
-pub fn forget(length: usize) {
-    if is_asked() {
-        let less = |used: usize| Some(used.saturating_sub(length));
-        let _ = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
+/// So many bytes are in files no longer.
+pub fn forget(bytes: usize) {
+    let less = |used: usize| Some(used.saturating_sub(bytes));
+    let _ = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
 }
 
 /// Whether the superpage's worth at `start` may have contents: what is paged out is not resident, and has.

@@ -55,6 +55,11 @@ impl Vma<'_> {
     pub fn is_in_place(&self) -> bool {
         !self.is_private() && self.name.starts_with(IN_PLACE_FILE.as_bytes())
     }
+
+    /// Whether the program knows it as shared memory.
+    pub fn is_shared_memory(&self) -> bool {
+        !self.is_private() && !self.is_in_place()
+    }
 }
 
 /// Of this thread: /proc/self has none once the main thread is gone.

@@ -198,7 +198,7 @@ fn as_the_kernel_says(from: usize, to: usize) -> Option<Entry> {
         let (start, end) = (vma.start, vma.end);
         let is_ours = vma.is_anonymous_hugetlb() || vma.is_in_place();
         if found.is_none() && is_ours && start < to && from < end {
-            let (page, shared) = (sizes::superpage(), !vma.is_private() && !vma.is_in_place());
+            let (page, shared) = (sizes::superpage(), vma.is_shared_memory());
             let range = Range { start, end, page, shared };
             found = Some(Entry::new(range, (start, end), false));
         }

@@ -22,11 +22,7 @@ fn lines_of(of: &Compared) -> String {
         let high = interval.map(|[_, high]| high);
         text += &side(of, row, "live", &row.live, [ratio, low, high, None]);
         let lab = |side: &Side, simulated: fn(&Row) -> &Side| {
-            let error = match place {
-                0 => side.speedup(&row.live).map(|ratio| 1.0 / ratio - 1.0),
-                _ => of.error(row, simulated),
-            };
-            [side.speedup(simulated(base)), None, None, error]
+            [side.speedup(simulated(base)), None, None, of.off(place, simulated)]
         };
         text += &side(of, row, "lab", &row.lab, lab(&row.lab, |row| &row.lab));
         if let Some(as_live) = &row.as_live {

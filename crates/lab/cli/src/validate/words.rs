@@ -76,9 +76,9 @@ fn rows(of: &Compared) -> String {
     for (place, row) in of.designs.iter().enumerate() {
         rows.push(live(of, place, row));
         let base = &of.designs[0].lab;
-        rows.push(lab(of, row, "lab", &row.lab, base, |row| &row.lab));
+        rows.push(lab("lab", &row.lab, base, of.off(place, |row| &row.lab)));
         if let Some(as_live) = &row.as_live {
-            rows.push(lab(of, row, "lab as live", &as_live.lab, base, Row::simulated));
+            rows.push(lab("lab as live", &as_live.lab, base, of.off(place, Row::simulated)));
         }
     }
     table(&header, rows, &[0, 1])
@@ -97,20 +97,7 @@ fn live(of: &Compared, place: usize, row: &Row) -> Vec<String> {
     cells
 }
 
-fn lab(
-    of: &Compared,
-    row: &Row,
-    name: &str,
-    side: &Side,
-    base: &Side,
-    simulated: fn(&Row) -> &Side,
-) -> Vec<String> {
-    let is_base = std::ptr::eq(row, &of.designs[0]);
-    let error = match is_base {
-        // Of its time, as the others' is of the ratio to it.
-        true => side.speedup(&row.live).map(|ratio| 1.0 / ratio - 1.0),
-        false => of.error(row, simulated),
-    };
+fn lab(name: &str, side: &Side, base: &Side, error: Option<f64>) -> Vec<String> {
     let error = known(error, |error| format!("{:+.1} %", 100.0 * error));
     let ratio = known(side.speedup(base), |ratio| format!("{}x", three::ratio(ratio)));
     let mut cells = vec![String::new(), name.to_string(), three::seconds(side.seconds)];

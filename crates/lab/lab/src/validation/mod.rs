@@ -202,6 +202,15 @@ impl Compared {
         Some(lab / live - 1.0)
     }
 
+    /// How far a simulation of the design at a place is off: base pages in their time, others in their speed-up.
+    pub fn off(&self, place: usize, of: fn(&Row) -> &Side) -> Option<f64> {
+        let row = self.designs.get(place)?;
+        match place {
+            0 => of(row).speedup(&row.live).map(|ratio| 1.0 / ratio - 1.0),
+            _ => self.error(row, of),
+        }
+    }
+
     /// The live ratio of a design to base pages.
     pub fn against_base(&self, place: usize) -> Option<&Pair> {
         self.pairs.iter().find(|pair| pair.than == 0 && pair.design == place)

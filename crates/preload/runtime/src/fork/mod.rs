@@ -4,8 +4,9 @@
 //! Nothing of ours that others wait for is held across a fork: no lock, no lock of libc's, no writer.
 //! glibc takes, after our handler, the locks of its name services, then of stdio's list of files, then
 //! malloc's; whoever holds one of those may be in a function of this library, and comes out of it,
-//! because what holds a lock of ours, or a range of `mapping::exclusive`, waits for the kernel only (`lock`). So the child may find any lock
-//! taken and any value half changed: each part sets right what it needs, from what the kernel says.
+//! because what holds a lock of ours, or a range of `mapping::exclusive`, waits for the kernel only
+//! (`lock`). So the child may find any lock taken and any value half changed: each part sets right
+//! what it needs, from what the kernel says.
 //!
 //! # Safety
 //! The child's handler runs alone in its process, in the state a forked child of many threads is in:

@@ -135,10 +135,12 @@ pub unsafe fn forget(chunk: Chunk) {
         counters::count(Kind::Heap, Column::Returned, length);
         contiguity::forget(start, start + length);
         mapping::undisturbed(start, start + length, || {
-            if table::first(start, start + length).is_some() {
-                in_place::forget(length);
+            let (mut at, end) = (start, start + length);
+            while let Some(range) = table::first(at, end) {
+                in_place::forget(range.end.min(end) - range.start.max(at));
+                at = range.end;
             }
-            table::remove(start, start + length);
+            table::remove(start, end);
         });
     }
 }

@@ -199,10 +199,7 @@ impl Request {
             };
         }
         // What was there is lost if this works, and only then.
-        let end = self.end();
-        undisturbed(address, end, || {
-            parts::taking_away(address, end, &mut || table::replacing(address, end, map))
-        })
+        parts::replacing(address, self.end(), map)
     }
 
     /// The same, where the program may replace part of a superpage.

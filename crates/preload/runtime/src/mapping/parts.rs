@@ -47,10 +47,7 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
         demote::make_ordinary(start, end, Scope::Removed)?;
     }
     // SAFETY: the caller's contract.
-    let unmap = || unsafe { raw::munmap(start, length) };
-    undisturbed(start, end, || {
-        taking_away(start, end, &mut || table::replacing(start, end, unmap).map(|()| 0))
-    })?;
+    replacing(start, end, || unsafe { raw::munmap(start, length) }.map(|()| 0))?;
     if let Some(entry) = entry {
         let kind = if entry.shared { Kind::Shared } else { Kind::Mmap };
         counters::count(kind, Column::Returned, end - start);
@@ -58,8 +55,18 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Runs `work`, which takes away what is at `[from, to)`. If that worked, it is forgotten, and what of it lay in files is
+/// freed.
+pub(super) fn replacing(
+    from: usize,
+    to: usize,
+    work: impl Fn() -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    undisturbed(from, to, || taking_away(from, to, &mut || table::replacing(from, to, &work)))
+}
+
 /// Runs `work`, which takes away what is at `[from, to)`; what of it lies in files of `in_place` is freed then.
-pub(super) fn taking_away(
+fn taking_away(
     from: usize,
     to: usize,
     work: &mut dyn FnMut() -> Result<usize, Errno>,
@@ -183,11 +190,11 @@ fn is_kept_by_page(advice: c_int) -> bool {
 /// Advice about memory of which some is on superpages of the pool.
 unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
     match advice {
-        // SAFETY: the caller's contract.
-        libc::MADV_DONTNEED => undisturbed(start, end, || unsafe { discard(start, end) }),
         // What may be zero at any time may be zero at once.
-        libc::MADV_FREE if in_place::is_asked() => {
-            // SAFETY: as above.
+        libc::MADV_DONTNEED | libc::MADV_FREE
+            if advice == libc::MADV_DONTNEED || in_place::is_asked() =>
+        {
+            // SAFETY: the caller's contract.
             undisturbed(start, end, || unsafe { discard(start, end) })
         }
         // These pages are superpages already.

@@ -215,7 +215,7 @@ impl Drop for Plan {
 fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
     Extent {
         page: if entry.is_ordinary { raw::base_page() } else { entry.range.page },
-        shared: !vma.is_private() && !vma.is_in_place(),
+        shared: vma.is_shared_memory(),
         in_place: vma.is_in_place(),
         protection: vma.protection(),
         marks: entry.marks,

@@ -19,7 +19,6 @@ use libc::size_t;
 
 use super::demote::{self, Scope};
 use super::parts::{self, first_make_ordinary, is_valid, round_up, unmap};
-use super::undisturbed;
 use crate::contiguity::{self, Grown};
 use crate::counters::Kind;
 use crate::raw::{self, Errno};
@@ -95,10 +94,7 @@ impl Call {
         // SAFETY: the caller's contract.
         let plain = || unsafe { self.plain() };
         let result = if self.is_fixed() {
-            let mut replace = || table::replacing(self.target, target_end, plain);
-            undisturbed(self.target, target_end, || {
-                parts::taking_away(self.target, target_end, &mut replace)
-            })
+            parts::replacing(self.target, target_end, plain)
         } else {
             plain()
         };
