@@ -6,7 +6,7 @@ MIB  memory to hold, touched before it listens
 deaf          ignores SIGTERM
 dies          ends when a client says `go`
 background    goes on in a child of a session of its own, and ends itself
-forks         a child holds the memory
+forks         a child holds the memory, all of it before the server listens
 taken         says that its port is in use, and ends
 mute          never listens
 """
@@ -38,11 +38,16 @@ def hold():
     return memory
 
 
-if "forks" in words and not os.fork():
-    memory = hold()
-    while os.getppid() != 1:
-        time.sleep(0.05)
-    os._exit(0)
+if "forks" in words:
+    held, holds = os.pipe()
+    if not os.fork():
+        memory = hold()
+        os.close(holds)
+        while os.getppid() != 1:
+            time.sleep(0.05)
+        os._exit(0)
+    os.close(holds)
+    os.read(held, 1)
 memory = hold() if mib and "forks" not in words else None
 while "mute" in words:
     time.sleep(1)
