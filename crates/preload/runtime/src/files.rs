@@ -56,7 +56,8 @@ pub fn each_name(path: &CStr, mut tell: impl FnMut(c_int, &CStr) -> bool) -> Opt
 fn read_names(fd: c_int, tell: &mut dyn FnMut(c_int, &CStr) -> bool) -> Option<()> {
     // What `linux_dirent64` has before the name: inode, offset, length of the entry, type.
     const NAME: usize = 19;
-    let mut buffer = [0u64; 1024];
+    // Small: as in `maps`. An entry takes 280 bytes at most.
+    let mut buffer = [0u64; 128];
     loop {
         let into = buffer.as_mut_ptr();
         // SAFETY: a descriptor and a buffer of our own.

@@ -42,6 +42,7 @@
 
 mod api;
 mod contiguity;
+mod copies;
 mod counters;
 mod environment;
 mod executor;

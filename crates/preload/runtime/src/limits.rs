@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::files::read_file;
 use crate::message::Decimal;
-use crate::raw;
 use crate::text::{self, Text, first_number};
+use crate::{filter, raw};
 
 /// Whether a limit is in force, or may be.
 pub fn stand_in_the_way(page: usize) -> bool {
@@ -86,6 +86,28 @@ fn each_memory_group(mut tell: impl FnMut(&CStr, &CStr)) {
             }
         });
     });
+}
+
+/// Whether no limit of the process's own counts memory that it does not use yet; once there may be a filter, as it was when it
+/// was last asked.
+pub fn are_none() -> bool {
+    static KNOWN: AtomicBool = AtomicBool::new(true);
+    if !filter::may_be_in_place() {
+        KNOWN.store(ask_for_limits(), Ordering::Relaxed);
+    }
+    KNOWN.load(Ordering::Relaxed)
+}
+
+fn ask_for_limits() -> bool {
+    [libc::RLIMIT_AS, libc::RLIMIT_DATA].into_iter().all(|which| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the kernel fills the structure in.
+        let got = raw::keeping_errno(|| unsafe {
+            let nothing = std::ptr::null::<libc::rlimit>();
+            raw::call!(SYS_prlimit64, 0, which as usize, nothing, &raw mut limit)
+        });
+        got == 0 && limit.rlim_cur == libc::RLIM_INFINITY
+    })
 }
 
 /// Bytes that can be had without swapping, as the machine and the memory cgroups have it; `None` if

@@ -100,6 +100,13 @@ pub fn at(address: usize) -> Option<Vma<'static>> {
     found
 }
 
+/// Whether files of superpages lie at `[start, end)`, or nobody knows.
+pub fn is_in_place(start: usize, end: usize) -> bool {
+    let mut found = false;
+    let read = each(|vma| found |= vma.start < end && start < vma.end && vma.is_in_place());
+    found || read.is_none()
+}
+
 /// Whether all of `[start, end)` is private anonymous memory.
 pub fn is_private_anonymous(start: usize, end: usize) -> bool {
     let mut at = start;
@@ -177,7 +184,8 @@ pub fn each_line(path: &CStr, mut tell: impl FnMut(&[u8])) -> Option<()> {
 
 /// Calls `tell` with each line of `fd`; a line longer than the buffer is cut.
 fn read_lines(fd: i32, tell: &mut dyn FnMut(&[u8])) -> Option<()> {
-    let mut buffer = [0u8; 8192];
+    // Small: a signal handler may call from a stack of 8 KiB (SIGSTKSZ).
+    let mut buffer = [0u8; 1024];
     let mut filled = 0;
     let mut skipping = false;
     loop {

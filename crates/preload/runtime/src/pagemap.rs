@@ -22,6 +22,11 @@ pub fn is_untouched(start: usize, length: usize) -> bool {
     all(start, length, |entry| entry & (PRESENT | SWAPPED) == 0)
 }
 
+/// Whether nothing of `[start, end)` is there, nor in swap; `false` if nobody knows (before Linux 6.7).
+pub fn is_fresh(start: usize, end: usize) -> bool {
+    ask(|fd| !has_any_of(fd, start, end, PAGE_IS_PRESENT | PAGE_IS_SWAPPED))
+}
+
 /// Whether the base page at an address is there (`mincore(2)`); `None`: nothing is mapped. errno is left alone.
 pub fn is_resident(address: usize) -> Option<bool> {
     resident(address, 1).map(|count| count > 0)
@@ -113,6 +118,8 @@ const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as 
 pub const PAGE_IS_HUGE: u64 = 1 << 6;
 /// There at all.
 pub const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// In swap.
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
 /// A page of a file, or shared anonymous memory.
 pub const PAGE_IS_FILE: u64 = 1 << 2;
 /// The page of zeroes that everybody reads who has not written.

@@ -20,7 +20,7 @@ use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
 use crate::sizes::superpage;
 use crate::table;
-use crate::{contiguity, executor, fork_lock, in_place, message, write_protect};
+use crate::{contiguity, copies, executor, fork_lock, in_place, message, write_protect};
 
 /// On what pages a request came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,12 +303,13 @@ pub fn refuse(kind: Kind) -> ! {
 }
 
 /// Puts fresh memory, advised for superpages and filled by `fill`, in the place of `[at, at + length)`. Where `fill` says
-/// that it is not as it is to be, nothing changes.
+/// that it is not as it is to be, nothing changes. What lies below `file_end` is a file's.
 pub fn replace_by_copy(
     at: usize,
     length: usize,
     page: usize,
     protection: c_int,
+    file_end: usize,
     fill: impl FnOnce(usize) -> bool,
 ) -> Result<(), Reason> {
     let fresh = reserve(length, page).map_err(|_| Reason::Kernel)?;
@@ -317,8 +318,13 @@ pub fn replace_by_copy(
         let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
         raw::mmap(fresh, length, raw::READ_WRITE, flags, -1, 0)
     };
-    if mapped.is_ok() && advice::superpages(fresh, length) && fill(fresh) {
-        return replace(fresh, length, protection, at);
+    if mapped.is_ok()
+        && advice::superpages(fresh, length)
+        && fill(fresh)
+        && (file_end <= at || copies::add(at, file_end.min(at + length)))
+    {
+        return replace(fresh, length, protection, at)
+            .inspect_err(|_| copies::forget(at, at + length));
     }
     // SAFETY: ours, and in use nowhere.
     let _ = unsafe { raw::munmap(fresh, length) };

@@ -20,7 +20,8 @@ static CONSTRUCTOR: extern "C" fn() = start;
 static DESTRUCTOR: extern "C" fn() = end;
 
 extern "C" fn start() {
-    // First: what follows calls functions that a sanitizer may have replaced.
+    crate::stack::find();
+    // What follows calls functions that a sanitizer may have replaced.
     if crate::instrumentation::has_to_stay_out() {
         settings::turn_off();
         return;

@@ -57,6 +57,8 @@ cases! {
         every_second_page                       [T P H S]
         executable_part                         [T P H S]
         protection_keys                         [T P H S]
+        barriers_on_a_small_stack               [T P H S]
+        whole_without_descriptors               [T P H S]
         unmap_part                              [T P H S]
         raw_system_calls                        [T P H S]
     }

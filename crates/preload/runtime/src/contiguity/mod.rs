@@ -33,7 +33,7 @@ use policy::{Action, Result as Ended};
 
 use crate::counters::{self, Kind, Reason};
 use crate::executor::{self, DONE, advice};
-use crate::{filter, maps, pagemap, raw, settings};
+use crate::{filter, maps, pagemap, raw, settings, write_protect};
 
 pub use untouched::release as release_untouched;
 
@@ -111,7 +111,8 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
             Ended::Unfit
         }
         Action::AdviseSmaller { from, .. } => {
-            let is_advised = make_smaller(start, length, from as usize, facts);
+            // What was there before has its page tables, and contents.
+            let is_advised = make_smaller(start, length, old.max(from as usize), facts);
             advised_to(is_advised, start, length, true, facts)
         }
         Action::Unadvise { from, promised, .. } => {
@@ -174,12 +175,16 @@ pub fn requested(start: usize, length: usize) -> bool {
         || !executor::advises()
         || filter::may_be_in_place()
         || !machine::compacts_at_touches()
-        || pagemap::is_resident(start) == Some(true)
+        || !pagemap::is_fresh(start, start + length)
     {
         return false;
     }
     let facts = &mut facts(Kind::Mmap, start, length, Use::Fresh);
     let action = decide(Event::Mapped, facts);
+    if !write_protect::has_one_thread() {
+        // Another may write to it already: nothing of it may be discarded, as page tables are made.
+        facts.used = Use::Old;
+    }
     match action {
         Action::Advise { bytes, promised, .. } if bytes as usize >= length => {
             let result = advised_to(true, start, length, promised, facts);
@@ -245,7 +250,9 @@ fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
 fn make_smaller(start: usize, length: usize, from: usize, facts: &Facts) -> bool {
     counters::because(Reason::Smaller);
     let border = start + from;
-    if tables::make(border, start + length - border, facts.superpage as usize) {
+    // Old memory has its page tables, and contents.
+    let is_fresh = facts.used != Use::Old;
+    if is_fresh && tables::make(border, start + length - border, facts.superpage as usize) {
         return advice::superpages(start, length);
     }
     // It stays on base pages, as one mapping.

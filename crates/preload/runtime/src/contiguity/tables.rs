@@ -6,7 +6,8 @@
 //! touch after the program has discarded memory with its table (Linux 6.14 and later).
 //!
 //! # Safety
-//! Only base pages are discarded that are not resident, of memory that nobody else uses yet.
+//! Only base pages are discarded that are not there, of memory that nobody else uses yet: it was mapped just now, or there
+//! is one thread and nothing was touched.
 //! See docs/decisions/contiguity.md#4 and docs/decisions/contiguity.md#5.
 
 use super::machine;

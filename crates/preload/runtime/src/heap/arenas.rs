@@ -11,7 +11,7 @@
 //! Life of a superpage of an arena: unmapped -> inside the object, untouched -> backed -> handed out
 //! in pieces -> given back to the kernel when glibc trims the top.
 //!
-//! A heap earns its superpages as a whole: it stays as it was until it holds 8 MiB. The early memory
+//! A heap earns its superpages as a whole: it stays as it was until it holds 32 MiB. The early memory
 //! is then advised as well, and left to the kernel's daemon to collapse.
 //!
 //! # Safety
@@ -33,7 +33,7 @@ const SPAN: usize = 64 << 20;
 const STEP: usize = 2 << 20;
 /// From this size on a heap gets superpages of THP: a small program would pay for clearing what it
 /// hardly touches.
-const LARGE_HEAP: usize = 8 << 20;
+const LARGE_HEAP: usize = 32 << 20;
 /// The same of the pool.
 const LARGE_HEAP_ON_POOL: usize = 4 << 20;
 /// How far ahead an arena is grown: an eighth of the heap, within these.
@@ -231,7 +231,8 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     let page = sizes::superpage();
     let is_on_pool = is_for_pool();
     let most = if is_on_pool { MAX_AHEAD_ON_POOL } else { MAX_AHEAD };
-    if page > most / 2 {
+    // Under a limit what lies ahead would be missing for mappings and threads' stacks.
+    if page > most / 2 || !limits::are_none() {
         return Growth::None;
     }
     let ahead = (holds / 8).clamp(MIN_AHEAD, most).next_multiple_of(page);

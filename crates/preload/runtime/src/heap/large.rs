@@ -127,7 +127,8 @@ pub fn enter(from: usize, to: usize) {
 /// # Safety
 /// It is a mapping of its own.
 pub unsafe fn forget(chunk: Chunk) {
-    if chunk.size() < BACKED_FROM.load(Ordering::Relaxed) {
+    // One that was shrunk may still have superpages.
+    if chunk.size() < sizes::superpage() {
         return;
     }
     // SAFETY: the contract.

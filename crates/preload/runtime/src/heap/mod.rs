@@ -230,9 +230,14 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_void {
     if size == 0 && !memory.is_null() {
-        // glibc frees it and returns null, which is no want of memory.
-        // SAFETY: the caller's contract.
-        unsafe { free(memory) };
+        // SAFETY: the function of that name, and its contract.
+        unsafe {
+            if !is_watched() {
+                return next::realloc(memory, size); // others than glibc's return a block
+            }
+            // glibc frees it and returns null, which is no want of memory.
+            free(memory);
+        }
         return std::ptr::null_mut();
     }
     // SAFETY: the function of that name, and its contract.
@@ -262,13 +267,11 @@ pub unsafe extern "C" fn reallocarray(
     count: size_t,
     size: size_t,
 ) -> *mut c_void {
-    // SAFETY: the caller's contract.
+    // libc's calls the `realloc` that is in force: this library's, or that of an allocator before it, whose block this is.
+    // SAFETY: the function of that name, and its contract.
     unsafe {
-        match count.checked_mul(size) {
-            Some(total) => realloc(memory, total),
-            // Its refusal, in its own words.
-            None => next::reallocarray(memory, count, size),
-        }
+        is_watched(); // finds it, where malloc is not this library's
+        next::reallocarray(memory, count, size)
     }
 }
 

@@ -30,8 +30,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use policy::live;
 
+use super::pinned::{self, Rings};
 use super::plan::{self, Extent, Plan};
-use super::{exclusive, object, pinned};
+use super::{exclusive, object};
 use crate::counters::{self, Column, Kind, Reason};
 use crate::raw::{self, Errno};
 use crate::settings;
@@ -85,7 +86,8 @@ pub fn lock_copies(are_locked: bool) {
 /// `ENOMEM`: no memory, no descriptor to hold up other threads with, or somebody else has the shared
 /// object. Nothing that the program could see has changed.
 pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> {
-    if from >= to || table::first_entry(from, to, plan::concerns).is_none() {
+    // Most calls are about whole mappings, and must not need what can be missing: a descriptor, /proc.
+    if from >= to || !plan::wants(from, to, scope) {
         return Ok(());
     }
     let make = |scope| carry_out(&mut Plan::new(from, to, scope)?, true);
@@ -197,12 +199,13 @@ fn carry_out(plan: &mut Plan, keeps_contents: bool) -> Result<(), Errno> {
 }
 
 fn replace(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
-    if !object::are_only_here(extents) || pinned::are_any(extents) {
+    let rings = pinned::rings(extents);
+    if !object::are_only_here(extents) || rings.have_buffer {
         counters::because(Reason::Held);
         return Err(libc::ENOMEM);
     }
     let result = make_copies(extents).and_then(|()| {
-        let guard = if keeps_contents { protect_from_writes(extents)? } else { None };
+        let guard = if keeps_contents { protect_from_writes(extents, rings)? } else { None };
         let result = fill_copies(extents, keeps_contents).and_then(|()| put_copies(extents));
         if result.is_err() {
             close_again(extents);
@@ -278,8 +281,8 @@ fn check_memory(extents: &[Extent]) -> Result<(), Errno> {
 }
 
 /// From now on whoever writes to the extents waits.
-fn protect_from_writes(extents: &[Extent]) -> Result<Option<WriteProtect>, Errno> {
-    if write_protect::has_one_thread() {
+fn protect_from_writes(extents: &[Extent], rings: Rings) -> Result<Option<WriteProtect>, Errno> {
+    if write_protect::has_one_thread() && !rings.are_any {
         return Ok(None);
     }
     let guard = WriteProtect::new().ok_or(libc::ENOMEM)?;

@@ -10,8 +10,9 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
+use super::demote::Scope;
 use super::{Request, others, parts, remap};
-use crate::raw;
+use crate::{prepare, raw};
 
 /// `long syscall(long number, ...)`.
 ///
@@ -44,6 +45,12 @@ pub unsafe extern "C" fn syscall() {
         "je {seen}",
         "cmp rdi, {seccomp}",
         "je {seen}",
+        "cmp rdi, {mseal}",
+        "je {seen}",
+        "cmp rdi, {mbind}",
+        "je {seen}",
+        "cmp rdi, {prctl}",
+        "je {seen}",
         "cmp rdi, {process_madvise}",
         "je {seen}",
         "jmp superpage_system_call",
@@ -57,9 +64,15 @@ pub unsafe extern "C" fn syscall() {
         mlock2 = const libc::SYS_mlock2,
         pkey_mprotect = const libc::SYS_pkey_mprotect,
         process_madvise = const libc::SYS_process_madvise,
+        mseal = const SYS_MSEAL,
+        mbind = const libc::SYS_mbind,
+        prctl = const libc::SYS_prctl,
         seccomp = const libc::SYS_seccomp,
     )
 }
+
+/// `mseal(2)` (Linux 6.10).
+const SYS_MSEAL: c_long = 462;
 
 /// The numbers below 64 that are seen, as bits.
 const LOW: u64 = 1 << libc::SYS_mmap
@@ -110,6 +123,27 @@ unsafe extern "C" fn seen(
             libc::SYS_process_madvise => {
                 others::process_madvise(a as c_int, b as _, c, d as c_int, e as _) as c_long
             }
+            libc::SYS_mbind => {
+                // What has a policy of its own is not kept, and reservations know no nodes: a touch would fail.
+                const MPOL_BIND: usize = 2;
+                let end = parts::round_up(a, b);
+                prepare::changed(a, end);
+                if c & 0xff == MPOL_BIND
+                    && let Err(errno) = parts::first_make_ordinary(a, end, Scope::Covered)
+                {
+                    return raw::fails_with(errno).into();
+                }
+                raw::system_call(number, a, b, c, d, e, f)
+            }
+            SYS_MSEAL => {
+                // What is sealed can never be made ordinary.
+                let made = parts::first_make_ordinary(a, parts::round_up(a, b), Scope::Covered);
+                match made {
+                    Ok(()) => raw::system_call(number, a, b, c, d, e, f),
+                    Err(errno) => raw::fails_with(errno).into(),
+                }
+            }
+            libc::SYS_prctl => others::prctl(a as c_int, b as _, c as _, d as _, e as _).into(),
             libc::SYS_seccomp => {
                 others::expect_filter();
                 raw::system_call(number, a, b, c, d, e, f)

@@ -253,7 +253,7 @@ fn copy_part(
         pagemap::is_all(pagemap, fresh, fresh + length, pagemap::PAGE_IS_HUGE)
     };
     let fill = |fresh| raw::keeping_errno(|| fill(fresh));
-    source::replace_by_copy(at, length, page, libc::PROT_READ, fill)
+    source::replace_by_copy(at, length, page, libc::PROT_READ, at + length, fill)
 }
 
 /// Whether this process may write the file: mincore(2) says what of it is cached to who may, and to its owner.

@@ -48,6 +48,7 @@ pub use plan::is_hugetlb;
 use policy::live;
 
 use crate::contiguity;
+use crate::copies;
 use crate::counters::{self, Column, Kind, Reason};
 use crate::executor;
 use crate::filter;
@@ -193,10 +194,18 @@ impl Request {
             prepare::make_way(address, self.end());
         }
         if flags & libc::MAP_FIXED == 0 {
-            return match map() {
+            let result = match map() {
                 Err(libc::ENOMEM) if prepare::give_way() => map(),
                 result => result,
             };
+            // What was there may have been unmapped by others than this library.
+            return result.inspect(|at| {
+                let end = parts::round_up(*at, length);
+                copies::forget(*at, end);
+                if table::may_overlap(*at, end) {
+                    table::remove(*at, end);
+                }
+            });
         }
         // What was there is lost if this works, and only then.
         parts::replacing(address, self.end(), map)

@@ -23,7 +23,9 @@ unsafe fn after(
     call: impl FnOnce() -> libc::c_long,
 ) -> c_int {
     let start = address as usize;
-    match first_make_ordinary(start, round_up(start, length), scope) {
+    let end = round_up(start, length);
+    prepare::changed(start, end);
+    match first_make_ordinary(start, end, scope) {
         Ok(()) => call() as c_int,
         Err(errno) => raw::fails_with(errno),
     }
@@ -288,6 +290,8 @@ fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw
     Ok(())
 }
 
+/// `include/uapi/linux/prctl.h`.
+const PR_SET_VMA_ANON_NAME: c_ulong = 0;
 /// `include/uapi/linux/prctl.h` (6.4).
 const PR_SET_MEMORY_MERGE: c_int = 67;
 
@@ -305,6 +309,13 @@ pub unsafe extern "C" fn prctl(
 ) -> c_int {
     if matches!(option, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) {
         expect_filter();
+    }
+    if option == libc::PR_SET_VMA && second == PR_SET_VMA_ANON_NAME {
+        // The kernel names anonymous memory only.
+        let (start, end) = (third as usize, round_up(third as usize, fourth as usize));
+        if let Err(errno) = first_make_ordinary(start, end, Scope::Covered) {
+            return raw::fails_with(errno);
+        }
     }
     if option == PR_SET_MEMORY_MERGE {
         super::merge(second != 0);

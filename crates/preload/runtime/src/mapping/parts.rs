@@ -20,7 +20,7 @@ use super::{plan, undisturbed};
 use crate::counters::{self, Column, Kind};
 use crate::raw::{self, Errno};
 use crate::table::{self, Entry, Range};
-use crate::{contiguity, in_place, prepare, write_protect};
+use crate::{contiguity, copies, in_place, maps, prepare, write_protect};
 
 /// `int munmap(void *addr, size_t length)`.
 ///
@@ -62,7 +62,12 @@ pub(super) fn replacing(
     to: usize,
     work: impl Fn() -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
-    undisturbed(from, to, || taking_away(from, to, &mut || table::replacing(from, to, &work)))
+    let result =
+        undisturbed(from, to, || taking_away(from, to, &mut || table::replacing(from, to, &work)));
+    if result.is_ok() {
+        copies::forget(from, to);
+    }
+    result
 }
 
 /// Runs `work`, which takes away what is at `[from, to)`; what of it lies in files of `in_place` is freed then.
@@ -139,6 +144,16 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
     if !LEAVES_AS_IT_WAS.contains(&advice) {
         prepare::changed(start, end);
     }
+    if is_valid(start, end) && copies::first(start, end).is_some() {
+        // SAFETY: the caller's contract.
+        return unsafe { advise_copies(start, end, advice) };
+    }
+    // SAFETY: the caller's contract.
+    unsafe { advise_others(start, length, advice) }
+}
+
+unsafe fn advise_others(start: usize, length: usize, advice: c_int) -> Result<(), Errno> {
+    let end = round_up(start, length);
     // SAFETY: the caller's contract.
     unsafe {
         let is_meant =
@@ -154,6 +169,29 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
             raw::madvise(start, length, advice)
         }
     }
+}
+
+/// Advice about memory of which some is a private copy of a file.
+unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
+    let mut at = start;
+    while at < end {
+        let (from, to) = copies::first(at, end).unwrap_or((end, end));
+        if at < from {
+            // SAFETY: the caller's contract.
+            unsafe { advise_others(at, from - at, advice) }?;
+        }
+        at = to;
+        match advice {
+            // What is discarded would be read from the file again: it is there already.
+            _ if from == to => {}
+            libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED => {}
+            // As of a file's mapping.
+            libc::MADV_FREE | libc::MADV_WIPEONFORK => return Err(libc::EINVAL),
+            // SAFETY: the caller's contract.
+            _ => unsafe { raw::madvise(from, to - from, advice) }?,
+        }
+    }
+    Ok(())
 }
 
 /// Advice about contents and about superpages: the memory is what it was, or will be when it is unmapped.
@@ -277,6 +315,8 @@ unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
         Some(_) if in_place::is_asked() => {
             // SAFETY: the caller's contract; entries are of one file each.
             match unsafe { in_place::discard(from, to) } {
+                // It is locked: as the kernel has it.
+                Err(libc::EINVAL) if maps::is_in_place(from, to) => Err(libc::EINVAL),
                 // It was unmapped past us, and something else is there now.
                 Err(libc::EINVAL) => {
                     table::remove(from, to);

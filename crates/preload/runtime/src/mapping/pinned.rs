@@ -13,33 +13,59 @@ use super::plan::Extent;
 use crate::text::{self, Text, hexadecimal};
 use crate::{files, maps, raw};
 
-/// Whether a buffer that is registered with a ring of this process lies in an extent.
-pub fn are_any(extents: &[Extent]) -> bool {
+/// What rings of io_uring this process has.
+#[derive(Clone, Copy, Default)]
+pub struct Rings {
+    /// There is one, whose workers may write to any of the program's memory.
+    pub are_any: bool,
+    /// A buffer that is registered with one lies in an extent, or nobody knows.
+    pub have_buffer: bool,
+}
+
+/// Those of this process.
+pub fn rings(extents: &[Extent]) -> Rings {
+    let mut rings = Rings::default();
     if extents.is_empty() {
-        return false;
+        return rings;
     }
-    let mut is_pinned = false;
     files::each_name(c"/proc/thread-self/fd", |directory, name| {
         let mut target = [0u8; 32];
         if raw::read_link(directory, name, &mut target) == Some(b"anon_inode:[io_uring]") {
-            is_pinned |= has_buffer_in(name, extents);
+            rings.are_any = true;
+            rings.have_buffer |= has_buffer_in(name, extents);
         }
         true
     });
-    is_pinned
+    rings
 }
 
 fn has_buffer_in(ring: &CStr, extents: &[Extent]) -> bool {
     let path = Text::<64>::join(&[b"/proc/thread-self/fdinfo/", ring.to_bytes()]);
     let Some(path) = path else { return true };
-    let mut is_pinned = false;
-    let read = maps::each_line(path.c_str(), |line| {
-        if let Some((start, length)) = buffer_of(line) {
-            let end = start.saturating_add(length);
-            is_pinned |= extents.iter().any(|extent| extent.start < end && start < extent.end);
+    // The kernel lists no buffers while a thread enters the ring.
+    const TRIES: usize = 100;
+    for _ in 0..TRIES {
+        let (mut is_pinned, mut listed, mut said) = (false, 0, None);
+        let read = maps::each_line(path.c_str(), |line| {
+            if let Some(count) = line.strip_prefix(b"UserBufs:") {
+                said = text::first_number(count.trim_ascii_start());
+            } else if let Some((start, length)) = buffer_of(line) {
+                listed += 1;
+                let end = start.saturating_add(length);
+                is_pinned |= extents.iter().any(|extent| extent.start < end && start < extent.end);
+            }
+        });
+        if is_pinned || read.is_none() {
+            return true;
         }
-    });
-    is_pinned || read.is_none()
+        // Older kernels say how many there are, and then list all or none; newer ones say nothing, and leave out empty places.
+        if said.is_some_and(|said: usize| said == 0 || listed > 0) {
+            return false;
+        }
+        // SAFETY: no arguments.
+        raw::keeping_errno(|| unsafe { raw::call!(SYS_sched_yield) });
+    }
+    true
 }
 
 /// `    0: 0x7f0000000000/4096`

@@ -240,6 +240,14 @@ fn span(entry: &Entry, from: usize, to: usize, scope: Scope) -> (usize, usize) {
     }
 }
 
+/// Whether anything of `[from, to)` is to be replaced.
+pub fn wants(from: usize, to: usize, scope: Scope) -> bool {
+    let is_wanted = |entry: &Entry| {
+        concerns(entry) && wanted(entry, from, to, scope).iter().any(|(first, last)| first < last)
+    };
+    table::first_entry(from, to, is_wanted).is_some()
+}
+
 /// What of an entry is to be replaced.
 fn wanted(entry: &Entry, from: usize, to: usize, scope: Scope) -> [(usize, usize); 2] {
     const NOTHING: (usize, usize) = (0, 0);

@@ -24,7 +24,7 @@ use crate::counters::Kind;
 use crate::raw::{self, Errno};
 use crate::settings;
 use crate::table::{self, Entry, Range};
-use crate::{executor, maps, pagemap, prepare, sizes, source};
+use crate::{copies, executor, maps, pagemap, prepare, sizes, source};
 
 /// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
 ///
@@ -98,6 +98,9 @@ impl Call {
         } else {
             plain()
         };
+        if result.is_ok() {
+            copies::forget(self.start, self.end());
+        }
         let is_divided = is_divided(self.start, self.end());
         let result = match result {
             Err(libc::EFAULT) if self.may_be_in_parts(is_divided) => {

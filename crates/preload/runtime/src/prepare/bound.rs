@@ -29,16 +29,3 @@ fn resident() -> usize {
     let pages = text.and_then(|text| first_number(text.split(|byte| *byte == b' ').nth(1)?));
     pages.map_or(0, |pages| pages.saturating_mul(raw::base_page()))
 }
-
-/// Whether a limit of the process's own leaves headroom for what it does not need yet.
-pub fn is_unlimited() -> bool {
-    [libc::RLIMIT_AS, libc::RLIMIT_DATA].into_iter().all(|which| {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the kernel fills the structure in.
-        let got = raw::keeping_errno(|| unsafe {
-            let nothing = std::ptr::null::<libc::rlimit>();
-            raw::call!(SYS_prlimit64, 0, which as usize, nothing, &raw mut limit)
-        });
-        got == 0 && limit.rlim_cur == libc::RLIM_INFINITY
-    })
-}

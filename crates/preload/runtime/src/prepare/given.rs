@@ -11,6 +11,7 @@ use policy::live::Event;
 
 use crate::executor;
 use crate::sizes::superpage;
+use crate::write_protect::{self, WriteProtect};
 use crate::{pagemap, raw};
 
 /// A mapping, on one page: (c) by `start`.
@@ -100,8 +101,8 @@ pub fn changed(start: usize, end: usize) {
 
 /// Gives back the superpages of `[start, end)` that were resident when they were handed out and that
 /// nobody wrote to. For a program that says right after it has mapped memory that its pages are to be
-/// small, or to come through a userfaultfd. Only by the thread that has just mapped it: another's
-/// writes meanwhile would be lost.
+/// small, or to come through a userfaultfd. Only by the thread that has just mapped it, and others that
+/// write meanwhile are held up.
 pub fn discard_untouched(start: usize, end: usize) {
     if !may_hold(start, end) {
         return;
@@ -119,8 +120,16 @@ pub fn discard_untouched(start: usize, end: usize) {
         if executor::on(Event::Shown, &facts) != Action::Release {
             continue;
         }
-        for at in (low.next_multiple_of(size)..high - high % size).step_by(size) {
-            // SAFETY: handed out readable and not changed since; it reads as zero before and after.
+        let (low, high) = (low.next_multiple_of(size), high - high % size);
+        let _held_up = match write_protect::has_one_thread() || low >= high {
+            true => None,
+            false => match WriteProtect::new() {
+                Some(guard) if guard.protect(low, high - low) => Some(guard),
+                _ => continue,
+            },
+        };
+        for at in (low..high).step_by(size) {
+            // SAFETY: handed out readable and not changed since, and nobody writes; it reads as zero before and after.
             unsafe {
                 if pagemap::is_resident(at) != Some(false) && raw::is_zero(at, size) {
                     let _ = raw::madvise(at, size, libc::MADV_DONTNEED);

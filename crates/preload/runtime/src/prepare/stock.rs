@@ -23,10 +23,10 @@ use super::{bound, given, is_on, zero};
 use crate::counters::{self, Column, Kind, Prepared};
 use crate::executor::{self, DONE};
 use crate::pagemap::{self, Region};
-use crate::raw;
 use crate::sizes::superpage;
 use crate::source;
 use crate::table::{self, Range};
+use crate::{limits, raw};
 
 /// What is kept: (c) by `holder`.
 #[repr(align(64))]
@@ -268,7 +268,7 @@ pub fn keep(start: usize, end: usize) -> bool {
     };
     let action = executor::ask(Event::Unmapped, facts, |action, facts| match action {
         Action::Read(Source::Whole) => {
-            facts.is_unlimited = bound::is_unlimited();
+            facts.is_unlimited = limits::are_none();
             facts.is_whole = facts.is_unlimited && is_whole(start, end);
             Some((DONE, 0))
         }

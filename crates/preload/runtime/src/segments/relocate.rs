@@ -149,7 +149,8 @@ fn is_file_huge(at: usize, page: usize) -> bool {
 /// Copies `[first, last)` into anonymous memory on superpages, which then takes its place. If there
 /// are none to be had, nothing changes: base pages of our own would be worse than the file's.
 fn to_copy(extent: &Extent, first: usize, last: usize, page: usize) -> Result<(), Reason> {
-    source::replace_by_copy(first, last - first, page, extent.protection, |fresh| {
+    let (length, file_end) = (last - first, extent.file_end);
+    source::replace_by_copy(first, length, page, extent.protection, file_end, |fresh| {
         copy(extent, first, last, page, fresh);
         is_collapsed(fresh, last - first, page)
     })

@@ -103,7 +103,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     type Function = unsafe extern "C" fn(c_int, c_int) -> c_int;
-    let real = next_function!(c"daemon", Function);
+    let real = next_function!(super::DAEMON, Function);
     for_fork(|| match real {
         // SAFETY: the caller's contract.
         Some(real) => unsafe { real(no_chdir, no_close) },
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn forkpty(
 ) -> pid_t {
     type Function =
         unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> pid_t;
-    let real = next_function!(c"forkpty", Function);
+    let real = next_function!(super::FORKPTY, Function);
     for_fork(|| match real {
         // SAFETY: the caller's contract.
         Some(real) => unsafe { real(master, name, terminal, window) },

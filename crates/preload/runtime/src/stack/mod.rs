@@ -21,7 +21,11 @@ mod threads;
 pub use alternate::{on_alternate, on_alternate_if_within};
 pub use slots::after_fork;
 
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
 use crate::settings::Settings;
+use crate::symbols;
 
 /// At start-up: the main thread's stack.
 pub fn provide(settings: &Settings) {
@@ -30,19 +34,59 @@ pub fn provide(settings: &Settings) {
     }
 }
 
-/// The function of this name that would be called without this library; searched for once.
-macro_rules! next_function {
-    ($name:literal, $type:ty) => {{
-        static KNOWN: std::sync::atomic::AtomicPtr<std::ffi::c_void> =
-            std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
-        let mut found = KNOWN.load(std::sync::atomic::Ordering::Acquire);
+/// A function that would be called without this library.
+struct Next {
+    name: &'static [u8],
+    found: AtomicPtr<c_void>,
+}
+
+impl Next {
+    const fn new(name: &'static [u8]) -> Self {
+        Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Its address; null if there is none.
+    fn address(&self) -> *mut c_void {
+        let mut found = self.found.load(Ordering::Acquire);
         if found.is_null() {
-            // SAFETY: a name.
-            found = unsafe { libc::dlsym(libc::RTLD_NEXT, $name.as_ptr()) };
-            KNOWN.store(found, std::sync::atomic::Ordering::Release);
+            found = symbols::next(self.name).map_or(std::ptr::null_mut(), |(found, _)| found);
+            self.found.store(found, Ordering::Release);
         }
+        found
+    }
+}
+
+macro_rules! next_functions {
+    ($($name:ident = $text:literal,)*) => {
+        $(static $name: Next = Next::new($text);)*
+
+        /// At start-up: finds them. Later the loader may hold its lock and wait for the thread that looks (a plugin whose
+        /// constructor waits for its thread).
+        pub fn find() {
+            $($name.address();)*
+        }
+    };
+}
+
+next_functions! {
+    CREATE = b"pthread_create",
+    JOIN = b"pthread_join",
+    TRYJOIN = b"pthread_tryjoin_np",
+    TIMEDJOIN = b"pthread_timedjoin_np",
+    CLOCKJOIN = b"pthread_clockjoin_np",
+    DETACH = b"pthread_detach",
+    THRD_JOIN = b"thrd_join",
+    THRD_DETACH = b"thrd_detach",
+    GETATTR = b"pthread_getattr_np",
+    DAEMON = b"daemon",
+    FORKPTY = b"forkpty",
+}
+
+/// The function as a value that can be called, if there is one.
+macro_rules! next_function {
+    ($next:expr, $type:ty) => {
         // SAFETY: libc's function of that name has that signature; null is none.
-        unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<$type>>(found) }
-    }};
+        unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<$type>>($next.address()) }
+    };
 }
 use next_function;

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     type Function =
         unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int;
-    let Some(create) = next_function!(c"pthread_create", Function) else { return libc::EAGAIN };
+    let Some(create) = next_function!(super::CREATE, Function) else { return libc::EAGAIN };
     let settings = settings::get();
     // SAFETY: the caller's contract, throughout.
     unsafe {
@@ -132,7 +132,7 @@ extern "C-unwind" fn begin(slot: *mut c_void) -> *mut c_void {
 
 /// A libc function whose success means that a thread's stack is no longer libc's.
 macro_rules! releasing {
-    ($(#[$doc:meta])* $name:ident, $text:literal, ($($argument:ident: $type:ty),*)) => {
+    ($(#[$doc:meta])* $name:ident, $next:ident, ($($argument:ident: $type:ty),*)) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -140,7 +140,7 @@ macro_rules! releasing {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(thread: pthread_t, $($argument: $type),*) -> c_int {
             type Function = unsafe extern "C-unwind" fn(pthread_t, $($type),*) -> c_int;
-            let Some(real) = next_function!($text, Function) else { return libc::ENOSYS };
+            let Some(real) = next_function!(super::$next, Function) else { return libc::ENOSYS };
             // SAFETY: the caller's contract.
             let result = unsafe { real(thread, $($argument),*) };
             if result == 0 {
@@ -153,33 +153,33 @@ macro_rules! releasing {
 
 releasing!(
     /// `int pthread_join(pthread_t, void **)`
-    pthread_join, c"pthread_join", (result: *mut *mut c_void)
+    pthread_join, JOIN, (result: *mut *mut c_void)
 );
 releasing!(
     /// `int pthread_tryjoin_np(pthread_t, void **)`
-    pthread_tryjoin_np, c"pthread_tryjoin_np", (result: *mut *mut c_void)
+    pthread_tryjoin_np, TRYJOIN, (result: *mut *mut c_void)
 );
 releasing!(
     /// `int pthread_timedjoin_np(pthread_t, void **, const struct timespec *)`
-    pthread_timedjoin_np, c"pthread_timedjoin_np", (result: *mut *mut c_void, until: *const timespec)
+    pthread_timedjoin_np, TIMEDJOIN, (result: *mut *mut c_void, until: *const timespec)
 );
 releasing!(
     /// `int pthread_clockjoin_np(pthread_t, void **, clockid_t, const struct timespec *)`
     pthread_clockjoin_np,
-    c"pthread_clockjoin_np",
+    CLOCKJOIN,
     (result: *mut *mut c_void, clock: clockid_t, until: *const timespec)
 );
 releasing!(
     /// `int pthread_detach(pthread_t)`
-    pthread_detach, c"pthread_detach", ()
+    pthread_detach, DETACH, ()
 );
 releasing!(
     /// `int thrd_join(thrd_t, int *)`
-    thrd_join, c"thrd_join", (result: *mut c_int)
+    thrd_join, THRD_JOIN, (result: *mut c_int)
 );
 releasing!(
     /// `int thrd_detach(thrd_t)`
-    thrd_detach, c"thrd_detach", ()
+    thrd_detach, THRD_DETACH, ()
 );
 
 /// `int thrd_create(thrd_t *, int (*)(void *), void *)`, which makes its thread inside libc.
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn thrd_create(
     // SAFETY: the caller's contract.
     match unsafe { pthread_create(thread, std::ptr::null(), routine, argument) } {
         0 => THRD_SUCCESS,
-        libc::ENOMEM | libc::EAGAIN => THRD_NOMEM,
+        libc::ENOMEM => THRD_NOMEM,
         _ => THRD_ERROR,
     }
 }
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn thrd_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_getattr_np(of: pthread_t, into: *mut pthread_attr_t) -> c_int {
     type Function = unsafe extern "C" fn(pthread_t, *mut pthread_attr_t) -> c_int;
-    let Some(real) = next_function!(c"pthread_getattr_np", Function) else { return libc::ENOSYS };
+    let Some(real) = next_function!(super::GETATTR, Function) else { return libc::ENOSYS };
     // SAFETY: the caller's contract; then attributes that libc has just filled in.
     unsafe {
         let result = real(of, into);

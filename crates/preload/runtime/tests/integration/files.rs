@@ -155,6 +155,11 @@ fn a_private_copy_is_made_only_when_asked() {
     assert_eq!(report.times("copied"), 1, "{}", report.0);
     let on = copied + number(&text, "huge_kib");
     assert_eq!(report.files("advised_bytes"), on << 10, "{text}{}", report.0);
+    // What is discarded is the file's again.
+    let expected = native(&path, &["0", "order", "discards"]);
+    let mut runs = (0..3).map(|_| under_library("files=copy", &path, &["0", "order", "discards"]));
+    let (text, _) = runs.find(is_copied).expect("a copy in one of three runs");
+    assert_eq!(number(&text, "results"), number(&expected, "results"));
     // Of a shared mapping a copy would not show what others write.
     let (text, report) = under_library("files=copy", &path, &["0", "order", "shared"]);
     assert_eq!((number(&text, "copied_kib"), report.times("copied")), (0, 0));

@@ -29,7 +29,7 @@ fn natively(arguments: &[&str]) -> String {
 fn a_large_heap_of_small_objects_gets_superpages() {
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
     for arguments in [["small", "300"], ["threads", "75"]] {
-        // The first 8 MiB are left to the kernel's daemon, and one superpage here and there is lost: more of them
+        // The first 32 MiB are left to the kernel's daemon, and one superpage here and there is lost: more of them
         // where others take the machine's free ones at that moment.
         let runs: Vec<_> = (0..3).map(|_| backed("thp", "base", &arguments)).collect();
         let got = runs.iter().map(|text| number(text, "huge")).max().expect("three runs");
@@ -40,7 +40,7 @@ fn a_large_heap_of_small_objects_gets_superpages() {
 #[test]
 fn a_small_heap_stays_as_it_was() {
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
-    let (base, thp) = (natively(&["small", "6"]), backed("thp", "base", &["small", "6"]));
+    let (base, thp) = (natively(&["small", "20"]), backed("thp", "base", &["small", "20"]));
     assert_eq!(number(&thp, "huge"), 0, "{thp}");
     assert!(number(&thp, "rss") <= number(&base, "rss") + 2, "{base}{thp}");
 }
@@ -130,6 +130,25 @@ fn objects_get_mappings_of_their_own_where_they_would_have() {
         })
     };
     assert_eq!(text(&under("thp", "heap", "base")), text(&[]));
+}
+
+#[test]
+fn an_allocators_own_answers_to_realloc_stay() {
+    testkit::require!(has("cc"), "needs a C compiler");
+    let flags = ["-O1", "-shared", "-fPIC", "-fno-builtin"];
+    let allocator = build("allocator.c", "liballocator-reallocs.so", "cc", &flags);
+    let program = build("reallocs.c", "reallocs", "cc", &["-O1", "-fno-builtin"]);
+    let library = common::library().display().to_string();
+    let allocator = allocator.display().to_string();
+    let under_preload = |preload: String| {
+        let mut command = Command::new(&program);
+        command.envs(under("thp", "heap", "base")).env("LD_PRELOAD", preload);
+        run(command)
+    };
+    for preload in [format!("{library}:{allocator}"), format!("{allocator}:{library}")] {
+        assert_eq!(under_preload(preload.clone()).trim(), "7 7 1 0", "{preload}");
+    }
+    assert_eq!(under_preload(library).trim(), "7 7 0 0", "glibc's");
 }
 
 #[test]

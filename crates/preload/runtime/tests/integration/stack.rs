@@ -121,3 +121,17 @@ fn child_threads() {
     }
     assert!(std::thread::spawn(|| std::panic::resume_unwind(Box::new(1))).join().is_err());
 }
+
+#[test]
+fn a_thread_that_a_plugins_constructor_waits_for_is_not_held_up() {
+    testkit::require!(has("cc"), "no C compiler");
+    let flags = ["-O1", "-pthread", "-shared", "-fPIC", "-DPLUGIN"];
+    let library = build("plugin.c", "libplugin.so", "cc", &flags);
+    let program = build("plugin.c", "plugin", "cc", &["-O1", "-pthread", "-ldl"]);
+    for memory in ["stack=4194304", "heap"] {
+        // The deadline ends it if it waits for ever.
+        let mut command = Command::new("timeout");
+        command.arg("30").arg(&program).arg(&library).envs(under("thp", memory, "base"));
+        assert_eq!(run(command).trim(), "error kept: 1\nloaded: 1", "{memory}");
+    }
+}

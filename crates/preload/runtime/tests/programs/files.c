@@ -1,9 +1,10 @@
 // Maps a file and reads it: `files FILE OFFSET WAY [WORD...]`, by `order` or at `random` places, or as `calls`: what a
 // program may do to such a mapping, with all results. Words: `shared`, `populate`, `cold` (first dropped from the
-// cache), `willneed`, `sealed` (gives up gaining privileges first, as before a seccomp filter), `hold` (waits for the end of standard input before it ends).
+// cache), `willneed`, `sealed` (gives up gaining privileges first, as before a seccomp filter), `discards` (all of it, and reads it again), `hold` (waits for the end of standard input before it ends).
 // Prints `us N huge_kib N resident_kib N pss_kib N mappings N copied_kib N results N`; results and mappings do not depend on
 // superpages.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -173,6 +174,13 @@ int main(int count, char **arguments)
     fflush(stdout);
     if (has(count, arguments, "hold")) while (getchar() != EOF) {}
     if (has(count, arguments, "hold")) printf(" pss_kib_held %ld", of_file(0, from, to, "Pss"));
+    if (has(count, arguments, "discards")) {
+        result(madvise(start, length, MADV_DONTNEED));
+        for (size_t i = sum = 0; i < length / 8; i++) sum += words[i];
+        result(sum);
+        result(madvise(start, length, MADV_FREE));
+        result(errno);
+    }
     if (!strcmp(way, "calls")) calls(path, start, length, fd, is_shared);
     printf(" results %lu\n", (unsigned long)results);
 }

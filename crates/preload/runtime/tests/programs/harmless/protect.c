@@ -1,6 +1,8 @@
 /* Protection and discarding of parts of private memory. On base pages every page has the protection
  * it was given last, and discarded memory reads as zeroes and keeps its protection. */
 #include "common.h"
+#include <sys/auxv.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 /* A guard in the midst of memory that is discarded as a whole stays a guard. */
@@ -115,6 +117,52 @@ static int raw_system_calls(void)
     return 0;
 }
 
+/* Calls about whole mappings, when there is no descriptor left. */
+static int whole_without_descriptors(void)
+{
+    char *one = map_filled(8 * MIB), *other = map_filled(8 * MIB);
+    struct rlimit none = {0, 0};
+    printf("limit %s", outcome(setrlimit(RLIMIT_NOFILE, &none)));
+    printf(", protected %s", outcome(mprotect(one, 8 * MIB, PROT_READ)));
+    printf(", reads %s, writes %s", load(one + MIB), store(one + MIB));
+    printf(", unmapped %s %s\n", outcome(munmap(one, 8 * MIB)), outcome(munmap(other, 8 * MIB)));
+    return 0;
+}
+
+/* A write barrier, whose handler protects a page from an alternate stack that is small (SIGSTKSZ was 8 KiB). */
+static struct {
+    char below[16384], stack[32768];
+} alternate;
+
+static void on_barrier(int signal, siginfo_t *info, void *context)
+{
+    (void)signal, (void)context;
+    uintptr_t page = (uintptr_t)info->si_addr & ~(PAGE - 1);
+    if (mprotect((void *)page, PAGE, READ_WRITE))
+        _exit(4);
+}
+
+static int barriers_on_a_small_stack(void)
+{
+    /* What the kernel saves of this processor's registers comes on top. */
+    size_t saved = getauxval(AT_MINSIGSTKSZ), size = saved > 3072 ? saved + 5120 : 8192;
+    stack_t given = {.ss_sp = alternate.stack, .ss_size = size};
+    struct sigaction action = {.sa_sigaction = on_barrier, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    memset(alternate.below, 5, sizeof alternate.below);
+    printf("stack %s", outcome(size <= sizeof alternate.stack ? sigaltstack(&given, 0) : 0));
+    printf(", handler %s\n", outcome(sigaction(SIGSEGV, &action, 0)));
+    char *start = map_filled(8 * MIB);
+    printf("protected %s\n", outcome(mprotect(start, 8 * MIB, PROT_READ)));
+    for (size_t at = 12345; at < 8 * MIB; at += MIB)
+        start[at] = 2;
+    size_t changed = 0;
+    for (size_t at = 0; at < sizeof alternate.below; at++)
+        changed += alternate.below[at] != 5;
+    printf("%d %d, changed below the stack %zu\n", start[12345], start[5 * MIB + 12345], changed);
+    return 0;
+}
+
 MAIN(CASE(discard_over_a_guard), CASE(discard_from_a_guard), CASE(discard_over_a_readonly_page),
      CASE(discard_part), CASE(every_second_page), CASE(executable_part), CASE(protection_keys),
-     CASE(unmap_part), CASE(raw_system_calls))
+     CASE(unmap_part), CASE(raw_system_calls), CASE(barriers_on_a_small_stack),
+     CASE(whole_without_descriptors))

@@ -1,0 +1,116 @@
+//! Private copies of files' pages (`--files=copy`, the program's segments). To the kernel they are anonymous memory: it would
+//! fill discarded pages with zeroes, where it reads a file's mapping again.
+//!
+//! What is in the list was copied and is mapped still. (c) An entry is changed by whoever has claimed it.
+//!
+//! # Safety
+//! Atomics only.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// `[start, end)`; a start of 0: none, of 1: being changed.
+struct Copy {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+const CLAIMED: usize = 1;
+const MOST: usize = 512;
+static COPIES: [Copy; MOST] =
+    [const { Copy { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; MOST];
+static ARE_ANY: AtomicBool = AtomicBool::new(false);
+
+impl Copy {
+    fn claim(&self, start: usize) -> bool {
+        self.start.compare_exchange(start, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn set(&self, start: usize, end: usize) {
+        self.end.store(end, Ordering::Relaxed);
+        self.start.store(start, Ordering::Release);
+    }
+
+    fn range(&self) -> (usize, usize) {
+        (self.start.load(Ordering::Acquire), self.end.load(Ordering::Relaxed))
+    }
+}
+
+/// `[start, end)` is a copy from now on; `false`: there is no room in the list.
+pub fn add(start: usize, end: usize) -> bool {
+    ARE_ANY.store(true, Ordering::Relaxed);
+    for copy in &COPIES {
+        let (from, to) = copy.range();
+        // A large file is copied piece by piece.
+        if from > CLAIMED && to == start && copy.claim(from) {
+            copy.set(from, end);
+            return true;
+        }
+    }
+    let free = COPIES.iter().find(|copy| copy.claim(0));
+    free.map(|copy| copy.set(start, end)).is_some()
+}
+
+/// The first copy in `[start, end)`, the part of it that lies there.
+pub fn first(start: usize, end: usize) -> Option<(usize, usize)> {
+    if !ARE_ANY.load(Ordering::Relaxed) {
+        return None;
+    }
+    let parts = COPIES.iter().map(Copy::range);
+    let parts = parts.filter(|(from, to)| *from > CLAIMED && *from < end && start < *to);
+    parts.min().map(|(from, to)| (from.max(start), to.min(end)))
+}
+
+/// Other memory is at `[start, end)` now, or none.
+pub fn forget(start: usize, end: usize) {
+    if first(start, end).is_none() {
+        return;
+    }
+    for copy in &COPIES {
+        let (from, to) = copy.range();
+        if from > CLAIMED && from < end && start < to && copy.claim(from) {
+            match (from < start, end < to) {
+                (true, is_cut) => {
+                    copy.set(from, start);
+                    // Without room the rest is taken for anonymous memory, as before there was a list.
+                    let _ = is_cut && add(end, to);
+                }
+                (false, true) => copy.set(end, to),
+                (false, false) => copy.set(0, 0),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_cut_and_forgotten() {
+        let of = |first_page: usize, last_page: usize| (first_page << 21, last_page << 21);
+        let add = |range: (usize, usize)| assert!(add(range.0, range.1));
+        let forget = |range: (usize, usize)| forget(range.0, range.1);
+        let first = |range: (usize, usize)| first(range.0, range.1);
+        assert_eq!(first(of(0, 100)), None);
+        add(of(10, 20));
+        add(of(20, 30));
+        assert_eq!(first(of(0, 100)), Some(of(10, 30)));
+        assert_eq!(first(of(12, 13)), Some(of(12, 13)));
+        assert_eq!((first(of(5, 10)), first(of(30, 31))), (None, None));
+        forget(of(14, 16));
+        assert_eq!((first(of(0, 100)), first(of(14, 100))), (Some(of(10, 14)), Some(of(16, 30))));
+        assert_eq!(first(of(14, 16)), None);
+        forget(of(0, 12));
+        assert_eq!(first(of(0, 100)), Some(of(12, 14)));
+        forget(of(13, 29));
+        assert_eq!((first(of(0, 100)), first(of(14, 100))), (Some(of(12, 13)), Some(of(29, 30))));
+        forget(of(0, 100));
+        assert_eq!(first(of(0, 100)), None);
+        for page in 0..MOST {
+            add(of(2 * page + 1, 2 * page + 2));
+        }
+        assert!(!super::add(9 << 40, 10 << 40), "there is no room");
+        forget(of(0, 4 * MOST));
+        assert_eq!(first(of(0, usize::MAX >> 21)), None);
+    }
+}
