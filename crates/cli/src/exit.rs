@@ -169,7 +169,8 @@ pub fn mistake(error: &clap::Error, launchers: &[&str]) -> String {
     let tip = tip.map_or(String::new(), |tip| format!("; {tip}"));
     // The commonest slip: superpage compare ./app.
     use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
-    let words: Vec<String> = std::env::args().collect();
+    let lossy = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
+    let words: Vec<String> = std::env::args_os().map(lossy).collect();
     let launcher = words.get(1).filter(|word| launchers.contains(&word.as_str()));
     let is_positional = || text.contains("' for '[");
     let slip =

@@ -50,7 +50,7 @@ pub fn raise_for_arms(
     if policy == PoolPolicy::Keep {
         return (OvercommitGuard::default(), None);
     }
-    let mut guard = raise(recipes, None, facts);
+    let mut guard = raise(recipes, None, facts, &|| true);
     let refused = guard.refused.pop();
     (guard, refused)
 }
@@ -59,16 +59,21 @@ pub fn raise_for_arms(
 /// in [`OvercommitGuard::refused`]; the others are raised all the same.
 ///
 /// With `grow`, the pools are grown by that much at once, which compacts memory where it must;
-/// without, they may grow as pages are asked for.
+/// without, they may grow as pages are asked for. Once `goes_on` is false no more pages are got.
 pub fn raise(
     recipes: &[&Recipe],
     grow: Option<ByteSize>,
     facts: &launch::Facts,
+    goes_on: &dyn Fn() -> bool,
 ) -> OvercommitGuard {
     let mut guard = OvercommitGuard::default();
     for size in pools_of(recipes, grow.is_some(), facts) {
         let raised = match grow {
-            Some(bytes) => guard.grow(size, bytes).map(|got| say_if_short(size, got, bytes)),
+            Some(bytes) => guard.grow(size, bytes, goes_on).map(|got| {
+                if goes_on() {
+                    say_if_short(size, got, bytes);
+                }
+            }),
             None => guard.raise(size),
         };
         if let Err(why) = raised {
@@ -158,7 +163,12 @@ impl OvercommitGuard {
     ///
     /// # Errors
     /// The machine cannot spare so much, or does not let us.
-    pub fn grow(&mut self, size: PageSize, bytes: ByteSize) -> Result<u64, Failure> {
+    pub fn grow(
+        &mut self,
+        size: PageSize,
+        bytes: ByteSize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<u64, Failure> {
         let (root, pages) = (Root::real(), bytes.bytes().div_ceil(size.bytes()));
         let (knob, want) = (Knob::hugetlb_pool(size), Claim::Plus(pages));
         let status = Status::read(&root)?;
@@ -170,8 +180,11 @@ impl OvercommitGuard {
             SharedKnob::raise_by(&journal_dir(), &root, &knob, want, &mut |knobs, from, to| {
                 let request = Request { size, node: None, before: from, target: to };
                 let options = pool::Options::default();
-                let goes_on = &mut |_: &_| std::ops::ControlFlow::Continue(());
-                let outcome = pool::resize(&root, knobs, request, options, goes_on)?;
+                let step = &mut |_: &_| match goes_on() {
+                    true => std::ops::ControlFlow::Continue(()),
+                    false => std::ops::ControlFlow::Break(()),
+                };
+                let outcome = pool::resize(&root, knobs, request, options, step)?;
                 got = outcome.got.saturating_sub(from);
                 Ok::<(), PoolError>(())
             })?;

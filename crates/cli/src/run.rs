@@ -284,7 +284,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.lends() && args.report.dry_run {
         would_lend = pool_guard::preview(&[&recipe], grow, &mut facts);
     } else if args.lends() {
-        guard = pool_guard::raise(&[&recipe], grow, &facts);
+        guard = pool_guard::raise(&[&recipe], grow, &facts, &|| relay.asked().is_none());
         for why in std::mem::take(&mut guard.refused) {
             if recipe.fallback == Fallback::Error {
                 return Err(why.in_launcher());
@@ -313,12 +313,19 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let policy = design::recipe::in_force(&recipe).map_err(Failure::in_launcher)?;
     let counters = || args.explain.then(|| Counters::read(&Root::real()).ok()).flatten();
     let before = counters();
-    let ended = supervise(&plan, relay, ledger.as_ref(), policy);
+    if let Some(signal) = relay.asked() {
+        // Nobody wants the program any more.
+        guard.restore().iter().for_each(|line| exit::say(line));
+        return Ok(Done::Signal(signal));
+    }
+    let supervised = supervise(&plan, relay, ledger.as_ref(), policy);
     let machine = before.zip(counters()).map(|(before, after)| after.since(&before));
     for line in guard.restore() {
         exit::say(&line);
     }
-    let ended = ended?;
+    // Until here no signal ends us.
+    let (ended, heeding) = supervised?;
+    drop(heeding);
     let status = ended.status;
     let explained = args.explain.then(|| {
         let run = explain::Run {
@@ -372,7 +379,7 @@ fn supervise(
     relay: signals::Relay,
     ledger: Option<&CounterFile>,
     policy: Option<Policy>,
-) -> Result<Ended, Failure> {
+) -> Result<(Ended, signals::Heeding), Failure> {
     let supply = supply_for(plan, ledger);
     let began = Instant::now();
     let environment = ledger.map(CounterFile::variable).into_iter().collect();
@@ -406,14 +413,14 @@ fn supervise(
     let seconds = began.elapsed().as_secs_f64();
     let in_force = in_force.map(|(rules, live)| InForce { rules, report: live.stop() });
     let seen = watch.stop();
-    relaying.stop();
+    let heeding = relaying.stop();
     let supplied = supply.map(Supply::stop);
     ended.map_err(ours)?;
     let (status, usage) = sys::wait::reap(pid).map_err(ours)?;
     let mut ended = Ended::new(plan, pid, status, seconds, usage, seen);
     ended.in_force = in_force;
     ended.supplied = supplied;
-    Ok(ended)
+    Ok((ended, heeding))
 }
 
 /// Superpages for a program whose library may ask for them.

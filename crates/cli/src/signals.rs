@@ -1,13 +1,15 @@
 //! Signals to `superpage` itself: an experiment ends cleanly, a launcher passes them on.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{Builder, JoinHandle};
 
 use experiment::execute::Interrupt;
 use host::{Root, process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+};
 use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::backend::Handle;
@@ -65,13 +67,18 @@ impl Drop for Interrupting {
 pub struct Relay {
     program: Sender<Pid>,
     relaying: Relaying,
+    asked: Arc<AtomicUsize>,
 }
+
+/// Those that end a program, and a launcher before it has started one.
+const ENDING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
 impl Relay {
     /// Catches signals from now on; before the program is started, so that none is lost, and it is not started where
     /// no thread can be.
     pub fn new() -> Result<Self, Failure> {
-        let (mut signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
+        let passed_on = [SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGALRM];
+        let (mut signals, heeding) = watch(&[&ENDING[..], &passed_on].concat())?;
         let handle = signals.handle();
         let (program, started) = channel();
         let relay = move || {
@@ -90,7 +97,17 @@ impl Relay {
             let remedy = "allow more processes (ulimit -u; pids.max of the control group)";
             Failure::cannot(format!("a thread cannot be started: {error}; {remedy}"))
         })?;
-        Ok(Self { program, relaying: Relaying { handle, thread, _heeding: heeding } })
+        let asked = Arc::new(AtomicUsize::new(0));
+        for signal in ENDING.into_iter().filter(|signal| !sys::signal::is_ignored(*signal)) {
+            let noted = flag::register_usize(signal, Arc::clone(&asked), signal as usize);
+            noted.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))?;
+        }
+        Ok(Self { program, relaying: Relaying { handle, thread, heeding }, asked })
+    }
+
+    /// The signal that asked us to end before the program was started.
+    pub fn asked(&self) -> Option<i32> {
+        Some(self.asked.load(Ordering::SeqCst) as i32).filter(|signal| *signal != 0)
     }
 
     /// Starts passing them to `program`, but not back what it, or a process below it, sent us.
@@ -104,14 +121,16 @@ impl Relay {
 pub struct Relaying {
     handle: Handle,
     thread: JoinHandle<()>,
-    _heeding: Heeding,
+    heeding: Heeding,
 }
 
 impl Relaying {
-    /// Ends it; before the program is reaped, when its pid may come to mean another.
-    pub fn stop(self) {
+    /// Ends it; before the program is reaped, when its pid may come to mean another. While what is returned lives signals do
+    /// not end us: until settings are put back.
+    pub fn stop(self) -> Heeding {
         self.handle.close();
         let _ = self.thread.join();
+        self.heeding
     }
 }
 
@@ -130,7 +149,8 @@ fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, Heeding), Failure>
 /// Somebody heeds signals while one lives. When none does, a signal does again what it does to any program:
 /// a handler of signal-hook stays where it is for ever, and without this a TERM between two parts of a
 /// command would be lost.
-struct Heeding;
+#[must_use]
+pub struct Heeding(());
 
 /// Who heeds signals.
 #[derive(Default)]
@@ -154,7 +174,7 @@ impl Heeding {
         }
         heeders.nobody.store(false, Ordering::SeqCst);
         heeders.count += 1;
-        Ok(Self)
+        Ok(Self(()))
     }
 }
 

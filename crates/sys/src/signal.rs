@@ -1,5 +1,7 @@
 //! Sending signals, and dying by one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use units::Pid;
 
 use crate::SysError;
@@ -23,6 +25,31 @@ pub fn is_ignored(signal: i32) -> bool {
         libc::sigaction(signal, std::ptr::null(), &mut now) == 0
             && now.sa_sigaction == libc::SIG_IGN
     }
+}
+
+/// Whether SIGPIPE was ignored when this process began, before Rust's runtime set it so (systemd starts services so).
+static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_THE_RUNTIME: extern "C" fn() = note_pipe;
+
+extern "C" fn note_pipe() {
+    PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+}
+
+/// What a child is to ignore as this process was made to. To be asked by the process that starts it: one that ignores
+/// SIGCHLD could not wait for it, and stops doing so here.
+pub fn handed_on() -> Vec<i32> {
+    static CHILDREN_WERE_IGNORED: AtomicBool = AtomicBool::new(false);
+    if is_ignored(libc::SIGCHLD) {
+        CHILDREN_WERE_IGNORED.store(true, Ordering::Relaxed);
+        // SAFETY: the default handler takes no pointer.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
+    let both =
+        [(libc::SIGPIPE, &PIPE_WAS_IGNORED), (libc::SIGCHLD, &CHILDREN_WERE_IGNORED)].into_iter();
+    both.filter(|(_, was)| was.load(Ordering::Relaxed)).map(|(signal, _)| signal).collect()
 }
 
 /// Ends this process by `signal`, without a second core file, so that whoever started it sees

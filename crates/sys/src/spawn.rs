@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::affinity;
 use crate::prctl::{self, ThpControl};
+use crate::signal;
 use crate::user::User;
 
 /// What the child asks of the kernel before it becomes the program. By default, nothing.
@@ -39,8 +40,9 @@ pub fn high_descriptor() -> i32 {
 
 /// Has `command` carry out `setup` in the child; a failure makes `spawn` fail with its errno.
 ///
-/// Signals that Rust's runtime changed (SIGPIPE) are reset by `Command` itself.
+/// What this process was made to ignore (SIGPIPE, SIGCHLD) the child ignores too.
 pub fn prepare(command: &mut Command, setup: ChildSetup) {
+    let ignored = signal::handed_on();
     let parent = crate::param::own_pid();
     let cpus = (!setup.cpus.is_empty()).then(|| affinity::set_of(&setup.cpus));
     // SAFETY: between fork and exec only async-signal-safe calls may be made: prctl, getppid
@@ -48,6 +50,9 @@ pub fn prepare(command: &mut Command, setup: ChildSetup) {
     // fork from a process whose other threads may hold the allocator lock (glibc resets it).
     unsafe {
         command.pre_exec(move || {
+            for signal in &ignored {
+                libc::signal(*signal, libc::SIG_IGN);
+            }
             if let Some(control) = setup.thp {
                 prctl::set_thp(control).map_err(|error| error.source)?;
             }

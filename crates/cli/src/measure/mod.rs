@@ -128,7 +128,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     print(&measured, &args)?;
     Ok(match measured.ended {
-        Some(status) if !status.success() => status.into(),
+        Some(status) => status.into(),
         _ if measured.estimate.share.is_none() => Done::Negative,
         _ => Done::Fine,
     })

@@ -4,6 +4,7 @@ mod summary;
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use record::{
     Ended, FaultSession, Limits, Progress, RecordError, Recorded, Recording, Session, Streams,
     Tools,
 };
+use sys::spawn::ChildSetup;
 use trace::{Filter, TraceError};
 
 use crate::exit::{self, Done, Failure};
@@ -111,12 +113,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return summary::plan(&tools, &recording, args.json);
     }
     let tools = Tools::prepare(&search, &cache)?;
-    let relay = signals::Relay::new()?;
     let native = natively(&args, &recording)?;
+    let relay = signals::Relay::new()?;
     let session = Session::start(&tools, &recording)?;
     let relaying = relay.to(session.pid());
     let recorded = session.finish(&mut watch(args.quiet));
-    relaying.stop();
+    drop(relaying.stop());
     report(&args, &recorded?, native)
 }
 
@@ -126,12 +128,12 @@ fn faults(args: &Args, recording: &Recording) -> Result<Done, Failure> {
         return summary::plan_of_faults(recording, args.json);
     }
     let tracing = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(Path::new);
-    let relay = signals::Relay::new()?;
     let native = natively(args, recording)?;
+    let relay = signals::Relay::new()?;
     let session = FaultSession::start(recording, &tracing)?;
     let relaying = relay.to(session.pid());
     let recorded = session.finish(&mut watch(args.quiet));
-    relaying.stop();
+    drop(relaying.stop());
     report(args, &recorded?, native)
 }
 
@@ -189,10 +191,22 @@ fn natively(args: &Args, recording: &Recording) -> Result<Option<Native>, Failur
     if args.json {
         command.stdout(std::io::stderr());
     }
+    // A signal ends us both: nothing is recorded then.
+    sys::spawn::prepare(
+        &mut command,
+        ChildSetup { die_with_parent: true, ..ChildSetup::default() },
+    );
     let began = Instant::now();
     let failed = |error| Failure::usage(format!("{}: {error}", recording.program.display()));
     let child = command.spawn().map_err(failed)?;
-    let (_, usage) = sys::wait::reap(units::Pid(child.id() as i32)).map_err(Failure::cannot)?;
+    let (status, usage) =
+        sys::wait::reap(units::Pid(child.id() as i32)).map_err(Failure::cannot)?;
+    if let Some(signal) = status.signal() {
+        exit::say(&format!(
+            "the program unrecorded was killed by signal {signal}: its time is not told"
+        ));
+        return Ok(None);
+    }
     let cpu_seconds = (usage.user + usage.system).as_secs_f64();
     Ok(Some(Native { seconds: began.elapsed().as_secs_f64(), cpu_seconds }))
 }

@@ -73,7 +73,7 @@ pub fn make(changes: &[Change], guard: &mut OvercommitGuard) -> Vec<String> {
                 let knob = Knob::thp_size_enabled(*size);
                 guard.set(&knob, "madvise").err().map(|error| error.to_string())
             }
-            Change::Grow(size) => match guard.grow(*size, ByteSize(size.bytes())) {
+            Change::Grow(size) => match guard.grow(*size, ByteSize(size.bytes()), &|| true) {
                 Ok(0) => Some(
                     "the pool could not be grown by one page: free memory is fragmented; try again \
                      early after boot"
