@@ -105,16 +105,19 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Ok(Done::Fine);
     }
     let mut rows = Vec::new();
+    let mut ended = Ok(Done::Fine);
     for subject in &subjects {
-        let asked =
-            subject.demand(args.outputs.quiet).map_err(|error| error.on(&subject.name()))?;
-        let mut pricing = Pricing::begin(&asked, args.outputs.quiet)?;
-        let document = match args.job(subject)?.run_and(&mut || pricing.between())? {
-            JobOutcome::Document(document) => document,
-            JobOutcome::Signal(signal, _) => return Ok(Done::Signal(signal)),
-        };
-        let timed = matches!(subject, Subject::Workload(..));
-        rows.push(row(subject.name(), asked, pricing.finish()?, &document, timed)?);
+        match args.measure(subject) {
+            Ok(Measured::Row(row)) => rows.push(*row),
+            Ok(Measured::Signal(signal)) => ended = Ok(Done::Signal(signal)),
+            Err(failure) => ended = Err(failure.on(&subject.name())),
+        }
+        if !matches!(ended, Ok(Done::Fine)) {
+            break; // what was measured before is not thrown away
+        }
+    }
+    if rows.is_empty() {
+        return ended;
     }
     let error = rows.iter().map(|row| row.error().abs()).sum::<f64>() / rows.len() as f64;
     let text = match args.outputs.json {
@@ -122,10 +125,31 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         false => text(&rows, error),
     };
     args.outputs.deliver(&text)?;
+    if !matches!(ended, Ok(Done::Fine)) {
+        return ended;
+    }
     Ok(if args.within.is_some_and(|most| error > most) { Done::Negative } else { Done::Fine })
 }
 
+/// What came of a subject.
+enum Measured {
+    Row(Box<Row>),
+    Signal(i32),
+}
+
 impl Args {
+    fn measure(&self, subject: &Subject) -> Result<Measured, Failure> {
+        let asked = subject.demand(self.outputs.quiet)?;
+        let mut pricing = Pricing::begin(&asked, self.outputs.quiet)?;
+        let document = match self.job(subject)?.run_and(&mut || pricing.between())? {
+            JobOutcome::Document(document) => document,
+            JobOutcome::Signal(signal, _) => return Ok(Measured::Signal(signal)),
+        };
+        let timed = matches!(subject, Subject::Workload(..));
+        let row = row(subject.name(), asked, pricing.finish()?, &document, timed)?;
+        Ok(Measured::Row(Box::new(row)))
+    }
+
     fn subjects(&self) -> Result<Vec<Subject>, Failure> {
         let default = [Workload::Stream, Workload::Gups];
         let workloads = match self.workloads.is_empty() && self.command.is_empty() {
@@ -168,10 +192,10 @@ fn row(
     let analysis = analyse(document);
     let [base, superpage] = [&analysis.arms[0], &analysis.arms[1]].map(|arm| medians(arm, timed));
     let (Some(base), Some(superpage)) = (base, superpage) else {
-        return Err(Failure::usage(format!("{name}: its runs have no times")));
+        return Err(Failure::usage("its runs have no times"));
     };
     if base.0 + base.1 <= 0.0 {
-        return Err(Failure::usage(format!("{name}: too little CPU time; give it more work")));
+        return Err(Failure::usage("too little CPU time; give it more work"));
     }
     let prediction =
         predict::predict(&asked, &prices, base, &predict::base_runs(&document.samples, timed));

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use host::coverage;
 use sys::SysError;
 use sys::mem::{Advice, Mapping};
+use sys::pagemap::Pagemap;
 use sys::param::thread_cpu_time;
 use units::PageSize;
 
@@ -16,6 +18,8 @@ pub(crate) struct FirstTouch {
     pub touching: f64,
     /// CPU time of it and of giving the memory back, which every program does: at the latest when it ends.
     pub with_return: f64,
+    /// The share that lay on superpages; `None` if the kernel does not tell.
+    pub on_superpages: Option<f64>,
 }
 
 /// Touches a byte of every `page` bytes in memory that is advised so, `rounds` times, after one that finds frames
@@ -26,19 +30,31 @@ pub(crate) fn first_touches(
     page: usize,
     rounds: usize,
 ) -> Result<Vec<FirstTouch>, SysError> {
-    let each = |took: Duration| took.as_secs_f64() * 1e9 / (TOUCHED / page) as f64;
+    let touched = TOUCHED.max(superpage.bytes() as usize);
+    let each = |took: Duration| took.as_secs_f64() * 1e9 / (touched / page) as f64;
     let mut times = Vec::new();
     for round in 0..=rounds {
-        let mut memory = Mapping::aligned(TOUCHED, superpage)?;
+        let mut memory = Mapping::aligned(touched, superpage)?;
         let _ = memory.advise(advice);
         let (start, cpu) = (Instant::now(), thread_cpu_time());
         memory.bytes_mut().iter_mut().step_by(page).for_each(|byte| *byte = 1);
         let touching = each(start.elapsed());
+        let used = thread_cpu_time() - cpu;
+        let on_superpages = on_superpages(&memory);
+        let cpu = thread_cpu_time();
         drop(memory);
-        let with_return = each(thread_cpu_time() - cpu);
+        let with_return = each(used + (thread_cpu_time() - cpu));
         if round > 0 {
-            times.push(FirstTouch { touching, with_return });
+            times.push(FirstTouch { touching, with_return, on_superpages });
         }
     }
     Ok(times)
+}
+
+/// The share of it that lies on superpages; `None` if the kernel does not tell.
+pub(crate) fn on_superpages(memory: &Mapping) -> Option<f64> {
+    let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
+    let start = memory.address();
+    let found = coverage::scan(&pagemap, start, start + memory.len() as u64).ok()?;
+    Some(found.huge.bytes() as f64 / memory.len() as f64)
 }

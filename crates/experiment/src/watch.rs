@@ -366,6 +366,7 @@ impl Watcher {
             self.seen.zero_filled_bytes =
                 if affords_zeroes { self.all_zero(&coverage) } else { None };
             self.seen.coverage = Some(coverage);
+            self.seen.counts_shared_again = self.census.is_none() && self.members.pids().len() > 1;
         }
     }
 
@@ -383,16 +384,21 @@ impl Watcher {
         counted
     }
 
-    /// How much of the superpages is zero, by a sample.
+    /// How much of the superpages is zero, by a sample; those of files are not read.
     fn all_zero(&mut self, coverage: &Coverage) -> Option<u64> {
-        if coverage.superpage_bytes() == ByteSize(0) {
+        let once = coverage.superpage_bytes().bytes() - coverage.file_pmd.bytes();
+        if once == 0 {
             return Some(0);
         }
         let samples = waste::DEFAULT_SAMPLES / self.members.pids().len().clamp(1, 16) as u32;
-        let mut sum = 0;
+        // What several processes map is sampled in each.
+        let (mut zero, mut of) = (0, 0);
         for pid in self.members.pids().to_vec() {
             match waste::sample(&self.root, pid, samples, self.seed) {
-                Ok(found) => sum += found.wasted?.bytes(),
+                Ok(found) => {
+                    zero += found.wasted?.bytes();
+                    of += found.superpage_bytes.bytes();
+                }
                 Err(error) if error.is_gone() => {}
                 Err(error) => {
                     self.seen.unknown = Some(error.to_string());
@@ -400,7 +406,8 @@ impl Watcher {
                 }
             }
         }
-        Some(sum)
+        let part = zero as f64 / of.max(1) as f64;
+        Some((once as f64 * part) as u64)
     }
 
     fn note(&mut self, resident_bytes: u64, superpage_bytes: Option<u64>) {

@@ -7,20 +7,20 @@
 
 use std::time::Instant;
 
-use host::coverage;
 use sys::SysError;
 use sys::mem::{Advice, Mapping};
-use sys::pagemap::Pagemap;
 use units::PageSize;
 use workload::zero::{Kernel, Stores, kernels};
 
-use crate::first_touch::first_touches;
+use crate::first_touch::{first_touches, on_superpages};
 use crate::stats::describe::median;
 
 /// What is zeroed at a time, whatever the machine's superpages: as published (Quicksilver, slide 17).
 pub const UNIT: usize = 2 << 20;
 /// Beyond the last-level cache of every processor whose caches are known to us.
 const ARENA: usize = 512 << 20;
+/// Memory of which so much is on superpages is taken to be on superpages.
+pub const ALL: f64 = 0.95;
 /// Units that one sample zeroes, and how often one of them is zeroed again.
 const UNITS: usize = 8;
 /// Rounds over all kernels; the first warms.
@@ -35,8 +35,8 @@ pub struct Zeroing {
     pub ways: Vec<Way>,
     /// Nanoseconds of a fault that brings a base page, zeroed.
     pub base_fault: f64,
-    /// Nanoseconds of a fault that brings a superpage, zeroed.
-    pub superpage_fault: f64,
+    /// Nanoseconds for a [`UNIT`] of faults that bring superpages, zeroed; `None` if they brought others, or that is unknown.
+    pub superpage_fault: Option<f64>,
 }
 
 /// One kernel's times.
@@ -104,11 +104,14 @@ pub fn measure(
     }
     drop(arena);
     let page = sys::param::page_size().bytes() as usize;
+    let (base_fault, _) = fault(superpage, Advice::NoHugePage, page)?;
+    let (whole, share) = fault(superpage, Advice::HugePage, superpage.bytes() as usize)?;
+    let whole = whole * UNIT as f64 / superpage.bytes() as f64;
     Ok(Zeroing {
         on_superpages,
         ways: samples.into_iter().map(Samples::way).collect(),
-        base_fault: fault(superpage, Advice::NoHugePage, page)?,
-        superpage_fault: fault(superpage, Advice::HugePage, superpage.bytes() as usize)?,
+        base_fault,
+        superpage_fault: share.is_some_and(|share| share >= ALL).then_some(whole),
     })
 }
 
@@ -152,16 +155,16 @@ fn time(kernel: &Kernel, memory: &mut [u8], bulk: usize) -> Result<[f64; 2], Zer
     Ok([cold, warm].map(|took| took.as_secs_f64() * 1e9 / UNITS as f64))
 }
 
-/// Nanoseconds of the first touch of a page of `page` bytes, in memory that is advised so.
-fn fault(superpage: PageSize, advice: Advice, page: usize) -> Result<f64, ZeroingError> {
+/// Nanoseconds of the first touch of a page of `page` bytes, in memory that is advised so, and the least share of it
+/// that came on superpages.
+fn fault(
+    superpage: PageSize,
+    advice: Advice,
+    page: usize,
+) -> Result<(f64, Option<f64>), ZeroingError> {
     let touches = first_touches(superpage, advice, page, ROUNDS - 1)?;
     let mut times: Vec<f64> = touches.iter().map(|touch| touch.touching).collect();
-    Ok(median(&mut times).expect("there was a round"))
-}
-
-fn on_superpages(memory: &Mapping) -> Option<f64> {
-    let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
-    let start = memory.address();
-    let found = coverage::scan(&pagemap, start, start + memory.len() as u64).ok()?;
-    Some(found.huge.bytes() as f64 / memory.len() as f64)
+    let shares: Option<Vec<f64>> = touches.iter().map(|touch| touch.on_superpages).collect();
+    let least = shares.and_then(|shares| shares.into_iter().reduce(f64::min));
+    Ok((median(&mut times).expect("there was a round"), least))
 }

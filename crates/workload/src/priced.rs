@@ -41,10 +41,13 @@ pub fn dependent(words: &mut [Word], count: u64, seed: u64) -> f64 {
 /// which draws ahead, took 16 ns on superpages where this was priced at 22).
 const AHEAD: usize = 1024;
 
+/// Updates that GUPS draws ahead.
+const GUPS_AHEAD: usize = 128;
+
 /// Loads that do not need each other.
 pub fn reads(words: &mut [Word], count: u64, seed: u64) -> f64 {
     let mut sum = 0u64;
-    let ns = ahead(words, count, seed, |words, places| {
+    let ns = ahead::<AHEAD>(words, count, seed, |words, places| {
         let read = |&place: &u32| u64::from_ne_bytes(words[place as usize]);
         sum = places.iter().map(read).fold(sum, u64::wrapping_add);
     });
@@ -54,8 +57,17 @@ pub fn reads(words: &mut [Word], count: u64, seed: u64) -> f64 {
 
 /// Words read and written that do not need each other.
 pub fn writes(words: &mut [Word], count: u64, seed: u64) -> f64 {
+    written::<AHEAD>(words, count, seed)
+}
+
+/// The same, as few on their way at once as in GUPS, whose core waits for the last of each batch.
+pub fn updates(words: &mut [Word], count: u64, seed: u64) -> f64 {
+    written::<GUPS_AHEAD>(words, count, seed)
+}
+
+fn written<const BATCH: usize>(words: &mut [Word], count: u64, seed: u64) -> f64 {
     let zero = black_box(0u64);
-    let ns = ahead(words, count, seed, |words, places| {
+    let ns = ahead::<BATCH>(words, count, seed, |words, places| {
         for &place in places {
             let word = &mut words[place as usize];
             *word = (u64::from_ne_bytes(*word) ^ zero).to_ne_bytes();
@@ -66,21 +78,21 @@ pub fn writes(words: &mut [Word], count: u64, seed: u64) -> f64 {
 }
 
 /// Has `work` access about `count` words at random, so many at a time; nanoseconds of one.
-fn ahead(
+fn ahead<const BATCH: usize>(
     words: &mut [Word],
     count: u64,
     seed: u64,
     mut work: impl FnMut(&mut [Word], &[u32]),
 ) -> f64 {
     let (mut rng, limit) = (SplitMix64::new(seed), words.len() as u64);
-    let mut places = [0u32; AHEAD];
-    let batches = count.div_ceil(AHEAD as u64);
+    let mut places = [0u32; BATCH];
+    let batches = count.div_ceil(BATCH as u64);
     let start = thread_cpu_time();
     for _ in 0..batches {
         places.fill_with(|| below(rng.draw(), limit) as u32);
         work(words, &places);
     }
-    each(start, batches * AHEAD as u64)
+    each(start, batches * BATCH as u64)
 }
 
 /// Nanoseconds of reading two quarters of the words side by side in order; of reading one and writing a third, as

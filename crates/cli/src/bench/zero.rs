@@ -105,10 +105,13 @@ fn words(zeroing: &Zeroing) -> String {
     out += &format!(
         "\nthe kernel's faults for 2 MiB, zeroing included: {} on base pages, {} on a superpage\n",
         micros(&base),
-        micros(&zeroing.superpage_fault)
+        report::format::known(zeroing.superpage_fault, |ns| micros(&ns))
     );
+    if zeroing.superpage_fault.is_none() {
+        out += "note: no superpage came at faults, or this kernel does not tell\n";
+    }
     match zeroing.on_superpages {
-        Some(share) if share < 0.95 => {
+        Some(share) if share < zeroing::ALL => {
             let share = report::format::percent(share);
             out += &format!(
                 "note: only {share} of the memory was on superpages; times include TLB misses\n"
@@ -149,7 +152,7 @@ fn document(zeroing: &Zeroing) -> Result<String, Failure> {
         "on_superpages": zeroing.on_superpages,
         "ways": ways,
         "base_fault_seconds": zeroing.base_fault / 1e9,
-        "superpage_fault_seconds": zeroing.superpage_fault / 1e9,
+        "superpage_fault_seconds": zeroing.superpage_fault.map(|ns| ns / 1e9),
     });
     exit::json_text(experiment::bench::SCHEMA, body)
 }

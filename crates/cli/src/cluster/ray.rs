@@ -86,7 +86,7 @@ fn round(launch: &Launch, watch: &mut Watch, parts: &[u32]) -> Result<(), Failur
                 watch.tries.ended(part, launch.work.left(part)?, why);
             }
         }
-        how = format!("{} of {} parts under way", waiting.len(), parts.len());
+        how = format!("{} of {} parts have not ended", waiting.len(), parts.len());
     }
     if watch.signal().is_none() {
         // It ended before they did.

@@ -211,8 +211,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             outputs::Saved::Comparison(document) => finish(&args, &document),
             outputs::Saved::Series(series) => {
                 vary::finish(&args, &series)?;
-                let failed = args.has_failed(series.points.iter().map(|one| &one.comparison));
-                Ok(if failed { Done::Negative } else { Done::Fine })
+                args.judged(series.points.iter().map(|one| &one.comparison))
             }
         };
     }
@@ -242,10 +241,17 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             return Ok(Done::Signal(signal));
         }
     };
-    if let Some(asked) = asked {
-        document.predicted = Some(asked.predict(&document)?);
-    }
-    finish(&args, &document)
+    let predicted = asked.map(|asked| asked.predict(&document)).transpose();
+    // Minutes of runs are not thrown away for a prediction.
+    let failed = match predicted {
+        Ok(predicted) => {
+            document.predicted = predicted;
+            None
+        }
+        Err(failure) => Some(failure),
+    };
+    let done = finish(&args, &document)?;
+    failed.map_or(Ok(done), Err)
 }
 
 /// A comparison as people read it, without colours.
@@ -256,8 +262,7 @@ pub fn text(document: &Document, analysis: &Analysis) -> String {
 fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
     let analysis = experiment::analysis::analyse(document);
     args.outputs.write(document, &analysis)?;
-    let failed = args.has_failed([document]);
-    Ok(if failed { Done::Negative } else { Done::Fine })
+    args.judged([document])
 }
 
 impl Args {
@@ -387,13 +392,28 @@ impl Args {
     }
 
     /// Whether an arm got a verdict of `--fail-if`.
-    fn has_failed<'a>(&self, documents: impl IntoIterator<Item = &'a Document>) -> bool {
-        !self.fail_if.is_empty()
-            && documents.into_iter().any(|document| {
-                let judgements = experiment::analysis::analyse(document).judgements;
-                let mut primary = judgements.iter().filter(|judgement| judgement.is_primary);
-                primary.any(|one| self.fail_if.iter().any(|asked| asked.matches(&one.verdict)))
-            })
+    fn judged<'a>(
+        &self,
+        documents: impl IntoIterator<Item = &'a Document>,
+    ) -> Result<Done, Failure> {
+        if self.fail_if.is_empty() {
+            return Ok(Done::Fine);
+        }
+        let (mut has_failed, mut lacks_arms) = (false, false);
+        for document in documents {
+            let judgements = experiment::analysis::analyse(document).judgements;
+            let mut primary = judgements.iter().filter(|one| one.is_primary).peekable();
+            lacks_arms |= primary.peek().is_none();
+            has_failed |=
+                primary.any(|one| self.fail_if.iter().any(|asked| asked.matches(&one.verdict)));
+        }
+        match (has_failed, lacks_arms) {
+            (true, _) => Ok(Done::Negative),
+            (false, true) => Err(Failure::cannot(
+                "--fail-if has no verdict to look at: no arm was compared with the first",
+            )),
+            (false, false) => Ok(Done::Fine),
+        }
     }
 
     fn settings(&self) -> Result<Settings, Failure> {

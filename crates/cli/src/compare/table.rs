@@ -31,6 +31,7 @@ pub fn head(document: &Document) -> String {
     let command = words::command(document.command.iter().map(String::as_str));
     let machine = document.machine_line();
     let stopped = match document.stopped {
+        _ if document.arms.len() < 2 => "no arm to compare with the first".to_string(),
         Stopped::RuleMet => format!(
             "every ratio known within {} at {}",
             percent(document.settings.rule.within),

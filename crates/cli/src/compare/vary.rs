@@ -146,9 +146,7 @@ pub fn run(args: &Args, vary: &Vary) -> Result<Done, Failure> {
     }
     finish(args, &series)?;
     match ended? {
-        Done::Fine if args.has_failed(series.points.iter().map(|one| &one.comparison)) => {
-            Ok(Done::Negative)
-        }
+        Done::Fine => args.judged(series.points.iter().map(|one| &one.comparison)),
         done => Ok(done),
     }
 }

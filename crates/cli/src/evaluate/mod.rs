@@ -113,7 +113,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         },
     };
     let others = old.as_ref().map_or(0, |old| evaluation.other_kinds(old).len());
-    evaluation.changed = old.map(|old| evaluation.changes_since(&old));
+    let changes = old.map(|old| evaluation.changes_since(&old));
+    let of = changes.as_ref().map_or(0, |(_, of)| *of);
+    evaluation.changed = changes.map(|(changes, _)| changes);
     let html = args.html.as_ref().map_or(Ok(()), |path| files::write(path, evaluation.to_html()));
     let text = match (args.json, args.csv) {
         (true, _) => exit::to_json(&evaluation)?,
@@ -127,8 +129,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         ));
     }
     match (end?, &evaluation.changed) {
+        (Done::Fine, Some(_)) if of == 0 => {
+            Err(Failure::usage("--compare: the two evaluations have no application in common"))
+        }
         (Done::Fine, Some(changed)) if changed.is_empty() => {
-            exit::say("no verdict changed");
+            exit::say(&format!("no verdict changed, of {of}"));
             Ok(Done::Fine)
         }
         (Done::Fine, Some(_)) => Ok(Done::Negative),

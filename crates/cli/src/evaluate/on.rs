@@ -46,6 +46,7 @@ pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Fail
 /// What would be submitted.
 pub fn dry_run(args: &Args) -> Result<String, Failure> {
     let cluster = Cluster::new(args)?;
+    cluster.look();
     let cluster = Cluster { seconds: cluster.share(), ..cluster };
     let parts: Vec<u32> = cluster.pending().map(|(part, _)| part).collect();
     let submission = cluster.launch()?.submission(&parts);
@@ -162,6 +163,14 @@ impl<'a> Cluster<'a> {
     /// Takes what jobs left when nobody watched them, of whatever entries. Those that did not run are tried again.
     fn collect(&self) -> Result<(), Failure> {
         self.results()?.iter().try_for_each(|path| self.take(path).map(drop))
+    }
+
+    /// Counts what `collect` would take as there, and takes nothing.
+    fn look(&self) {
+        let results = self.results().unwrap_or_default();
+        let found = results.iter().filter_map(|path| read(path).ok());
+        let applications = found.flat_map(|found| found.applications);
+        self.made.borrow_mut().evaluation.applications.extend(applications);
     }
 
     /// Keeps what a result has, and removes it; tells what was not run. One that is no evaluation is put aside.

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use experiment::process_tree::ProcessTree;
-use experiment::watch::{Depth, Observed, Watch};
+use experiment::watch::{Depth, NEAR_PEAK, Observed, Watch};
 use host::Root;
 use host::coverage::Coverage;
 use host::pool::{Status, exact};
@@ -32,6 +32,9 @@ pub struct Args {
     command: Vec<String>,
 }
 
+/// A look at so much of the peak is a look at the peak.
+const NEARLY_ALL: f64 = 0.95;
+
 /// Bytes at the peak, by kind.
 #[derive(Clone, Copy, Debug)]
 struct Peak {
@@ -48,11 +51,29 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::say(&format!("the program ended by {how}; its memory until then is counted"));
     }
     let peak = seen.coverage.as_ref().map(peak_of).ok_or_else(|| {
-        Failure::usage(
-            "the program ended before its memory could be read; give it more work, or wrap it: -- sh -c \
-             'PROGRAM; sleep 1'",
-        )
+        Failure::usage(match &seen.unknown {
+            Some(why) => format!("the program's memory could not be read: {why}"),
+            None => "the program ended before its memory could be read; give it more work, or wrap it: -- \
+                     sh -c 'PROGRAM; sleep 1'"
+                .to_string(),
+        })
     })?;
+    // A pool for a part of the peak would be too small, and nobody would know.
+    match seen.coverage_of_peak() {
+        Some(share) if share >= NEARLY_ALL => {}
+        Some(share) if share >= NEAR_PEAK => exit::say(&format!(
+            "its memory was read when it had {} of its peak",
+            report::format::percent(share)
+        )),
+        share => {
+            let of = share.map_or("an unknown part".to_string(), report::format::percent);
+            let why = seen.unknown.as_ref().map_or(String::new(), |why| format!(": {why}"));
+            return Err(Failure::cannot(format!(
+                "its memory could be read only when it had {of} of its peak{why}; a program that keeps its \
+                 memory for a second and can be read is planned for"
+            )));
+        }
+    }
     let hint = postgres_hint(&args.command);
     if args.json {
         let sizes: Vec<_> = status.pools.sizes.keys().map(|size| need(&peak, *size)).collect();
@@ -92,7 +113,7 @@ fn watch(command: &[String]) -> Result<(Observed, Option<i32>), Failure> {
     let watch = Watch::start(Root::real(), family, began, Depth::Thorough, 0, None);
     let ended = sys::wait::until_exit(pid);
     let mut seen = watch.stop();
-    relaying.stop();
+    drop(relaying.stop());
     ended.map_err(Failure::cannot)?;
     let (status, usage) = sys::wait::reap(pid).map_err(Failure::cannot)?;
     seen.conclude(&Root::real(), usage.max_rss, false);

@@ -7,6 +7,7 @@ mod subject;
 
 pub use subject::{Subject, SubjectDemand, record};
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use experiment::analysis::analyse;
@@ -27,6 +28,7 @@ use crate::facts;
 use crate::pool_guard::PoolPolicy;
 use crate::progress::Progress;
 use crate::runs::{Job, JobOutcome, WarmMemory};
+use crate::signals;
 
 /// The largest footprint that prices are measured for, if the program reaches so far: beyond, they are taken to
 /// stay as they are.
@@ -63,7 +65,7 @@ impl Pricing {
         let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
         let last = (Duration::ZERO, Instant::now());
         let mut pricing = Self { samples, quiet, visits: 0, last, failed: None };
-        pricing.visit()?;
+        pricing.visit(&|| true)?;
         Ok(pricing)
     }
 
@@ -72,30 +74,32 @@ impl Pricing {
     pub fn between(&mut self) {
         let (took, ended) = self.last;
         if self.failed.is_none() && ended.elapsed() >= REST * took {
-            self.failed = self.visit().err();
+            self.failed = self.visit(&|| true).err();
         }
     }
 
-    /// Measures after the runs: the prices of all visits.
+    /// Measures after the runs: the prices of all visits. A signal ends that, not us: the runs are not lost.
     pub fn finish(mut self) -> Result<Priced, Failure> {
         if let Some(failure) = self.failed.take() {
             return Err(failure);
         }
-        self.visit()?;
+        let interrupting = signals::interrupt_experiment(Arc::default())?;
+        let goes_on = || interrupting.signal() == 0;
+        self.visit(&goes_on)?;
         while self.visits < MIN_VISITS {
-            self.visit()?;
+            self.visit(&goes_on)?;
         }
         Ok(Priced { all: self.samples.prices(), visits: self.samples.by_visit() })
     }
 
-    fn visit(&mut self) -> Result<(), Failure> {
+    fn visit(&mut self, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
         self.visits += 1;
         let begun = Instant::now();
         let what = "measuring what accesses cost on this machine";
         let mut progress = Progress::new(self.quiet, what);
         let visited = self.samples.visit(|done, of| {
             progress.tell(done as u64, Some(of as u64), || what.to_string());
-            true
+            goes_on()
         });
         progress.clear();
         self.last = (begun.elapsed(), Instant::now());

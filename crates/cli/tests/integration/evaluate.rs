@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::common::{refused, run, stderr, stdout, superpage};
@@ -68,7 +68,7 @@ fn verdicts_that_changed_since_an_earlier_evaluation_are_named() {
     let output = run(&suite.words(&toml, &["--json", "-o", &old]));
     assert!(output.status.success(), "{}", stderr(&output));
     let same = run(&["evaluate", "--from", &old, "--compare", &old]);
-    assert!(same.status.success() && stderr(&same).contains("no verdict changed"));
+    assert!(same.status.success() && stderr(&same).contains("no verdict changed, of 1"));
     let mut document: Value = serde_json::from_str(&suite.read("old.json")).unwrap();
     let samples = document["applications"][0]["comparison"]["samples"].as_array_mut().unwrap();
     for sample in samples {
@@ -79,6 +79,21 @@ fn verdicts_that_changed_since_an_earlier_evaluation_are_named() {
     let line = "changed: figures, b: 1.000x (1.000–1.000) same, was 30.0x (30.0–30.0) faster";
     assert!(stdout(&changed).contains(line), "{}", stdout(&changed));
     assert_eq!(changed.status.code(), Some(1));
+    // What is not there any more is no verdict that stayed.
+    let application = document["applications"].as_array_mut().unwrap().pop().unwrap();
+    document["not_run"] = json!([{ "name": "figures", "why": "needs more memory" }]);
+    std::fs::write(&new, document.to_string()).unwrap();
+    let missing = run(&["evaluate", "--from", &new, "--compare", &old]);
+    let line = "changed: figures, b: not run: needs more memory, was 30.0x (30.0–30.0) faster";
+    assert!(stdout(&missing).contains(line), "{}", stdout(&missing));
+    assert_eq!(missing.status.code(), Some(1));
+    document["not_run"] = json!([]);
+    document["applications"] = json!([application]);
+    document["applications"][0]["name"] = "other".into();
+    std::fs::write(&new, document.to_string()).unwrap();
+    let other = run(&["evaluate", "--from", &new, "--compare", &old]);
+    assert!(stderr(&other).contains("have no application in common"), "{}", stderr(&other));
+    assert_eq!(other.status.code(), Some(2));
 }
 
 #[test]

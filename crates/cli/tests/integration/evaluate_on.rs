@@ -186,6 +186,9 @@ fn what_is_lost_is_submitted_again_and_what_is_there_kept() {
     let result = json!({ "schema": kept["schema"], "applications": [third], "not_run": [] });
     fs::write(format!("{}.d/results/2.json", evaluated.file), result.to_string()).unwrap();
     fs::write(&evaluated.file, kept.to_string()).unwrap();
+    let planned = stdout(&evaluated.run("slurm", &["--dry-run", "--json"]));
+    let planned: Value = serde_json::from_str(&planned).unwrap();
+    assert_eq!(names(&planned, "entries"), ["absent"], "a result that waits counts");
     evaluated.whole("slurm");
     assert_eq!(arrays(&evaluated), ["0-3", "1", "3"]);
     assert_eq!(evaluated.kept(), before);

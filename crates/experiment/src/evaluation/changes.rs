@@ -43,29 +43,50 @@ impl Change {
 }
 
 impl Evaluation {
-    /// The verdicts that are others than in `old`, of arms that both have: another word, or intervals that do not meet.
-    pub fn changes_since(&self, old: &Self) -> Vec<Change> {
-        let (before, other_kinds) = (old.rows(), self.other_kinds(old));
-        let changed = self.rows().into_iter().filter_map(|new| {
+    /// The verdicts of `old` that are others now, another word or intervals that do not meet, or are missing: of the
+    /// applications that this evaluation names. And of how many verdicts.
+    pub fn changes_since(&self, old: &Self) -> (Vec<Change>, usize) {
+        let (now, other_kinds) = (self.rows(), self.other_kinds(old));
+        let (mut changes, mut of) = (Vec::new(), 0);
+        for old in old.rows() {
             let is_same =
-                |row: &&super::Row| (&row.application, &row.arm) == (&new.application, &new.arm);
-            let old = before.iter().find(is_same)?;
-            let spans =
-                [old, &new].map(|row| row.verdict.ratio().and_then(|(_, interval)| interval));
-            let apart = match spans {
-                [Some(a), Some(b)] => a.high < b.low || b.high < a.low,
-                _ => false,
+                |row: &&super::Row| (&row.application, &row.arm) == (&old.application, &old.arm);
+            let new = match now.iter().find(is_same) {
+                Some(new) => {
+                    let spans = [&old, new].map(|row| row.verdict.ratio().and_then(|(_, it)| it));
+                    let apart = match spans {
+                        [Some(a), Some(b)] => a.high < b.low || b.high < a.low,
+                        _ => false,
+                    };
+                    let is_other = old.verdict.word() != new.verdict.word() || apart;
+                    is_other.then(|| new.verdict.cell())
+                }
+                None => match self.why_missing(&old) {
+                    Some(why) => Some(why),
+                    None => continue, // it was not asked for
+                },
             };
-            let (old, new_cell) = (&old.verdict, new.verdict.cell());
-            (old.word() != new.verdict.word() || apart).then(|| Change {
-                kinds: other_kinds.get(new.application.as_str()).cloned(),
-                application: new.application,
-                arm: new.arm,
-                old: old.cell(),
-                new: new_cell,
-            })
-        });
-        changed.collect()
+            of += 1;
+            let kinds = other_kinds.get(old.application.as_str()).cloned();
+            changes.extend(new.map(|new| {
+                let super::Row { application, arm, verdict, .. } = old;
+                Change { application, arm, old: verdict.cell(), new, kinds }
+            }));
+        }
+        (changes, of)
+    }
+
+    /// Why there is no such verdict, in words; `None`: the application is not in this evaluation.
+    fn why_missing(&self, old: &super::Row) -> Option<String> {
+        if let Some(one) = self.not_run.iter().find(|one| one.name == old.application) {
+            return Some(format!("not run: {}", one.why));
+        }
+        let one = self.applications.iter().find(|one| one.name == old.application)?;
+        let left_out = one.comparison.left_out.iter().find(|arm| arm.name == old.arm);
+        Some(match left_out {
+            Some(arm) => format!("left out: {}", arm.why),
+            None => "no such arm".to_string(),
+        })
     }
 
     /// The applications that both have, of machines of different kinds.

@@ -91,6 +91,7 @@ fn course(document: &Document, analysis: &Analysis) -> String {
     let within = format::percent(document.settings.rule.within);
     let sure = format::percent(document.settings.rule.confidence.level());
     let stopped = match document.stopped {
+        _ if document.arms.len() < 2 => "there is no arm to compare with the first".to_string(),
         Stopped::RuleMet => format!("every ratio is known to within {within} at {sure} confidence"),
         Stopped::Decided => "every verdict is decided".to_string(),
         Stopped::Deviation => "equal runs differed too much".to_string(),

@@ -21,6 +21,8 @@ use crate::warm::{Blocks, warm};
 const MIN_OCTAVE: usize = 6;
 /// Times that everything is measured in a visit; the median counts.
 const REPEATS: u64 = 3;
+/// Times that far accesses are measured; the median counts.
+const FAR_REPEATS: u64 = 9;
 /// What one measurement takes, about, in nanoseconds.
 const SLICE: f64 = 12e6;
 /// Accesses of one measurement, at least and at most.
@@ -73,6 +75,45 @@ pub struct Samples {
     faults: [Vec<f64>; 2],
     /// Visits that were finished; each adds as many times to every list.
     visits: usize,
+}
+
+/// Accesses to memory far beyond the caches, in nanoseconds: on base pages and on superpages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FarAccesses {
+    /// The memory.
+    pub memory: ByteSize,
+    /// Loads each of which needs the one before.
+    pub dependent: [f64; 2],
+    /// Updates that do not wait for each other, as those of GUPS.
+    pub independent: [f64; 2],
+}
+
+impl FarAccesses {
+    /// Measures them over so much memory of each kind of page. `step` as in [`Samples::visit`].
+    pub fn measure(
+        memory: ByteSize,
+        superpage: Option<PageSize>,
+        mut step: impl FnMut(usize, usize) -> bool,
+    ) -> Result<Self, PricesError> {
+        let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
+        let bytes = superpage.floor(memory.bytes()) as usize;
+        let mut sides = [
+            Side::new(bytes, superpage, Advice::NoHugePage, Touched::InOrder)?,
+            Side::new(bytes, superpage, Advice::HugePage, Touched::InOrder)?,
+        ];
+        let kernels: [Random; 2] = [kernels::dependent, kernels::updates];
+        let mut points: [Point; 2] = Default::default();
+        for repeat in 0..=FAR_REPEATS {
+            if !step(repeat as usize, FAR_REPEATS as usize + 1) {
+                return Err(PricesError::Interrupted);
+            }
+            for (kernel, point) in kernels.iter().zip(&mut points) {
+                point.sample(&mut sides, bytes, *kernel, repeat == 0, repeat);
+            }
+        }
+        let [dependent, independent] = points.map(|point| point.times.map(|times| middle(&times)));
+        Ok(Self { memory: ByteSize(bytes as u64), dependent, independent })
+    }
 }
 
 /// Memory of one kind of page.

@@ -111,6 +111,8 @@ pub(super) struct Bounds {
     /// By how many of unknown size were there besides.
     at_most: BTreeMap<u64, u64>,
     unseen: u64,
+    /// Whether any process was seen.
+    has_seen: bool,
 }
 
 /// What is known when all have ended.
@@ -118,7 +120,7 @@ pub(super) struct Bounds {
 pub(super) struct Peak {
     pub at_least: u64,
     /// By how many processes of unknown size were there besides.
-    at_most: BTreeMap<u64, u64>,
+    pub at_most: BTreeMap<u64, u64>,
     /// Processes that ended between two ticks, never seen or not seen to be steady.
     pub unseen: u64,
 }
@@ -169,6 +171,7 @@ impl Bounds {
             at_least: 0,
             at_most: BTreeMap::new(),
             unseen: 0,
+            has_seen: false,
         }
     }
 
@@ -185,8 +188,12 @@ impl Bounds {
 
     /// What a tick found, parents before children.
     pub(super) fn tick(&mut self, parts: &[Part], ends: &Ends) -> Range {
+        let is_first = !self.has_seen;
+        self.has_seen |= !parts.is_empty();
+        if !self.has_seen && ends.unseen == 0 && ends.known.is_empty() {
+            return self.range(parts); // the first process has not begun, or has ended: nothing is known yet
+        }
         let mut before = std::mem::take(&mut self.known);
-        let is_first = before.is_empty() && self.has_seen_none();
         let mut shares = Vec::with_capacity(parts.len());
         for part in parts {
             let known = before.get(&part.pid).copied();
@@ -223,20 +230,11 @@ impl Bounds {
     /// All have ended since the last tick.
     pub(super) fn end(mut self, ends: &Ends) -> Peak {
         let known = std::mem::take(&mut self.known);
-        let seen = self.unseen;
-        // If nothing was seen, the first process was there.
-        let first = u64::from(known.is_empty() && self.has_seen_none() && ends.known.is_empty());
-        let ends = Ends { unseen: ends.unseen + first, ..ends.clone() };
-        self.end_span(Vec::new(), known.values(), &ends);
+        self.end_span(Vec::new(), known.values(), ends);
         for span in std::mem::take(&mut self.open) {
             self.close(span);
         }
-        // That the last ones end after the last tick is no news.
-        Peak { at_least: self.at_least, at_most: self.at_most, unseen: seen + ends.unseen - first }
-    }
-
-    fn has_seen_none(&self) -> bool {
-        self.at_most.is_empty() && self.open.is_empty()
+        Peak { at_least: self.at_least, at_most: self.at_most, unseen: self.unseen }
     }
 
     fn first_seen(&self, part: &Part, before: &BTreeMap<Pid, Known>) -> Known {
@@ -286,6 +284,8 @@ impl Bounds {
             lives
         });
         self.unseen += unknown;
+        // As long as nobody was seen the first process was there. That the last ones end after the last tick is no news.
+        unknown += u64::from(!self.has_seen && shares.is_empty());
         let sum: u64 = shares.iter().map(|share| share.own).sum();
         let counted = self.look.as_ref().map(|look| self.more_since(look, &shares));
         let at_most = counted.map_or(sum, |counted| sum.min(counted));

@@ -72,6 +72,9 @@ pub struct Observed {
     /// Whether any process held pages of a pool at a tick.
     #[serde(skip)]
     pub(super) saw_pool: bool,
+    /// Whether the coverage counts what processes share once for each.
+    #[serde(skip)]
+    pub(super) counts_shared_again: bool,
     #[serde(skip)]
     pub(super) peak: Peak,
     /// Processes that may be of the run and were not counted.
@@ -100,6 +103,21 @@ impl Observed {
         self.peak_at_most_bytes = at_most;
         self.peak_resident_bytes = at_most.and_then(|at_most| Range { at_least, at_most }.middle());
         self.processes_unseen = self.peak.unseen + self.lost;
+        self.drop_counted_again();
+    }
+
+    /// Before Linux 6.7 processes are read one by one: more than there ever was is memory that they share.
+    fn drop_counted_again(&mut self) {
+        let Some(most) = self.peak_at_most_bytes.filter(|_| self.counts_shared_again) else {
+            return;
+        };
+        if self.coverage.as_ref().is_some_and(|it| it.resident().bytes() > most) {
+            (self.coverage, self.zero_filled_bytes) = (None, None);
+            let why = "before Linux 6.7 memory that processes share cannot be told apart";
+            self.unknown = Some(why.to_string());
+        }
+        let is_too_much = |it: &Moment| it.superpage_bytes.is_some() && it.resident_bytes > most;
+        self.timeline.retain(|moment| !is_too_much(moment));
     }
 
     pub(super) fn note(&mut self, moment: Moment) {
@@ -125,6 +143,29 @@ fn thin(timeline: &mut Vec<Moment>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_memory_that_is_counted_for_each_process_is_no_coverage() {
+        let seen = |counts_shared_again, counted: u64| {
+            let coverage = Coverage { anon_base: ByteSize(counted), ..Coverage::default() };
+            let peak = Peak { at_least: 100, at_most: [(0, 104)].into(), unseen: 0 };
+            let moment = Moment { seconds: 1.0, resident_bytes: counted, superpage_bytes: Some(0) };
+            let timeline = vec![moment];
+            let mut seen = Observed {
+                coverage: Some(coverage),
+                zero_filled_bytes: Some(0),
+                counts_shared_again,
+                peak,
+                timeline,
+                ..Observed::default()
+            };
+            seen.conclude(&Root::real(), ByteSize(1), false);
+            (seen.coverage.is_some(), seen.zero_filled_bytes, seen.timeline.len())
+        };
+        assert_eq!(seen(true, 500), (false, None, 0));
+        assert_eq!(seen(true, 104), (true, Some(0), 1));
+        assert_eq!(seen(false, 500), (true, Some(0), 1), "each page was counted once");
+    }
 
     #[test]
     fn thinning_keeps_looks_and_both_ends_of_time() {

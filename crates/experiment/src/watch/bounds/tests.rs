@@ -137,6 +137,17 @@ fn who_was_never_seen_is_counted() {
 fn a_run_that_no_tick_saw_was_as_large_as_the_kernel_says() {
     let peak = bounds().end(&Ends::default());
     assert_eq!((peak.at_least, at_most(&peak, Some(5)), peak.unseen), (0, Some(5), 0));
+    // Nor one whose ticks found nobody: the first process had ended, and perhaps a child besides.
+    let ticked = |unseen| {
+        let mut bounds = bounds();
+        bounds.tick(&[], &Ends { unseen, ..Ends::default() });
+        bounds.end(&Ends::default())
+    };
+    for (unseen, most) in [(0, 5), (1, 10)] {
+        let peak = ticked(unseen);
+        assert_eq!((peak.at_least, at_most(&peak, Some(5)), peak.unseen), (0, Some(most), unseen));
+        assert_eq!(at_most(&peak, None), None);
+    }
 }
 
 #[test]
