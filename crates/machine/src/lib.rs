@@ -67,8 +67,19 @@ pub struct Machine {
     pub memory_cycles: u16,
     /// MB/s (10^6 bytes) that one thread streams, as McCalpin's STREAM counts them; `None`: workloads' own pace.
     pub stream_bandwidth: Option<u32>,
+    /// What accesses cost that do not wait for each other; `None`: what workloads say.
+    pub independent: Option<Independent>,
     /// What the kernel's work costs.
     pub costs: Costs,
+}
+
+/// Accesses to memory far beyond the caches that do not wait for each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Independent {
+    /// Cycles of one, its translation being at hand.
+    pub cycles: f64,
+    /// The part of a walk that it waits for: 1 where no two walks overlap.
+    pub walk: f64,
 }
 
 /// One data cache.

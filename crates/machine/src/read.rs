@@ -5,8 +5,8 @@ use toml_keys::{DeValue, Field, FileError, Reader, parsed, quoted, word, wrong};
 use units::{ByteSize, PageSize};
 
 use super::{
-    Array, Cache, Costs, Hashed, Index, Machine, Nested, Organisation, Replacement, Tlb,
-    WalkCaches, Zeroing,
+    Array, Cache, Costs, Hashed, Independent, Index, Machine, Nested, Organisation, Replacement,
+    Tlb, WalkCaches, Zeroing,
 };
 use crate::{READS, SIZES, Size};
 
@@ -60,6 +60,10 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
         caches: caches(keys),
         memory_cycles: keys.within("memory-cycles", 1..=60_000),
         stream_bandwidth: keys.optional_within("stream-bandwidth", 1..=10_000_000),
+        independent: keys.optional_table("independent", |keys| Independent {
+            cycles: keys.within("cycles", 1.0..=60_000.0),
+            walk: keys.within("walk", 0.0..=1.0),
+        }),
         costs: keys.required_table("costs", costs),
     }
 }

@@ -111,6 +111,7 @@ pub fn calibrate(
         instructions,
         walk_steps: steps,
         backing,
+        accesses: None,
         warnings: Vec::new(),
         notes,
     };

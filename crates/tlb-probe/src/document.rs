@@ -39,6 +39,9 @@ pub struct Calibration {
     pub walk_steps: Vec<Step>,
     /// Whether superpages reach the TLB.
     pub backing: Option<Backing>,
+    /// Accesses far beyond the caches; missing where they were not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<Accesses>,
     /// What is in doubt: findings that repeated readings, or what the processor says of itself, contradict.
     #[serde(default)]
     pub warnings: Vec<String>,
@@ -76,6 +79,26 @@ pub struct ClockReport {
     pub seen_mhz: (f64, f64),
     /// Chases that were made again because the clock changed under them.
     pub retried: u32,
+}
+
+/// Accesses to memory far beyond the caches.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Accesses {
+    /// The bytes of that memory.
+    pub bytes: u64,
+    /// Loads each of which needs the one before.
+    pub dependent: OnPages,
+    /// Updates that do not wait for each other, as those of GUPS.
+    pub independent: OnPages,
+}
+
+/// Nanoseconds of an access, by what it lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct OnPages {
+    /// Base pages.
+    pub base_ns: f64,
+    /// Superpages.
+    pub superpage_ns: f64,
 }
 
 /// One page size.

@@ -30,8 +30,8 @@ pub use backing::{Backing, Verdict};
 pub use bench::Effort;
 pub use calibrate::{Options, calibrate};
 pub use document::{
-    Calibration, ClockReport, CurvePoint, LevelReport, Processor, SCHEMA, SizeReport, cycles,
-    nanoseconds,
+    Accesses, Calibration, ClockReport, CurvePoint, LevelReport, OnPages, Processor, SCHEMA,
+    SizeReport, cycles, nanoseconds,
 };
 pub use live::{Live, LiveCode, clock};
 pub use machine_file::THIS;

@@ -4,10 +4,10 @@
 
 use std::fmt::Write;
 
-use machine::{Array, Machine, Nested, SIZES, Size, Tlb, preset_of, preset_text};
+use machine::{Array, Footprint, Machine, Nested, SIZES, Size, Tally, Tlb, preset_of, preset_text};
 
 use crate::backing::Verdict;
-use crate::document::{Calibration, LevelReport, SizeReport};
+use crate::document::{Calibration, LevelReport, SizeReport, cycles};
 
 /// The name of this machine in its own file.
 pub const THIS: &str = "this";
@@ -34,9 +34,15 @@ impl Calibration {
         line(format!("base-page = \"{base}K\"   # the kernel's"));
         line(format!("levels = {}   # (assumed)", nearest.levels));
         line(format!("pcid = {}   # (assumed)", nearest.pcid));
-        let memory = f64::from(nearest.memory_cycles) * f64::from(mhz) / f64::from(nearest.mhz);
+        let (memory, source) = match &self.accesses {
+            Some(far) => (self.cycles(far.dependent.superpage_ns), "(measured) on superpages"),
+            None => (
+                f64::from(nearest.memory_cycles) * f64::from(mhz) / f64::from(nearest.mhz),
+                "(assumed) its nanoseconds at this clock",
+            ),
+        };
         let memory = (memory.round() as u32).clamp(1, 60_000);
-        line(format!("memory-cycles = {memory}   # (assumed) its nanoseconds at this clock"));
+        line(format!("memory-cycles = {memory}   # {source}"));
         for (key, level, index) in [("l1", &nearest.l1, 0), ("l2", &nearest.l2, 1)] {
             for tlb in level {
                 for words in self.array(key, tlb, index) {
@@ -69,8 +75,39 @@ impl Calibration {
         }
         // The rest of the preset as it stands: its comments say where its numbers are from.
         line(format!("\n# (assumed) all that follows is from `{name}`, with that file's sources."));
-        let rest = text.find("[[caches]]").unwrap_or(text.len());
-        out + &text[rest..]
+        let rest = &text[text.find("[[caches]]").unwrap_or(text.len())..];
+        let independent = self.independent(&format!("{out}{rest}"));
+        out + rest + &independent.unwrap_or_default()
+    }
+
+    /// What accesses cost on the machine of this text that do not wait for each other: the part of a walk is of the walks
+    /// that the model has there.
+    fn independent(&self, text: &str) -> Option<String> {
+        let far = self.accesses?;
+        let machine = Machine::from_toml(text, THIS).ok()?;
+        let pages = far.bytes / self.base_page.bytes();
+        let regions = pages.div_ceil(1 << Size::Large.shift()).max(1);
+        // The entries above the leaves' tables are cached for so many regions.
+        let cached = machine.walk_caches.pde.map_or(0, |pde| u64::from(pde.entries)).min(regions);
+        let mut walks = Tally::default();
+        walks.walks[Size::Base as usize][1] = cached;
+        walks.walks[Size::Base as usize][2] = regions - cached;
+        let footprint = Footprint::new(pages, regions, far.bytes);
+        let walk = machine.walk_cycles(&walks, footprint) / regions as f64;
+        let on = far.independent;
+        let part = (self.cycles(on.base_ns - on.superpage_ns) / walk).clamp(0.0, 1.0);
+        let cycles = self.cycles(on.superpage_ns).clamp(1.0, 60_000.0);
+        let what =
+            "Accesses that do not wait for each other, as GUPS' updates, by `superpage tlb`.";
+        Some(format!(
+            "\n# {what}\n[independent]\ncycles = {cycles:.1}   # (measured) on superpages\n\
+             walk = {part:.3}   # (measured) what base pages add, as a part of the {walk:.0} cycles of a walk here\n"
+        ))
+    }
+
+    /// Cycles of so many nanoseconds.
+    fn cycles(&self, nanoseconds: f64) -> f64 {
+        cycles(nanoseconds, self.clock.core_mhz)
     }
 
     /// The preset of these cores by the numbers that the processor gives, which two calibrations agree on; of an
@@ -108,10 +145,12 @@ impl Calibration {
             Some(Verdict::Fractured) => {
                 Some((nested(Size::Base), "(measured) superpages are fractured"))
             }
-            Some(Verdict::Mixed) => Some((
-                nested(Size::Base),
-                "(measured) some superpages are fractured: taken for all",
-            )),
+            Some(Verdict::Mixed) => Some(match self.backing.as_ref() {
+                Some(backing) if 2 * backing.fractured <= backing.looked_at => {
+                    (nested(Size::Large), "(measured) most superpages reach the TLB, not all")
+                }
+                _ => (nested(Size::Base), "(measured) most superpages are fractured, not all"),
+            }),
             Some(Verdict::Reaches) if self.processor.guest == Some(true) => {
                 Some((nested(Size::Large), "(measured) superpages reach the TLB"))
             }

@@ -29,6 +29,6 @@ pub use kernels::Both;
 pub use models::{AreaTable, Build, Gcc, Kind, Model, Order, Redis, Visit};
 pub use program::Stream;
 pub use setup::{Description, Figure, Setup};
-pub use tables::{Cost, Kernel, TABLES, Tables};
+pub use tables::{Cost, Independent, Kernel, TABLES, Tables};
 
 pub(crate) use emit::Emit;

@@ -11,7 +11,7 @@ use workload::Graph;
 
 use super::catalog;
 use super::entry::Entry;
-use super::{Cost, Stream, Tables, WorkloadError};
+use super::{Cost, Independent, Stream, Tables, WorkloadError};
 
 /// What to run. What is `None` takes the workload's own default.
 #[derive(Debug, Clone)]
@@ -47,6 +47,8 @@ pub struct Setup {
     pub memory_cycles: u16,
     /// MB/s that one thread of it streams, if that is known.
     pub stream_bandwidth: Option<u32>,
+    /// What accesses cost on it that do not wait for each other, if that is known.
+    pub independent: Option<Independent>,
 }
 
 /// What a workload is, for reports and for whoever must provide memory for it.
@@ -138,6 +140,16 @@ impl Setup {
 
     /// A cost on this machine, whose memory is nearer or farther than that of the tables' machine.
     fn here(&self, cost: Cost) -> Cost {
+        if let Some(here) = self.independent.filter(|_| cost.independent) {
+            // On the tables' machine GUPS' updates are what is measured on this one. See docs/decisions/tlb.md#9.
+            let there = Tables::embedded().gups.run;
+            let accesses = cost.loads / there.loads;
+            return Cost {
+                cycles: (cost.cycles + accesses * (here.cycles - there.cycles)).max(0.0),
+                exposed: (cost.exposed * here.walk / there.exposed).min(1.0),
+                ..cost
+            };
+        }
         let farther = f64::from(self.memory_cycles) - f64::from(super::tables::LOAD);
         Cost { cycles: (cost.cycles + cost.loads * farther).max(0.0), ..cost }
     }
@@ -255,6 +267,7 @@ impl FromStr for Setup {
             cpu_mhz: 3700, // E3-1245v6, the probable machine of the published set
             memory_cycles: super::tables::LOAD,
             stream_bandwidth: None,
+            independent: None,
         };
         let mut given: Vec<&str> = Vec::new();
         for option in options {
@@ -273,5 +286,29 @@ impl FromStr for Setup {
             given.push(key);
         }
         Ok(setup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_says_what_independent_accesses_cost() {
+        let mut setup: Setup = "gups".parse().unwrap();
+        let tables = Tables::embedded();
+        let before = setup.here(tables.gups.run);
+        assert_eq!(before, tables.gups.run);
+        setup.independent = Some(Independent { cycles: 44.0, walk: 0.2 });
+        let here = |cost| setup.here(cost);
+        let updates = here(tables.gups.run);
+        assert_eq!((updates.cycles, updates.exposed), (44.0, 0.2));
+        // Others in proportion: a look-up waited for 0.5 of a walk where updates waited for 0.6, and for no memory.
+        let lookups = here(tables.hashmap.run);
+        assert_eq!(lookups.cycles, tables.hashmap.run.cycles);
+        assert!((lookups.exposed - 0.5 * 0.2 / 0.6).abs() < 1e-12, "{}", lookups.exposed);
+        // What waits for each other does so everywhere.
+        assert_eq!(here(tables.chase.run), tables.chase.run);
+        assert_eq!(here(tables.stream.run), tables.stream.run);
     }
 }

@@ -22,6 +22,18 @@ pub struct Cost {
     /// longer.
     #[serde(default)]
     pub loads: f64,
+    /// Accesses that do not wait for each other, as GUPS' updates: a machine that was measured says what they cost.
+    #[serde(default)]
+    pub independent: bool,
+}
+
+/// What accesses that do not wait for each other cost on a machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Independent {
+    /// Cycles of one, far beyond the caches, its translation being at hand.
+    pub cycles: f64,
+    /// The part of a walk that it waits for.
+    pub walk: f64,
 }
 
 /// Cycles of a load from memory on the machine that the tables are for, e3-1245v6.

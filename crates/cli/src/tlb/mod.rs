@@ -1,6 +1,7 @@
 //! `superpage tlb`: what address translation costs on this machine. Flags and printing over the crate
 //! `tlb-probe`.
 
+mod accesses;
 mod allow;
 mod table;
 
@@ -171,6 +172,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     match code {
         Ok(code) => found.notes.extend(code.notes().iter().cloned()),
         Err(why) => found.notes.push(format!("code: {why}")),
+    }
+    if args.save {
+        match accesses::measure(&snapshot, args.quiet) {
+            Ok(far) => found.accesses = Some(far),
+            Err(why) => found.notes.push(format!("accesses far beyond the caches: {why}")),
+        }
     }
     print(&args, &found)?;
     if args.save {

@@ -1,7 +1,8 @@
 //! The calibration for people: a table of levels and costs, and what it means.
 
 use report::format::UNKNOWN;
-use tlb_probe::{Calibration, Cost, LevelReport, SizeReport};
+use tlb_probe::{Calibration, Cost, LevelReport, OnPages, SizeReport};
+use units::ByteSize;
 
 use crate::pool::show::table;
 
@@ -20,6 +21,17 @@ pub fn text(found: &Calibration) -> String {
     let saved: Vec<String> = found.walk_steps.iter().filter_map(step).collect();
     if !saved.is_empty() {
         out += &format!("\npage-walk caches (base pages): {}\n", saved.join("; "));
+    }
+    if let Some(far) = &found.accesses {
+        let on = |on: OnPages| {
+            format!("{:.1} ns on base pages, {:.1} on superpages", on.base_ns, on.superpage_ns)
+        };
+        out += &format!(
+            "\nrandom accesses over {}: {}; that do not wait for each other: {}\n",
+            ByteSize(far.bytes),
+            on(far.dependent),
+            on(far.independent)
+        );
     }
     if let Some(backing) = &found.backing {
         out += &format!("\n{}\n", backing.words());

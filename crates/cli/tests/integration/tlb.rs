@@ -31,6 +31,11 @@ fn it_measures_prints_draws_and_keeps_what_it_found() {
     assert!(document["sizes"][0]["curve"].as_array().unwrap().len() > 30);
     assert!(document["clock"]["core_mhz"].as_f64().unwrap() > 100.0);
     assert!(stderr(&output).contains("saved as the machine `this`"), "{}", stderr(&output));
+    let notes = document["notes"].to_string();
+    match document["accesses"]["independent"]["superpage_ns"].as_f64() {
+        Some(ns) => assert!(ns > 0.0 && !notes.contains("far beyond"), "{ns} {notes}"),
+        None => assert!(notes.contains("accesses far beyond the caches: "), "{notes}"),
+    }
     assert!(std::fs::read_to_string(svg).unwrap().contains("</svg>"));
 
     let again = tlb(&directory, &["tlb", "--quick", "--page-size", "4K", "--svg", svg]);

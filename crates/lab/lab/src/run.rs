@@ -11,7 +11,7 @@ use mm_sim::{
 };
 use trace::{Block, Source};
 use units::ByteSize;
-use workload_streams::{Setup, Stream, WorkloadError};
+use workload_streams::{Independent, Setup, Stream, WorkloadError};
 
 use crate::coarse::{self, Coarse};
 use crate::load::{self, Design};
@@ -159,6 +159,8 @@ pub(crate) fn stream(
     setup.cpu_mhz = machine.mhz;
     setup.memory_cycles = machine.memory_cycles;
     setup.stream_bandwidth = machine.stream_bandwidth;
+    setup.independent =
+        machine.independent.map(|it| Independent { cycles: it.cycles, walk: it.walk });
     let base_page = machine.base_page.bytes();
     let together = (machine.kernel_page.bytes() / base_page) as u32;
     Ok(Coarse::new(setup.build()?.1, base_page, together))
@@ -195,8 +197,11 @@ pub(crate) fn prepare(
         let superpage = load::superpage(design, machine);
         let Experiment { memory, layout, swap, .. } = experiment;
         let mut machine = simulation(machine, policy, *memory, layout, *swap)?;
-        let first = machine.fragment(&experiment.fragmentation, superpages).map_err(|what| {
-            LabError::IllFormed { workload: experiment.fragmentation_name.clone(), what }
+        let how = &experiment.fragmentation;
+        let fragmented = machine.fragment(how, superpages, experiment.seed);
+        let first = fragmented.map_err(|what| LabError::IllFormed {
+            workload: experiment.fragmentation_name.clone(),
+            what,
         })?;
         Ok::<_, LabError>((
             DesignRun { name: design.name.clone(), bound, superpage, machine },

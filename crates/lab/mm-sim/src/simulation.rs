@@ -15,12 +15,17 @@ use crate::touched::{Counts, TouchedView};
 
 /// A machine under a policy, as whoever runs a workload on it sees it.
 pub trait Simulation: Send {
-    /// Has memory fragmented, for a workload that needs so many superpages; returns the first region and process that
-    /// are left.
+    /// Has memory fragmented, for a workload that needs so many superpages, by the draws of a seed; returns the first
+    /// region and process that are left.
     ///
     /// # Errors
     /// What a fragmenter does that no program can do.
-    fn fragment(&mut self, how: &Fragmentation, superpages: u64) -> Result<(u32, u32), String>;
+    fn fragment(
+        &mut self,
+        how: &Fragmentation,
+        superpages: u64,
+        seed: u64,
+    ) -> Result<(u32, u32), String>;
     /// Whether it must know which pages are touched, and not only how many.
     fn watches(&self) -> bool;
     /// From here on walks to base pages are counted.
@@ -70,10 +75,14 @@ struct Running<T> {
 }
 
 impl<T: Translate> Simulation for Running<T> {
-    fn fragment(&mut self, how: &Fragmentation, superpages: u64) -> Result<(u32, u32), String> {
+    fn fragment(
+        &mut self,
+        how: &Fragmentation,
+        superpages: u64,
+        seed: u64,
+    ) -> Result<(u32, u32), String> {
         let blocks = self.engine.system.blocks();
-        let place =
-            Place { needed: superpages, blocks, first_region: 0, first_process: 0, seed: 1 };
+        let place = Place { needed: superpages, blocks, first_region: 0, first_process: 0, seed };
         let program = how.program(place);
         let mut first = (0, 0);
         if let Some(mut program) = program {

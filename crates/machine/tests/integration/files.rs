@@ -59,6 +59,13 @@ fn errors_say_where_and_what_is_allowed() {
             99,
             &["not both"],
         ),
+        (
+            "[walk]",
+            "[independent]\ncycles = 9\nwalk = 1.5\n[walk]",
+            99,
+            &["independent.walk: 1.5", "from 0 to 1"],
+        ),
+        ("[walk]", "[independent]\nwalk = 1\n[walk]", 99, &["independent.cycles: is missing"]),
         ("mhz = 3700", "superpages = [\"1G\", \"2M\"]\nmhz = 3700", 99, &["ascending"]),
     ] {
         let (error, line) = error(from, to);

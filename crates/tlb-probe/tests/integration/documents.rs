@@ -4,7 +4,9 @@ use crate::common::simulated::Simulated;
 use crate::common::{EXACT, altered, found};
 use host::{TlbArray, TlbKind};
 use machine::{Machine, Size};
-use superpage_tlb_probe::{Calibration, Options, Processor, SCHEMA, THIS, calibrate};
+use superpage_tlb_probe::{
+    Accesses, Calibration, OnPages, Options, Processor, SCHEMA, THIS, calibrate,
+};
 use units::PageSize;
 
 const LARGE: u64 = 2 << 20;
@@ -72,6 +74,41 @@ fn what_is_not_known_is_assumed_and_said() {
     assert!(!text.contains("entries = 64   # (measured)"), "{text}");
     // Nothing about the host was found; a guest's superpages are assumed to reach.
     assert_eq!(read.nested.map(|nested| nested.host_page), Some(Size::Large));
+}
+
+#[test]
+fn accesses_that_were_measured_replace_what_is_assumed() {
+    let on = |base_ns, superpage_ns| OnPages { base_ns, superpage_ns };
+    let mut calibration = zen2();
+    let mhz = calibration.clock.core_mhz;
+    let read = |calibration: &Calibration| {
+        let text = calibration.to_machine();
+        Machine::from_toml(&text, "this.toml").unwrap_or_else(|error| panic!("{error}\n{text}"))
+    };
+    assert_eq!(read(&calibration).independent, None);
+    let (dependent, independent) = (on(120.0, 80.0), on(24.0, 16.0));
+    calibration.accesses = Some(Accesses { bytes: 1 << 30, dependent, independent });
+    let machine = read(&calibration);
+    assert_eq!(machine.memory_cycles, (80.0 * mhz / 1000.0).round() as u16);
+    let found = machine.independent.unwrap();
+    assert!((found.cycles - 16.0 * mhz / 1000.0).abs() < 0.06, "{}", found.cycles);
+    // Of this model's walk: 8 ns, of some cycles.
+    let of = text_of_walk(&calibration);
+    assert!((found.walk - 8.0 * mhz / 1000.0 / of).abs() < 0.01, "{} of {of}", found.walk);
+    assert!((20.0..500.0).contains(&of), "{of}");
+    let text = serde_json::to_string(&calibration).unwrap();
+    assert_eq!(serde_json::from_str::<Calibration>(&text).unwrap(), calibration);
+    // Where superpages did not show, no walk is waited for.
+    let independent = on(15.9, 16.0);
+    calibration.accesses = Some(Accesses { bytes: 1 << 30, dependent, independent });
+    assert_eq!(read(&calibration).independent.unwrap().walk, 0.0);
+}
+
+/// The cycles of a walk that the file names.
+fn text_of_walk(calibration: &Calibration) -> f64 {
+    let text = calibration.to_machine();
+    let rest = text.split("as a part of the ").nth(1).expect(&text);
+    rest.split(' ').next().unwrap().parse().unwrap()
 }
 
 #[test]

@@ -25,12 +25,12 @@ pub(crate) fn growing_heap(setup: &Setup, tables: &Tables) -> Built {
         return Err(setup.refuse("step", step, "must be a page, 4096, or more"));
     }
     let steps = setup.size_or(SIZE)?.div_ceil(step).max(1);
-    let step = step.div_ceil(PAGE) as u32;
-    if steps * u64::from(step) > MAX_PAGES / 2 {
-        let pages = steps * u64::from(step);
+    let pages = steps.saturating_mul(step.div_ceil(PAGE));
+    if pages > MAX_PAGES / 4 {
         return Err(WorkloadError::TooLarge { workload: setup.name(), pages });
     }
-    let heap = Space::of(setup).area(steps * u64::from(step) * PAGE, Backing::Heap);
+    let step = step.div_ceil(PAGE) as u32;
+    let heap = Space::of(setup).area(pages * PAGE, Backing::Heap);
 
     let mut program = Program::new(setup);
     program

@@ -61,8 +61,12 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
 
     let mut program = Program::new(setup);
     let lines = table.value_bytes.div_ceil(LINE) + SMALL_ACCESSES;
-    let cost =
-        Cost { cycles: table.operation_cycles / lines as f64, exposed: table.exposed, loads: 0.0 };
+    let cost = Cost {
+        cycles: table.operation_cycles / lines as f64,
+        exposed: table.exposed,
+        loads: 0.0,
+        independent: false,
+    };
     program.phase(if warm { "setup" } else { "run" }).pace(setup.pace(cost, 1));
     let run = Serving {
         store: Some(store),

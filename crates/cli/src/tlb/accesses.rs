@@ -1,0 +1,39 @@
+//! What accesses far beyond the caches cost on base pages and on superpages: for machines that are kept, whose
+//! simulated programs make such accesses.
+//! See docs/decisions/tlb.md#9.
+
+use experiment::prices::FarAccesses;
+use host::{MemInfo, Root, Snapshot};
+use tlb_probe::{Accesses, OnPages};
+use units::ByteSize;
+
+use crate::facts;
+use crate::progress::Progress;
+
+/// Memory of each kind of page, at most: as far beyond the caches as most programs go.
+const MOST: ByteSize = ByteSize::gib(1);
+/// And at least: no cache is known that holds half of it.
+const LEAST: ByteSize = ByteSize::mib(256);
+/// The part of what is available that each kind of page takes.
+const PART: u64 = 6;
+
+/// Measures them, or says why not.
+pub fn measure(snapshot: &Snapshot, quiet: bool) -> Result<Accesses, String> {
+    let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
+    let memory = available.map_or(MOST, |free| MOST.min(ByteSize(free.bytes() / PART)));
+    if memory < LEAST {
+        let needed = ByteSize(PART * LEAST.bytes());
+        return Err(format!("{needed} of available memory are needed"));
+    }
+    let what = "accesses far beyond the caches";
+    let mut progress = Progress::new(quiet, what);
+    let far = FarAccesses::measure(memory, facts::superpage(snapshot), |done, of| {
+        progress.tell(done as u64, Some(of as u64), || what.to_string());
+        true
+    });
+    progress.clear();
+    let far = far.map_err(|error| error.to_string())?;
+    let on = |[base_ns, superpage_ns]: [f64; 2]| OnPages { base_ns, superpage_ns };
+    let (dependent, independent) = (on(far.dependent), on(far.independent));
+    Ok(Accesses { bytes: far.memory.bytes(), dependent, independent })
+}
