@@ -46,22 +46,29 @@ type Batch<'py> = (
     Vec<(usize, String)>,
 );
 
+/// No page's address.
+const UNKNOWN_ADDRESS: u64 = u64::MAX;
+
 #[pymethods]
 impl Trace {
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
         let mut reader = cli::open_trace(&path).map_err(failed)?;
         let page = u64::from(reader.info().header.base_page);
-        let mut addresses = vec![0; reader.info().totals.regions as usize];
+        let mut addresses = vec![None; reader.info().totals.regions as usize];
         for run in reader.regions().map_err(failed)? {
             for (at, region) in (run.first.0..).take(run.count as usize).enumerate() {
                 let address =
                     run.address.wrapping_add(at as u64).wrapping_mul(page * u64::from(SLOTS));
-                if let Some(place) = addresses.get_mut(region as usize) {
-                    *place = address;
+                match addresses.get_mut(region as usize) {
+                    Some(place @ None) => *place = Some(address),
+                    // The number was used for several places in turn, and accesses do not say for which.
+                    Some(Some(place)) if *place != address => *place = UNKNOWN_ADDRESS,
+                    _ => {}
                 }
             }
         }
+        let addresses = addresses.into_iter().map(|it| it.unwrap_or(UNKNOWN_ADDRESS)).collect();
         Ok(Self { state: Mutex::new(State { reader, block: Block::default(), page, addresses }) })
     }
 
@@ -110,8 +117,11 @@ impl State {
         let Block { accesses, counts, events } = &self.block;
         for (at, access) in accesses.iter().enumerate() {
             let page = access.page();
-            let region = self.addresses.get(page.region().index()).copied().unwrap_or(0);
-            let address = region.wrapping_add(u64::from(page.slot()) * self.page);
+            let region = self.addresses.get(page.region().index()).copied();
+            let known = region.filter(|region| *region != UNKNOWN_ADDRESS);
+            let address = known.map_or(UNKNOWN_ADDRESS, |region| {
+                region.wrapping_add(u64::from(page.slot()) * self.page)
+            });
             columns.pages.extend(page.0.to_ne_bytes());
             columns.writes.push(u8::from(access.writes()));
             columns.counts.extend(counts.get(at).copied().unwrap_or(1).to_ne_bytes());

@@ -26,6 +26,10 @@ class Event(NamedTuple):
     event: str
 
 
+UNKNOWN_ADDRESS = 2**64 - 1
+"""The address of a page whose place is not known."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """Records of a trace: columns of one length. ``numpy.asarray`` takes each without a copy."""
@@ -37,7 +41,8 @@ class Batch:
     count: memoryview
     """How many accesses of the program, in a row, a record stands for (u32)."""
     address: memoryview
-    """Addresses of the pages in their process (u64)."""
+    """Addresses of the pages in their process (u64); :data:`UNKNOWN_ADDRESS` (Arrow: null) of a region whose number stood
+    for several places one after the other, which :meth:`Trace.spans` lists."""
     events: List[Event]
     """What happens between them; ``record`` is an index into this batch, or its length."""
 
@@ -51,11 +56,16 @@ class Batch:
         def column(kind: Any, values: Any) -> Any:
             return arrow.Array.from_buffers(kind, len(values), [None, arrow.py_buffer(values)])
 
+        def known(addresses: Any) -> Any:
+            compute = _frames.module("pyarrow.compute")
+            unknown = compute.equal(addresses, arrow.scalar(UNKNOWN_ADDRESS, arrow.uint64()))
+            return compute.if_else(unknown, arrow.scalar(None, arrow.uint64()), addresses)
+
         return arrow.RecordBatch.from_pydict({
             "page": column(arrow.uint32(), self.page),
             "write": column(arrow.uint8(), self.write).cast(arrow.bool_()),
             "count": column(arrow.uint32(), self.count),
-            "address": column(arrow.uint64(), self.address),
+            "address": known(column(arrow.uint64(), self.address)),
         })
 
 
