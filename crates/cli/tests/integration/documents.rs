@@ -63,3 +63,18 @@ fn documents_of_the_last_version_are_read() {
         assert!(stdout(&output).contains(says), "{file}: {}", stdout(&output));
     }
 }
+
+/// What an older `tlb --save` kept prices misses.
+#[test]
+fn a_machine_that_the_last_version_measured_is_read() {
+    let data = tempfile::tempdir().unwrap();
+    let machines = data.path().join("superpage/machines");
+    std::fs::create_dir_all(&machines).unwrap();
+    let kept = format!("{}/tests/documents/0.1.0/tlb-1.json", env!("CARGO_MANIFEST_DIR"));
+    std::fs::copy(kept, machines.join("this.json")).unwrap();
+    let words = ["measure", "--json", "--misses", "1000", "--cycles", "1e9", "--cost", "this"];
+    let output = superpage(&words).env("XDG_DATA_HOME", data.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(document["estimate"]["share"]["mid"].as_f64() > Some(0.0), "{document}");
+}
