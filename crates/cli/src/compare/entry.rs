@@ -41,6 +41,17 @@ pub struct Around {
     teardown: Option<String>,
 }
 
+/// FILE and NAME of `FILE:NAME`, both of which may have colons: the file is the first that there is.
+pub fn split(text: &str) -> Option<(&str, &str)> {
+    let mut colons = splits(text);
+    colons.find(|(file, _)| Path::new(file).is_file()).or_else(|| text.rsplit_once(':'))
+}
+
+/// What stands before and after each colon.
+pub fn splits(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.match_indices(':').map(|(at, _)| (&text[..at], &text[at + 1..]))
+}
+
 impl Entry {
     fn from_keys(keys: &mut Reader<'_>, path: &Path, is_one_of_several: bool) -> Self {
         let stem = path.file_stem().map_or(String::new(), |it| it.to_string_lossy().into_owned());
@@ -61,7 +72,7 @@ impl Entry {
     /// The entries of a file, or of `FILE:NAME` the one of that name.
     pub fn read(path: &Path) -> Result<Vec<Self>, Failure> {
         let text = path.display().to_string();
-        let Some((file, name)) = text.rsplit_once(':').filter(|_| !path.exists()) else {
+        let Some((file, name)) = split(&text).filter(|_| !path.exists()) else {
             return suite::entries(path, |keys, several| Self::from_keys(keys, path, several));
         };
         let mut entries = Self::read(Path::new(file))?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::cluster::text_of;
-use crate::compare::entry::Entry;
+use crate::compare::entry::{self, Entry};
 use crate::exit::Failure;
 
 /// Suites that are run only by their name.
@@ -31,14 +31,19 @@ pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
 
 /// A file, or the name of one that comes with superpage; after a colon an entry's name.
 fn find(suite: &str) -> Result<PathBuf, Failure> {
-    let (name, entry) = suite.rsplit_once(':').unwrap_or((suite, ""));
-    if Path::new(suite).is_file() || Path::new(name).is_file() {
+    let names = || entry::splits(suite).chain([(suite, "")]);
+    if names().any(|(file, _)| Path::new(file).is_file()) {
         return Ok(suite.into());
     }
     let directory = own_directory().ok_or_else(nowhere)?;
-    let candidates = [directory.clone(), directory.join(BY_NAME)];
-    let found = candidates.iter().map(|it| it.join(format!("{name}.toml"))).find(|it| it.is_file());
-    let Some(mut found) = found else {
+    let published = directory.join(BY_NAME);
+    let file = |name: &str| {
+        let mut files =
+            [&directory, &published].into_iter().map(|it| it.join(format!("{name}.toml")));
+        files.find(|it| it.is_file())
+    };
+    let found = names().find_map(|(name, entry)| Some((file(name)?, entry)));
+    let Some((mut found, entry)) = found else {
         return Err(Failure::usage(format!(
             "{suite}: neither a file nor a suite in {}; see superpage evaluate --list",
             directory.display()

@@ -201,3 +201,18 @@ fn a_dry_run_runs_no_setup() {
     refused(&output, 2, "a: --dry-run runs no setup");
     assert!(!PathBuf::from(suite.path("made")).exists());
 }
+
+#[test]
+fn an_entry_whose_name_has_a_colon_is_found() {
+    let suite = Suite::new(&FIGURES.replace("'figures'", "'paper: figures'"));
+    let toml = suite.path("a.toml");
+    for named in [format!("{toml}:paper: figures"), "gorman:gorman: STREAM".to_string()] {
+        let planned = run(&["evaluate", &named, "--dry-run", "--json"]);
+        assert!(planned.status.success(), "{named}: {}", stderr(&planned));
+        let planned: Value = serde_json::from_str(&stdout(&planned)).unwrap();
+        let count = |what: &str| planned[what].as_array().unwrap().len();
+        assert_eq!(count("entries") + count("not_run"), 1, "{named}: {planned}");
+    }
+    let compared = run(&["compare", "--suite", &format!("{toml}:paper: figures"), "--dry-run"]);
+    assert!(compared.status.success(), "{}", stderr(&compared));
+}

@@ -35,7 +35,7 @@ impl Evaluated {
         let own = place.path().join("it's mine");
         fs::create_dir(&own).unwrap();
         let suite = own.join("a.toml").display().to_string();
-        let entries = ["one", "it's two", "third"].map(figures).concat();
+        let entries = ["one", "it's: two", "third"].map(figures).concat();
         fs::write(&suite, entries + SUITE).unwrap();
         let file = own.join("all.json").display().to_string();
         let fake = FakeCluster::new(place.path());
@@ -80,7 +80,7 @@ impl Evaluated {
         assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
         let kept = self.kept();
         let names: Vec<&str> = names(&kept, "applications");
-        assert_eq!(names, ["one", "it's two", "third"], "in the order of the suite");
+        assert_eq!(names, ["one", "it's: two", "third"], "in the order of the suite");
         assert_eq!(self::names(&kept, "not_run"), ["absent"]);
         let why = kept["not_run"][0]["why"].as_str().unwrap();
         assert_eq!(why, "needs no-such-program; install Debian: no-such");
@@ -148,7 +148,7 @@ fn what_would_be_submitted_is_shown_and_a_node_is_asked_for() {
         "one: about 2 s\n",
         "$ sbatch --parsable",
         "--array=0-3 --exclusive --mem=0",
-        r"it'\''s mine/a.toml:it'\''s two'",
+        r"it'\''s mine/a.toml:it'\''s: two'",
         r#""${entries[SLURM_ARRAY_TASK_ID]}" --max-time 1.500s"#,
     ] {
         assert!(planned.contains(part), "lacks {part}: {planned}");
@@ -159,7 +159,7 @@ fn what_would_be_submitted_is_shown_and_a_node_is_asked_for() {
     assert_eq!(names(&planned, "entries").len(), 4, "what is missing a node says");
     let here = stdout(&evaluated.run("local", &["--dry-run", "--json"]));
     let here: Value = serde_json::from_str(&here).unwrap();
-    assert_eq!(names(&here, "entries"), ["one", "it's two", "third"]);
+    assert_eq!(names(&here, "entries"), ["one", "it's: two", "third"]);
     assert_eq!(names(&here, "not_run"), ["absent"]);
     assert_eq!(evaluated.starts("one"), 0);
     assert!(!fs::exists(&evaluated.file).unwrap() && evaluated.fake.calls("sbatch").is_empty());
