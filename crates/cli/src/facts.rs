@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use host::{Choice, FreeContiguity, HugetlbPools, MemInfo, Root, Snapshot, Thp};
 use launch::{Facts, Pool};
-use units::PageSize;
+use units::{ByteSize, PageSize};
 
 /// What launching needs to know of this machine and this environment, read now.
 pub fn read() -> Facts {
@@ -36,6 +36,15 @@ pub fn read() -> Facts {
         ld_preload: env::var("LD_PRELOAD").ok(),
         glibc_tunables: env::var("GLIBC_TUNABLES").ok(),
     }
+}
+
+/// The part of what is available that a measurement takes of each kind of page.
+pub const SPARED_PART: u64 = 6;
+
+/// Memory of each kind of page that a measurement may take, `most` where there is enough.
+pub fn spared(most: ByteSize) -> ByteSize {
+    let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
+    available.map_or(most, |free| most.min(ByteSize(free.bytes() / SPARED_PART)))
 }
 
 /// The size in which superpages are counted: what one PMD maps, or the default hugetlb size.

@@ -274,6 +274,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     crate::in_passing(|| args.report.check()).map_err(Failure::in_launcher)?;
     // Before anything is raised, so that no signal finds it raised and nobody to restore it.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
+    let heeding = relay.heeding();
     let ((recipe, rules, refused), mut facts) =
         crate::in_passing(|| Ok::<_, Failure>((args.recipe()?, facts::read())))?;
     let notes: Vec<String> =
@@ -314,18 +315,16 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let counters = || args.explain.then(|| Counters::read(&Root::real()).ok()).flatten();
     let before = counters();
     if let Some(signal) = relay.asked() {
-        // Nobody wants the program any more.
-        guard.restore().iter().for_each(|line| exit::say(line));
+        // Nobody wants the program any more. The guard puts back what was raised.
         return Ok(Done::Signal(signal));
     }
-    let supervised = supervise(&plan, relay, ledger.as_ref(), policy);
+    let ended = supervise(&plan, relay, ledger.as_ref(), policy);
     let machine = before.zip(counters()).map(|(before, after)| after.since(&before));
     for line in guard.restore() {
         exit::say(&line);
     }
-    // Until here no signal ends us.
-    let (ended, heeding) = supervised?;
     drop(heeding);
+    let ended = ended?;
     let status = ended.status;
     let explained = args.explain.then(|| {
         let run = explain::Run {
@@ -379,7 +378,7 @@ fn supervise(
     relay: signals::Relay,
     ledger: Option<&CounterFile>,
     policy: Option<Policy>,
-) -> Result<(Ended, signals::Heeding), Failure> {
+) -> Result<Ended, Failure> {
     let supply = supply_for(plan, ledger);
     let began = Instant::now();
     let environment = ledger.map(CounterFile::variable).into_iter().collect();
@@ -413,14 +412,14 @@ fn supervise(
     let seconds = began.elapsed().as_secs_f64();
     let in_force = in_force.map(|(rules, live)| InForce { rules, report: live.stop() });
     let seen = watch.stop();
-    let heeding = relaying.stop();
+    relaying.stop();
     let supplied = supply.map(Supply::stop);
     ended.map_err(ours)?;
     let (status, usage) = sys::wait::reap(pid).map_err(ours)?;
     let mut ended = Ended::new(plan, pid, status, seconds, usage, seen);
     ended.in_force = in_force;
     ended.supplied = supplied;
-    Ok((ended, heeding))
+    Ok(ended)
 }
 
 /// Superpages for a program whose library may ask for them.

@@ -102,7 +102,12 @@ impl Relay {
             let noted = flag::register_usize(signal, Arc::clone(&asked), signal as usize);
             noted.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))?;
         }
-        Ok(Self { program, relaying: Relaying { handle, thread, heeding }, asked })
+        Ok(Self { program, relaying: Relaying { handle, thread, _heeding: heeding }, asked })
+    }
+
+    /// While it lives none of them ends us, also after the relay: until settings are put back.
+    pub fn heeding(&self) -> Heeding {
+        Heeding::another()
     }
 
     /// The signal that asked us to end before the program was started.
@@ -121,16 +126,14 @@ impl Relay {
 pub struct Relaying {
     handle: Handle,
     thread: JoinHandle<()>,
-    heeding: Heeding,
+    _heeding: Heeding,
 }
 
 impl Relaying {
-    /// Ends it; before the program is reaped, when its pid may come to mean another. While what is returned lives signals do
-    /// not end us: until settings are put back.
-    pub fn stop(self) -> Heeding {
+    /// Ends it; before the program is reaped, when its pid may come to mean another.
+    pub fn stop(self) {
         self.handle.close();
         let _ = self.thread.join();
-        self.heeding
     }
 }
 
@@ -175,6 +178,12 @@ impl Heeding {
         heeders.nobody.store(false, Ordering::SeqCst);
         heeders.count += 1;
         Ok(Self(()))
+    }
+
+    /// Beside one that lives.
+    fn another() -> Self {
+        HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).count += 1;
+        Self(())
     }
 }
 

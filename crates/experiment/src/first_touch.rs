@@ -53,8 +53,12 @@ pub(crate) fn first_touches(
 
 /// The share of it that lies on superpages; `None` if the kernel does not tell.
 pub(crate) fn on_superpages(memory: &Mapping) -> Option<f64> {
+    Some(pages_of(memory)?.huge.bytes() as f64 / memory.len() as f64)
+}
+
+/// On which pages it lies; `None` if the kernel does not tell (before Linux 6.7).
+pub(crate) fn pages_of(memory: &Mapping) -> Option<coverage::Scanned> {
     let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
     let start = memory.address();
-    let found = coverage::scan(&pagemap, start, start + memory.len() as u64).ok()?;
-    Some(found.huge.bytes() as f64 / memory.len() as f64)
+    coverage::scan(&pagemap, start, start + memory.len() as u64).ok()
 }

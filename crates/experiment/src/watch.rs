@@ -59,6 +59,8 @@ const ZERO_PRICE: Duration = Duration::from_micros(1000);
 const LONG_SPAN: Duration = Duration::from_millis(100);
 /// A look that found at least this share of the peak speaks for it; by less, nothing is judged.
 pub const NEAR_PEAK: f64 = 0.8;
+/// A look at so much of it is a look at the peak.
+pub const AT_PEAK: f64 = 0.95;
 
 /// A watch under way.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ pub fn of_program(
     let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
     let ended = sys::wait::until_exit(pid);
     let seconds = began.elapsed().as_secs_f64();
-    drop(relaying.stop());
+    relaying.stop();
     ended.map_err(ours)?;
     let (status, _) = sys::wait::reap(pid).map_err(ours)?;
     let estimate = finish(counting, counters, cost)?;

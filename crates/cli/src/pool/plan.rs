@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use experiment::process_tree::ProcessTree;
-use experiment::watch::{Depth, NEAR_PEAK, Observed, Watch};
+use experiment::watch::{AT_PEAK, Depth, NEAR_PEAK, Observed, Watch};
 use host::Root;
 use host::coverage::Coverage;
 use host::pool::{Status, exact};
@@ -32,9 +32,6 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// A look at so much of the peak is a look at the peak.
-const NEARLY_ALL: f64 = 0.95;
-
 /// Bytes at the peak, by kind.
 #[derive(Clone, Copy, Debug)]
 struct Peak {
@@ -60,7 +57,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     })?;
     // A pool for a part of the peak would be too small, and nobody would know.
     match seen.coverage_of_peak() {
-        Some(share) if share >= NEARLY_ALL => {}
+        Some(share) if share >= AT_PEAK => {}
         Some(share) if share >= NEAR_PEAK => exit::say(&format!(
             "its memory was read when it had {} of its peak",
             report::format::percent(share)
@@ -113,7 +110,7 @@ fn watch(command: &[String]) -> Result<(Observed, Option<i32>), Failure> {
     let watch = Watch::start(Root::real(), family, began, Depth::Thorough, 0, None);
     let ended = sys::wait::until_exit(pid);
     let mut seen = watch.stop();
-    drop(relaying.stop());
+    relaying.stop();
     ended.map_err(Failure::cannot)?;
     let (status, usage) = sys::wait::reap(pid).map_err(Failure::cannot)?;
     seen.conclude(&Root::real(), usage.max_rss, false);

@@ -18,7 +18,7 @@ use experiment::procedure::Settings;
 use experiment::sample::{Purpose, Sample};
 use experiment::stats::Better;
 use experiment::stats::stopping::Rule;
-use host::{MemInfo, Root, Snapshot};
+use host::{Root, Snapshot};
 use launch::{Pages, Recipe};
 use prediction::{Demand, Native, Prediction, Prices};
 use units::ByteSize;
@@ -57,9 +57,7 @@ impl Pricing {
     /// Measures before the runs, as far as the accesses reach.
     pub fn begin(demand: &SubjectDemand, quiet: bool) -> Result<Self, Failure> {
         let machine = Snapshot::read(&Root::real());
-        let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
-        let most =
-            available.map_or(MAX_FOOTPRINT, |free| MAX_FOOTPRINT.min(ByteSize(free.bytes() / 6)));
+        let most = facts::spared(MAX_FOOTPRINT);
         let reached = sys::param::page_size().bytes() << demand.demand.reach();
         let most = most.min(ByteSize(reached));
         let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;

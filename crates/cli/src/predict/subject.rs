@@ -152,7 +152,7 @@ pub fn record(
         ControlFlow::Continue(())
     });
     progress.clear();
-    drop(relaying.stop());
+    relaying.stop();
     let recorded = recorded?;
     let mut asked = of_trace(&path, recorded.seen.instructions.map(|count| count as f64), quiet)?;
     if recorded.seen.foreign_count > 0 {

@@ -118,7 +118,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let session = Session::start(&tools, &recording)?;
     let relaying = relay.to(session.pid());
     let recorded = session.finish(&mut watch(args.quiet));
-    drop(relaying.stop());
+    relaying.stop();
     report(&args, &recorded?, native)
 }
 
@@ -133,7 +133,7 @@ fn faults(args: &Args, recording: &Recording) -> Result<Done, Failure> {
     let session = FaultSession::start(recording, &tracing)?;
     let relaying = relay.to(session.pid());
     let recorded = session.finish(&mut watch(args.quiet));
-    drop(relaying.stop());
+    relaying.stop();
     report(args, &recorded?, native)
 }
 

@@ -5,7 +5,7 @@ use experiment::analysis::took_effect;
 use experiment::counters::CounterFile;
 use experiment::supply::Supplied;
 use experiment::verdict::Effect;
-use experiment::watch::{Killed, NEAR_PEAK, Observed};
+use experiment::watch::{AT_PEAK, Killed, NEAR_PEAK, Observed};
 use host::Root;
 use host::coverage::Coverage;
 use launch::{Children, EnvironmentChange, Pages, Plan, Promise};
@@ -21,8 +21,6 @@ use crate::counters;
 
 /// The share of the memory that can be on superpages that must be for `thp` and `hugetlb`.
 const MIN_COVERAGE: f64 = 0.8;
-/// Of a look that found less than this share of the peak, the share is printed.
-const AT_PEAK: f64 = 0.95;
 
 /// A program that has ended.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! See docs/decisions/tlb.md#9.
 
 use experiment::prices::FarAccesses;
-use host::{MemInfo, Root, Snapshot};
+use host::Snapshot;
 use tlb_probe::{Accesses, OnPages};
 use units::ByteSize;
 
@@ -14,15 +14,12 @@ use crate::progress::Progress;
 const MOST: ByteSize = ByteSize::gib(1);
 /// And at least: no cache is known that holds half of it.
 const LEAST: ByteSize = ByteSize::mib(256);
-/// The part of what is available that each kind of page takes.
-const PART: u64 = 6;
 
 /// Measures them, or says why not.
 pub fn measure(snapshot: &Snapshot, quiet: bool) -> Result<Accesses, String> {
-    let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
-    let memory = available.map_or(MOST, |free| MOST.min(ByteSize(free.bytes() / PART)));
+    let memory = facts::spared(MOST);
     if memory < LEAST {
-        let needed = ByteSize(PART * LEAST.bytes());
+        let needed = ByteSize(facts::SPARED_PART * LEAST.bytes());
         return Err(format!("{needed} of available memory are needed"));
     }
     let what = "accesses far beyond the caches";

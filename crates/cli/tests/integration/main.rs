@@ -28,6 +28,7 @@ mod record;
 mod relinking;
 mod run;
 mod service;
+mod signals;
 mod tlb;
 mod trace;
 mod works;

@@ -30,49 +30,6 @@ fn output_exit_code_and_signal_pass_through() {
 }
 
 #[test]
-fn signals_reach_the_program() {
-    let script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
-    let mut child =
-        superpage(&["run", "-q", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
-    sys::signal::send(units::Pid(child.id() as i32), libc::SIGTERM).unwrap();
-    let mut rest = String::new();
-    std::io::Read::read_to_string(&mut reader, &mut rest).unwrap();
-    assert_eq!((line.as_str(), rest.as_str()), ("ready\n", "got it\n"));
-    assert_eq!(child.wait().unwrap().code(), Some(5));
-}
-
-#[test]
-fn signals_that_a_desktop_or_an_image_uses_reach_it_too() {
-    let script = "trap 'echo resized; exit 5' WINCH; echo ready; while :; do sleep 0.01; done";
-    let mut child =
-        superpage(&["run", "-q", "--", "sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
-    sys::signal::send(units::Pid(child.id() as i32), libc::SIGWINCH).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(5));
-}
-
-#[test]
-fn what_it_was_made_to_ignore_the_program_ignores_and_nothing_else() {
-    let program = "kill -PIPE $$; echo alive; exit 7";
-    let under = |trap: &str| {
-        let own = env!("CARGO_BIN_EXE_superpage");
-        let script = format!("{trap} exec {own} run -q --pages base -- sh -c '{program}'");
-        std::process::Command::new("sh").args(["-c", &script]).output().unwrap()
-    };
-    let ignoring = under("trap '' PIPE;");
-    assert_eq!((stdout(&ignoring).as_str(), ignoring.status.code()), ("alive\n", Some(7)));
-    assert_eq!(under("").status.signal(), Some(libc::SIGPIPE));
-    // Who ignores the end of children hears nothing of them: the launcher must.
-    let both = under("trap '' PIPE; trap '' CHLD;");
-    assert_eq!((stdout(&both).as_str(), both.status.code()), ("alive\n", Some(7)));
-}
-
-#[test]
 fn words_that_are_no_text_are_refused_in_a_line() {
     use std::os::unix::ffi::OsStrExt;
     let word = std::ffi::OsStr::from_bytes(b"caf\xe9.txt");

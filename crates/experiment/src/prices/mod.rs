@@ -4,15 +4,14 @@
 //! No setting of the machine is changed.
 //! See docs/decisions/prediction.md#2.
 
-use host::{Root, coverage};
+use host::Root;
 use prediction::{Curve, Faults, Pair, Prices, Sequential};
 use sys::SysError;
 use sys::mem::{Advice, Mapping};
-use sys::pagemap::Pagemap;
 use units::{ByteSize, PageSize};
 use workload::priced::{self as kernels, Random, Word};
 
-use crate::first_touch::first_touches;
+use crate::first_touch::{first_touches, pages_of};
 use crate::stats::describe::median;
 use crate::warm::{Blocks, warm};
 
@@ -285,9 +284,7 @@ impl Side {
 
     /// How many bytes are on what was asked for; `None` where the kernel does not tell (before Linux 6.7).
     fn got(&self, advice: Advice) -> Option<u64> {
-        let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
-        let start = self.memory.address();
-        let found = coverage::scan(&pagemap, start, start + self.memory.len() as u64).ok()?;
+        let found = pages_of(&self.memory)?;
         Some(match advice {
             Advice::HugePage => found.huge.bytes(),
             _ => found.present.bytes() - found.huge.bytes(),

@@ -35,7 +35,7 @@ impl Copy {
     }
 }
 
-/// `[start, end)` is a copy from now on; `false`: there is no room in the list.
+/// `[start, end)` is a copy from now on; `false`: the list is full.
 pub fn add(start: usize, end: usize) -> bool {
     ARE_ANY.store(true, Ordering::Relaxed);
     for copy in &COPIES {
@@ -71,7 +71,7 @@ pub fn forget(start: usize, end: usize) {
             match (from < start, end < to) {
                 (true, is_cut) => {
                     copy.set(from, start);
-                    // Without room the rest is taken for anonymous memory, as before there was a list.
+                    // Where the list is full the rest is taken for anonymous memory, as before there was a list.
                     let _ = is_cut && add(end, to);
                 }
                 (false, true) => copy.set(end, to),
@@ -109,7 +109,7 @@ mod tests {
         for page in 0..MOST {
             add(of(2 * page + 1, 2 * page + 2));
         }
-        assert!(!super::add(9 << 40, 10 << 40), "there is no room");
+        assert!(!super::add(9 << 40, 10 << 40), "the list is full");
         forget(of(0, 4 * MOST));
         assert_eq!(first(of(0, usize::MAX >> 21)), None);
     }

@@ -227,7 +227,7 @@ fn supervise(plan: &Plan, relay: signals::Relay) -> Result<Ended, Failure> {
     let relaying = relay.to(program);
     let ended = sys::wait::until_exit(guard);
     let seconds = began.elapsed().as_secs_f64();
-    drop(relaying.stop());
+    relaying.stop();
     ended.map_err(Failure::cannot)?;
     let (status, _) = sys::wait::reap(guard).map_err(Failure::cannot)?;
     Ok(Ended { status, seconds })

@@ -1,0 +1,41 @@
+//! `superpage run` and signals: the program gets those that it is sent, and ignores what superpage was made to ignore.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use crate::common::{stdout, superpage};
+
+#[test]
+fn signals_reach_the_program() {
+    // WINCH is how an image of httpd is stopped.
+    for (name, signal) in [("TERM", libc::SIGTERM), ("WINCH", libc::SIGWINCH)] {
+        let script =
+            format!("trap 'echo got it; exit 5' {name}; echo ready; while :; do sleep 0.01; done");
+        let mut command = superpage(&["run", "-q", "--", "sh", "-c", &script]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        let (mut line, mut rest) = (String::new(), String::new());
+        reader.read_line(&mut line).unwrap();
+        sys::signal::send(units::Pid(child.id() as i32), signal).unwrap();
+        reader.read_to_string(&mut rest).unwrap();
+        assert_eq!((line.as_str(), rest.as_str()), ("ready\n", "got it\n"), "{name}");
+        assert_eq!(child.wait().unwrap().code(), Some(5), "{name}");
+    }
+}
+
+#[test]
+fn what_it_was_made_to_ignore_the_program_ignores_and_nothing_else() {
+    let program = "kill -PIPE $$; echo alive; exit 7";
+    let under = |trap: &str| {
+        let own = env!("CARGO_BIN_EXE_superpage");
+        let script = format!("{trap} exec {own} run -q --pages base -- sh -c '{program}'");
+        std::process::Command::new("sh").args(["-c", &script]).output().unwrap()
+    };
+    let ignoring = under("trap '' PIPE;");
+    assert_eq!((stdout(&ignoring).as_str(), ignoring.status.code()), ("alive\n", Some(7)));
+    assert_eq!(under("").status.signal(), Some(libc::SIGPIPE));
+    // Who ignores the end of children hears nothing of them: the launcher must.
+    let both = under("trap '' PIPE; trap '' CHLD;");
+    assert_eq!((stdout(&both).as_str(), both.status.code()), ("alive\n", Some(7)));
+}
