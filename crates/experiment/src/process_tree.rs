@@ -77,15 +77,20 @@ impl ProcessTree {
     /// Ends every member, so that the next run has the machine to itself. Again and again: a
     /// member's own children reach us when it ends.
     pub fn end(&self) -> Stragglers {
-        let began = Instant::now();
+        let (began, own) = (Instant::now(), sys::param::own_pid());
         let mut done = Stragglers::default();
         let mut killed = BTreeSet::new();
         loop {
             while let Ok(Some((_, usage))) = sys::wait::reap_any() {
                 done.usage.push(usage);
             }
-            done.remaining = self.members();
-            if done.remaining.is_empty() || began.elapsed() > PATIENCE {
+            let (dead, live): (Vec<_>, Vec<_>) =
+                self.processes().into_iter().partition(|(_, stat)| stat.is_dead());
+            done.remaining = live.into_iter().map(|(pid, _)| pid).collect();
+            // One that died since then is ours to wait for: what it used is the run's.
+            let is_waited_for = !dead.iter().any(|(_, stat)| stat.parent == own);
+            let is_over = done.remaining.is_empty() && is_waited_for;
+            if is_over || began.elapsed() > PATIENCE {
                 return done;
             }
             for pid in &done.remaining {
