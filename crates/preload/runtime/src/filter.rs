@@ -8,13 +8,24 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static MAY_BE: AtomicBool = AtomicBool::new(false);
+static IS_SET: AtomicBool = AtomicBool::new(false);
 
 /// Whether there may be one.
 pub fn may_be_in_place() -> bool {
     MAY_BE.load(Relaxed)
 }
 
+/// Whether the program has called for one: what memory is on cannot be looked up, and moving it may end the process.
+pub fn is_set() -> bool {
+    IS_SET.load(Relaxed)
+}
+
 /// The program is about to set one, or to become able to.
 pub fn expect() {
     MAY_BE.store(true, Relaxed);
+}
+
+/// It is about to set one, and all is ready.
+pub fn set() {
+    IS_SET.store(true, Relaxed);
 }

@@ -147,6 +147,7 @@ cases! {
         filter_that_kills                       [T P H S]
         filter_that_refuses                     [T P H S]
         filter_of_all_threads                   [T P H S]
+        filter_and_parts                        [T P H S]
         enters_namespaces                       [T P H S]
         leaves_namespaces                       [T P H S]
         becomes_nobody                          [T P H S]

@@ -38,7 +38,7 @@ use crate::raw::{self, Errno};
 use crate::settings;
 use crate::table::{self, Entry, Locked, Marks, Range};
 use crate::write_protect::{self, WriteProtect};
-use crate::{executor, in_place, limits, maps, pagemap, sizes, source, stack};
+use crate::{executor, filter, in_place, limits, maps, pagemap, sizes, source, stack};
 
 /// How much a call makes ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,10 @@ pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> 
     if from >= to || !plan::wants(from, to, scope) {
         return Ok(());
     }
+    if filter::is_set() {
+        counters::because(Reason::Held);
+        return Err(libc::ENOMEM);
+    }
     let make = |scope| carry_out(&mut Plan::new(from, to, scope)?, true);
     alone(from, to, scope, || match make(scope) {
         // Whole superpages can be unmapped where they are. What is left of the object stays where it is.
@@ -98,14 +102,15 @@ pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> 
     })
 }
 
-/// The same of all private superpages, piece by piece: what is held twice for a moment is little.
+/// The same of all private superpages that are meant, piece by piece: what is held twice for a moment is little.
 ///
 /// # Errors
 /// As [`make_ordinary`], of a piece that stays; the others are ordinary then.
-pub fn make_all_ordinary() -> Result<(), Errno> {
+pub fn make_all_ordinary(is_meant: impl Fn(&Entry) -> bool) -> Result<(), Errno> {
     const PIECE: usize = 32 << 20;
     let (mut at, mut result) = (0, Ok(()));
-    while let Some(range) = table::first(at, usize::MAX) {
+    let is_meant = |entry: &Entry| !entry.is_ordinary && is_meant(entry);
+    while let Some(range) = table::first_entry(at, usize::MAX, is_meant).map(|entry| entry.range) {
         let from = at.max(range.start);
         at = if range.shared { range.end } else { range.end.min(from + PIECE) };
         if !range.shared {
@@ -124,6 +129,9 @@ pub fn make_all_ordinary() -> Result<(), Errno> {
 pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
     if from >= to || table::first(from, to).is_none() {
         return Ok(());
+    }
+    if filter::is_set() {
+        return Err(libc::ENOMEM);
     }
     alone(from, to, Scope::Covered, || {
         let mut plan = Plan::new(from, to, Scope::Covered)?;

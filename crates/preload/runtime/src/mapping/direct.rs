@@ -145,7 +145,10 @@ unsafe extern "C" fn seen(
             }
             libc::SYS_prctl => others::prctl(a as c_int, b as _, c as _, d as _, e as _).into(),
             libc::SYS_seccomp => {
-                others::expect_filter();
+                const SECCOMP_SET_MODE_FILTER: usize = 1;
+                if a <= SECCOMP_SET_MODE_FILTER {
+                    others::set_filter();
+                }
                 raw::system_call(number, a, b, c, d, e, f)
             }
             _ => raw::system_call(number, a, b, c, d, e, f),

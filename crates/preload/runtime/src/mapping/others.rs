@@ -13,7 +13,7 @@ use super::demote::{self, Scope};
 use super::parts::{first_make_ordinary, protect, round_up, scope_of};
 use crate::table::{self, Locked};
 use crate::text::Text;
-use crate::{contiguity, filter, in_place, limits, maps, message, prepare, raw};
+use crate::{contiguity, filter, in_place, limits, maps, message, prepare, raw, settings};
 
 /// Makes what is in the way ordinary, and runs the call; -1 with errno if that fails.
 unsafe fn after(
@@ -307,8 +307,10 @@ pub unsafe extern "C" fn prctl(
     fourth: c_ulong,
     fifth: c_ulong,
 ) -> c_int {
-    if matches!(option, libc::PR_SET_NO_NEW_PRIVS | libc::PR_SET_SECCOMP) {
-        expect_filter();
+    match option {
+        libc::PR_SET_NO_NEW_PRIVS => expect_filter(),
+        libc::PR_SET_SECCOMP => set_filter(),
+        _ => {}
     }
     if option == libc::PR_SET_VMA && second == PR_SET_VMA_ANON_NAME {
         // The kernel names anonymous memory only.
@@ -330,6 +332,17 @@ pub(super) fn expect_filter() {
     prepare::give_way();
     if in_place::is_asked() {
         // What cannot be stays, and the calls that need it fail.
-        let _ = demote::make_all_ordinary();
+        let _ = demote::make_all_ordinary(|_| true);
     }
+}
+
+/// No memory can be moved once it is set: what the program mapped, and may call for in parts, leaves the pool now. What
+/// malloc and stacks have there stays.
+/// See docs/decisions/pool.md#8.
+pub(super) fn set_filter() {
+    expect_filter();
+    if !settings::get().always_pool {
+        let _ = demote::make_all_ordinary(|entry| entry.is_mapped);
+    }
+    filter::set();
 }

@@ -62,6 +62,28 @@ static int filter_of_all_threads(void)
     return 0;
 }
 
+/* What was mapped before is unmapped, protected, discarded and moved in parts after. */
+static int filter_and_parts(void)
+{
+    char *memory[6];
+    for (int i = 0; i < 6; i++)
+        memory[i] = map_filled((5 + i) * MIB);
+    confine(SECCOMP_RET_KILL_PROCESS, 0);
+    printf("unmap %s\n", outcome(munmap(memory[0] + 3 * MIB + PAGE, PAGE)));
+    printf("protect %s\n", outcome(mprotect(memory[1] + 3 * MIB + PAGE, PAGE, PROT_READ)));
+    printf("discard %s\n", outcome(madvise(memory[2] + 3 * MIB + PAGE, PAGE, MADV_DONTNEED)));
+    memory[3] = mremap(memory[3], 8 * MIB, 64 * MIB, MREMAP_MAYMOVE);
+    printf("grow %s\n", mapped(memory[3]));
+    memory[4] = mremap(memory[4], 9 * MIB, 3 * MIB + PAGE, 0);
+    printf("shrink %s\n", mapped(memory[4]));
+    printf("unmap all %s\n", outcome(munmap(memory[5], 10 * MIB)));
+    for (int i = 0; i < 5; i++)
+        printf("%d %d %d\n", memory[i][0], memory[i][3 * MIB], i == 3 ? memory[i][60 * MIB] : 0);
+    printf("discarded %d, beside %d\n", memory[2][3 * MIB + PAGE], memory[2][3 * MIB + 2 * PAGE]);
+    printf("churn %d\n", churn());
+    return 0;
+}
+
 /* Entering them is allowed to processes of one thread only. */
 static int enters_namespaces(void)
 {
@@ -132,5 +154,6 @@ static int closes_all_descriptors(void)
 }
 
 MAIN(CASE(filter_that_kills), CASE(filter_that_refuses), CASE(filter_of_all_threads),
+     CASE(filter_and_parts),
      CASE(enters_namespaces), CASE(leaves_namespaces), CASE(becomes_nobody), CASE(changes_root),
      CASE(closes_all_descriptors))
