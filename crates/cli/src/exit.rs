@@ -119,7 +119,9 @@ impl From<LaunchError> for Failure {
             | LaunchError::NoLibrary
             | LaunchError::LibraryPath(_)
             | LaunchError::NoSuchPool(..)
-            | LaunchError::PoolEmpty { .. } => Self::cannot(error),
+            | LaunchError::PoolEmpty { .. }
+            | LaunchError::InPlaceAlways
+            | LaunchError::InPlace(_) => Self::cannot(error),
             _ => Self::usage(error),
         }
     }

@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -44,6 +44,11 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
         Place::File(target) | Place::New(target) => target,
     };
     let mut file = beside(&target).map_err(failed)?;
+    if let Ok(old) = fs::metadata(&target) {
+        // What root writes of somebody's stays theirs.
+        let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+        file.as_file().set_permissions(old.permissions()).map_err(failed)?;
+    }
     file.write_all(contents.as_ref()).map_err(failed)?;
     file.persist(&target).map(drop).map_err(|error| failed(error.error))
 }
@@ -206,6 +211,10 @@ mod tests {
         write(&path, "two").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(names(directory.path()), ["x"]);
+        // What its owner hid from others stays so.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write(&path, "three").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
     }
 
     #[test]

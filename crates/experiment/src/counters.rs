@@ -202,10 +202,18 @@ fn read(path: &Path) -> Option<Totals> {
     Totals::parse(&bytes)
 }
 
+/// Whether it is the random part of a run's name.
+fn is_random(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// What killed runs left; the caller holds the lock of `base`.
 fn clear_leftovers(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let is_run = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        // No other is ours: the directory may be one where people keep things.
+        let name = entry.file_name();
+        let is_run =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_random);
         if is_run && open_directory(&entry.path()).is_some_and(|lock| lock.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -263,14 +271,16 @@ mod tests {
     #[test]
     fn a_killed_runs_directory_goes_with_the_next_and_a_running_ones_stays() {
         let base = private();
-        let left = base.path().join("run-left");
+        let left = base.path().join("run-0123456789abcdef0123456789abcdef");
         fs::create_dir(&left).unwrap();
         fs::write(left.join("0"), "x").unwrap();
-        let other = base.path().join("other");
-        fs::create_dir(&other).unwrap();
+        // Also of a name that begins as ours do: it may be where people keep things.
+        let others = ["other", "run-2024", "run-0123456789abcdef0123456789abcdeX"];
+        let others = others.map(|name| base.path().join(name));
+        others.iter().for_each(|other| fs::create_dir(other).unwrap());
         let running = Beside::create_in(base.path(), 0o700).unwrap();
         let second = Beside::create_in(base.path(), 0o700).unwrap();
-        assert!(!left.exists() && other.exists());
+        assert!(!left.exists() && others.iter().all(|other| other.exists()));
         assert!(running.path.exists() && second.path.exists());
     }
 

@@ -16,6 +16,7 @@ mod error;
 pub mod exits;
 pub mod guard;
 pub mod heap;
+pub mod input;
 pub mod mem;
 pub mod memfd;
 pub mod mount;

@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use units::{ByteSize, Pid};
 
@@ -52,9 +52,23 @@ pub fn has_ended_within(pid: Pid, time: Duration) -> Option<bool> {
     let flags = rustix::process::PidfdFlags::empty();
     let fd = rustix::process::pidfd_open(process, flags).ok()?;
     let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let milliseconds = time.as_millis().min(i32::MAX as u128) as i32;
-    // SAFETY: one descriptor, live across the call.
-    Some(unsafe { libc::poll(&mut polled, 1, milliseconds) } == 1)
+    poll(std::slice::from_mut(&mut polled), time);
+    Some(polled.revents != 0)
+}
+
+/// `poll(2)` for all of `time`, whatever signals come: what they ask for is seen by whoever calls again.
+fn poll(polled: &mut [libc::pollfd], time: Duration) {
+    let began = Instant::now();
+    loop {
+        // Rounded up, or the last fraction of a millisecond is spun away.
+        let left = time.saturating_sub(began.elapsed()).as_micros().div_ceil(1000);
+        let (count, most) = (polled.len() as libc::nfds_t, left.min(i32::MAX as u128) as i32);
+        // SAFETY: as many descriptors as are said, live across the call.
+        let code = unsafe { libc::poll(polled.as_mut_ptr(), count, most) };
+        if code >= 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return;
+        }
+    }
 }
 
 /// Blocks until one of `pids` has ended, for at most `time`: which of them, the first in their order. They stay to be
@@ -75,10 +89,7 @@ pub fn first_ended(pids: &[Pid], time: Duration) -> Result<Option<usize>, SysErr
     }
     let events = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut polled: Vec<libc::pollfd> = opened.iter().map(|fd| events(fd.as_raw_fd())).collect();
-    // Rounded up, or the last fraction of a millisecond is spun away.
-    let milliseconds = time.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
-    // SAFETY: as many descriptors as are said, live across the call.
-    unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, milliseconds) };
+    poll(&mut polled, time);
     Ok(polled.iter().position(|one| one.revents != 0))
 }
 

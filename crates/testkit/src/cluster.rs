@@ -2,7 +2,6 @@
 //! ones.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -80,8 +79,12 @@ impl FakeCluster {
     pub fn new(place: &Path) -> Self {
         let cluster = Self { place: place.to_path_buf() };
         for (name, text) in [("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)] {
-            cluster.put(name, text);
-            fs::set_permissions(cluster.file(name), fs::Permissions::from_mode(0o755)).unwrap();
+            // By another process: a child of another test may hold what this one has open for writing.
+            let plain = format!("{name}.text");
+            cluster.put(&plain, text);
+            let files = [cluster.file(&plain), cluster.file(name)];
+            let copied = Command::new("install").args(["-m", "755"]).args(files).status();
+            assert!(copied.unwrap().success());
         }
         cluster.put("ray.py", RAY);
         cluster

@@ -63,6 +63,12 @@ pub fn shared_machine_lock() -> Option<MachineLock> {
     Some(MachineLock { _file: file })
 }
 
+/// Whether all memory gets THP, asked for or not.
+pub fn thp_are_for_all() -> bool {
+    let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    mode.is_ok_and(|mode| mode.contains("[always]"))
+}
+
 fn lock_file() -> Option<File> {
     let path = "/run/lock/superpage-tests";
     OpenOptions::new().create(true).truncate(false).write(true).open(path).ok()

@@ -1,29 +1,36 @@
 //! What times single accesses and requests must not allocate while it does: the allocator is what is measured.
-//! All calls of it are counted, in a process of its own.
+//! All calls of it by the thread that works are counted.
 //!
 //! # Safety
 //! The allocator here hands every call on to the system's, unchanged.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::cell::Cell;
 
 use superpage_workload::{Options, Settings, Workload};
 use units::ByteSize;
 
 struct Counting;
 
-static CALLS: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    /// By this thread: the harness has one of its own.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
 
 // SAFETY: the system's allocator does all of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.fetch_add(1, Relaxed);
+        count();
         // SAFETY: the caller's promise is handed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        CALLS.fetch_add(1, Relaxed);
+        count();
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
@@ -45,9 +52,9 @@ static ALLOCATOR: Counting = Counting;
 
 fn calls(workload: Workload, size: ByteSize, options: Options) -> u64 {
     let settings = Settings { size, options, ..Settings::new(workload) };
-    let before = CALLS.load(Relaxed);
+    let before = CALLS.get();
     workload.run(&settings).unwrap();
-    CALLS.load(Relaxed) - before
+    CALLS.get() - before
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use clap::Parser;
 use launch::Program;
@@ -12,8 +13,8 @@ use toml_keys::Reader;
 use super::service::suite::{self, Suite};
 use super::{Args, shift};
 use crate::exit::{self, Failure};
-use crate::facts;
 use crate::runs::JobOutcome;
+use crate::{facts, signals};
 
 /// The directory of the suite's file, in all commands.
 const SUITE: &str = "{suite}";
@@ -157,17 +158,38 @@ impl Entry {
 
     /// Compares it, for so long; of its arms, those run that can run here.
     pub fn compare(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
-        let (args, _around) = self.apply(parse(std::iter::empty())?)?;
-        let command = args.command_to_compare()?;
-        let mut job = args.job(command, args.metric_specs()?)?;
-        job.settings.max_seconds = Some(max_seconds);
-        job.settings.patience_seconds = None;
-        (job.is_choice, job.quiet) = (true, quiet);
-        shift::run(job, args.workload, &mut || ())
+        // Also while it is set up, and until that is cleaned up after.
+        let interrupting = signals::interrupt_experiment(Arc::default())?;
+        let signal = || Some(interrupting.signal()).filter(|signal| *signal != 0);
+        let applied = self.apply(parse(std::iter::empty())?);
+        if let Some(signal) = signal() {
+            return Ok(JobOutcome::Signal(signal, None));
+        }
+        let (args, around) = applied?;
+        let outcome = args.compare_as_chosen(max_seconds, quiet);
+        drop(around);
+        match (outcome, signal()) {
+            (Ok(JobOutcome::Document(made)), Some(signal)) => {
+                Ok(JobOutcome::Signal(signal, Some(made)))
+            }
+            (Err(_), Some(signal)) => Ok(JobOutcome::Signal(signal, None)),
+            (outcome, _) => outcome,
+        }
     }
 }
 
 impl Args {
+    /// Of its arms those run that can run here.
+    fn compare_as_chosen(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
+        let command = self.command_to_compare()?;
+        let mut job = self.job(command, self.metric_specs()?)?;
+        job.settings.max_seconds = Some(max_seconds);
+        // One block says nothing: the second is not cut off.
+        job.settings.patience_seconds = Some(0.0);
+        (job.is_choice, job.quiet) = (true, quiet);
+        shift::run(job, self.workload, &mut || ())
+    }
+
     /// With what its suite says, and what was made for it.
     pub(super) fn with_suite(self) -> Result<(Self, Option<Around>), Failure> {
         let Some(path) = self.service.suite.clone() else { return Ok((self, None)) };
@@ -216,6 +238,7 @@ fn sh(command: &str) -> Result<(), String> {
 
 impl Drop for Around {
     fn drop(&mut self) {
+        let _interrupting = signals::interrupt_experiment(Arc::default());
         if let Some(Err(why)) = self.teardown.as_deref().map(sh) {
             exit::say(&format!("teardown: {why}"));
         }

@@ -9,6 +9,7 @@ mod table;
 mod vary;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use experiment::analysis::Analysis;
 use experiment::document::{Document, Judging};
@@ -24,6 +25,7 @@ use predicted::Predicting;
 use crate::exit::{self, Done, Failure};
 use crate::pool_guard::PoolPolicy;
 use crate::runs::{Job, JobOutcome, arms};
+use crate::signals;
 use crate::workload::WorkloadArgs;
 
 /// Compare a program's speed on base pages, THP and hugetlb pages.
@@ -204,7 +206,15 @@ struct RuleArgs {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let (args, _around) = args.with_suite()?;
+    let (args, _around) = {
+        // While the entry of a suite is set up; what was made for it is taken away.
+        let interrupting = signals::interrupt_experiment(Arc::default())?;
+        let with_suite = args.with_suite();
+        if interrupting.signal() != 0 {
+            return Ok(Done::Signal(interrupting.signal()));
+        }
+        with_suite?
+    };
     if let Some(file) = &args.from {
         args.outputs.check()?;
         return match outputs::read(file)? {

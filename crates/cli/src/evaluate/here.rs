@@ -1,6 +1,7 @@
 //! The entries of an evaluation on this machine, one after the other.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use experiment::document::machine_line;
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 use super::{Args, PLAN_SCHEMA, find, read};
 use crate::compare::entry::Entry;
 use crate::exit::{self, Done, Failure};
-use crate::files;
 use crate::runs::JobOutcome;
+use crate::{files, signals};
 
 /// How much of an entry's time its measured runs may take: the rest is for warm-ups, and for starting and filling servers.
 const MEASURED: f64 = 0.7;
@@ -147,8 +148,10 @@ fn run(
     pending: Vec<Entry>,
 ) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
     let (began, count, mut signal) = (Instant::now(), pending.len(), None);
+    let interrupting = signals::interrupt_experiment(Arc::default())?;
     for (index, entry) in pending.into_iter().enumerate() {
         let name = entry.name.clone();
+        signal = signal.or(Some(interrupting.signal()).filter(|signal| *signal != 0));
         let left = args.max_time - began.elapsed().as_secs_f64();
         let over = match signal {
             Some(_) => Some("interrupted"),

@@ -1,5 +1,6 @@
 //! Measuring by the processor's counters: of a program that is started, or of running processes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,7 +68,9 @@ pub fn of_processes(
     }
     let counters = counters()?;
     let interrupted = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
-    let tree: Vec<Pid> = pids.iter().flat_map(|pid| process::tree(&root, *pid)).collect();
+    // Each once, also if its parent was named too.
+    let tree: BTreeSet<Pid> = pids.iter().flat_map(|pid| process::tree(&root, *pid)).collect();
+    let tree: Vec<Pid> = tree.into_iter().collect();
     let counting = counters.of_processes(&root, &tree)?;
     let began = Instant::now();
     let over = |began: Instant| duration.is_some_and(|most| began.elapsed().as_secs_f64() >= most);

@@ -5,6 +5,7 @@ use std::process::ExitStatus;
 
 use experiment::analysis::analyse;
 use record::Streams;
+use sys::input::Input;
 use walk_cost::{Estimate, Evidence, Gain, Interval, Method, Scope};
 
 use super::Measured;
@@ -19,7 +20,9 @@ const MIN_SECONDS: f64 = 0.05;
 /// `output_is_ours`), runs it thrice on base pages unseen, and measures what accesses cost here.
 pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Failure> {
     let streams = if output_is_ours { Streams::OutputToErrors } else { Streams::Inherit };
+    let before = Input::of(std::io::stdin());
     let followed = predict::record(command, streams, true, false)?;
+    let was_read = Input::of(std::io::stdin()).was_read_since(&before);
     let what = report::format::command(command.iter().map(String::as_str));
     let status = followed.status;
     let of = |estimate, seconds| Measured {
@@ -29,6 +32,10 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     };
     if !status.success() {
         return Ok(of(Estimate::unknown("the program failed while it was recorded"), None));
+    }
+    if was_read {
+        let reason = "the program reads standard input, which it does not have when it is timed; name a file";
+        return Ok(of(Estimate::unknown(reason), None));
     }
     let pricing = Pricing::begin(&followed.asked, false)?;
     let subject = Subject::Program(command.to_vec());

@@ -1,6 +1,8 @@
 //! Designs on one of our workloads, live: what `superpage lab validate` sets beside simulations.
 //! See docs/decisions/lab.md#8.
 
+use std::sync::Arc;
+
 use experiment::document::Judging;
 use experiment::fragment::{Extent, Held, Kind};
 use experiment::metric::MetricSpec;
@@ -15,7 +17,7 @@ use super::arms::WarmMemory;
 use super::job::{Job, JobOutcome};
 use crate::exit::Failure;
 use crate::pool_guard::PoolPolicy;
-use crate::{bench, design};
+use crate::{bench, design, signals};
 
 /// What is run. Base pages are the first arm.
 #[derive(Debug)]
@@ -67,7 +69,12 @@ impl LiveRuns {
         let Some((kind, level, extent)) = self.fragmented else { return job.run() };
         // What can be moved together is, so that what is fragmented is all that could be superpages. Root's alone.
         let superpage = bench::superpage()?;
+        // That raises a pool, which nobody would lower if a signal ended us.
+        let interrupting = signals::interrupt_experiment(Arc::default())?;
         bench::gather(superpage);
+        if interrupting.signal() != 0 {
+            return Ok(JobOutcome::Signal(interrupting.signal(), None));
+        }
         let goal = bench::goal(kind, level, extent)?;
         let mut held: Option<Held> = None;
         let ran = job.run_prepared(&mut |interrupt| {
@@ -80,7 +87,12 @@ impl LiveRuns {
         });
         drop(held);
         bench::gather(superpage);
-        ran
+        Ok(match (ran?, interrupting.signal()) {
+            (JobOutcome::Document(made), signal) if signal != 0 => {
+                JobOutcome::Signal(signal, Some(made))
+            }
+            (outcome, _) => outcome,
+        })
     }
 
     fn job(&self) -> Result<Job, Failure> {

@@ -137,7 +137,7 @@ fn an_interrupted_series_keeps_what_it_has() {
     use std::os::unix::process::ExitStatusExt;
     let directory = tempfile::tempdir().unwrap();
     let (document, made) = (directory.path().join("a.json"), directory.path().join("made"));
-    let script = format!("echo {{n}} >> {}; sleep 0.05", made.display());
+    let script = format!("echo {{n}} >> {}; test {{n}} -lt 2 || exec sleep 60", made.display());
     let arms = ["--arm", "a: X=1", "--arm", "b: X=2", "--json", "-o", document.to_str().unwrap()];
     let words = ["compare", "-q", "--max-runs", "2", "--vary", "n=1,2,1000"];
     let mut child =

@@ -38,7 +38,7 @@ static long superpages(void)
 
 static void await(int want)
 {
-    for (int turn = 0; turn < (want ? 2000 : 100) && (!want || superpages() < want); turn++)
+    for (int turn = 0; turn < (want ? 2000 : 300) && (!want || superpages() < want); turn++)
         usleep(10000);
 }
 

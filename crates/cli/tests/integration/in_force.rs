@@ -49,7 +49,9 @@ impl Bench {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
             name.is_ok_and(|name| name == "extents\n")
         };
+        let began = std::time::Instant::now();
         while !host::process::tree(&host::Root::real(), launcher).iter().any(is_program) {
+            assert!(began.elapsed().as_secs() < 60, "the program was not seen");
             std::thread::yield_now();
         }
     }
@@ -139,7 +141,7 @@ fn a_scan_keeps_its_period() {
     let scan = [
         (trigger, "trigger = \"scan\""),
         (regions, "regions = 4"),
-        (every, "every = \"1s\""),
+        (every, "every = \"3s\""),
         ("when = \"with-preparation\"", "when = \"never\""),
         ("zero-page = true", "zero-page = false"),
         ("effort = \"direct-4.3\"", "effort = \"none\""),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Output;
 
-use crate::common::{refused, run, stderr, stdout};
+use crate::common::{refused, run, stderr, stdout, superpage};
 
 const STREAM: &str = "misses=9492 miss_period=1000 cost=563\ncycles=599073 cycle_period=50000\n";
 
@@ -173,6 +173,14 @@ fn a_recorded_trace_is_priced_or_its_means_told_to_be_missing() {
 
     let failing = run(&["measure", "--method", "trace", "--json", "--", "sh", "-c", "exit 7"]);
     assert_eq!(failing.status.code(), Some(7), "{}", stderr(&failing));
+
+    // It is timed without that input.
+    let mut reading = superpage(&["measure", "--method", "trace", "--json", "--", "cat"]);
+    let text = fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    let reading = reading.stdin(text).output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&reading.stdout).unwrap();
+    let reason = document["estimate"]["method"]["reason"].as_str().unwrap();
+    assert!(reason.contains("standard input"), "{document}");
 
     let own = env!("CARGO_BIN_EXE_superpage");
     // Loads that wait for each other: time enough to say something on any machine.

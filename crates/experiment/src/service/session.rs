@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use host::{Root, process};
+use host::Root;
 use launch::{Plan, Start};
 use sys::guard::Guarded;
 use sys::user::User;
@@ -181,7 +181,9 @@ impl<'a> Session<'a> {
         let End::Done(status) = ran.end else { return Err(self.service_ended("under load")) };
         // What it left behind is not the service's.
         self.end_others()?;
-        self.must_run("under load", Duration::ZERO)?;
+        // Of a service that died the load fails, and may be gone first.
+        let time = if status.success() { Duration::ZERO } else { LEFTOVERS };
+        self.must_run("under load", time)?;
         Ok(Loaded { status, wall: ran.wall, stdout: ran.stdout, stderr: ran.stderr })
     }
 
@@ -194,7 +196,10 @@ impl<'a> Session<'a> {
                 (Some(command), _) => {
                     let until = Until { deadline: Some(deadline), ..self.until() };
                     let ran = self.run("ready", command, &until)?;
-                    asked = said("--ready", &ran.stderr, &ran.stdout);
+                    // One that was cut off had no time to say why.
+                    if !matches!(ran.end, End::TooLong) || asked.is_empty() {
+                        asked = said("--ready", &ran.stderr, &ran.stdout);
+                    }
                     match ran.end {
                         End::Done(status) => status.success(),
                         End::TooLong => false,
@@ -264,12 +269,16 @@ impl<'a> Session<'a> {
         let Some(head) = self.head else { return Ok(()) };
         let own = sys::param::own_pid();
         for _ in 0..5_000 {
-            let service: BTreeSet<Pid> = process::tree_with_stat(&Root::real(), head.guard)
-                .into_iter()
-                .map(|it| it.0)
-                .collect();
+            // One look, parents first: who is born between two would be in one of them.
+            let mut service = BTreeSet::from([head.guard]);
             let mut others = self.all.processes();
-            others.retain(|(pid, _)| *pid != head.guard && !service.contains(pid));
+            others.retain(|(pid, stat)| {
+                let is_service = *pid == head.guard || service.contains(&stat.parent);
+                if is_service {
+                    service.insert(*pid);
+                }
+                !is_service
+            });
             if others.is_empty() {
                 break;
             }
@@ -303,7 +312,14 @@ impl<'a> Session<'a> {
             if asked.is_ok() { time.saturating_sub(began.elapsed()) } else { Duration::ZERO };
         if wait::first_ended(&[head.guard], left)?.is_none() {
             self.phases.was_killed = true;
-            phase::end_all(head)?;
+            if !phase::end_all(head)? {
+                // Another user's, mostly. Nobody can wait for it.
+                self.head = None;
+                let left = ProcessTree::below(Root::real(), head.guard).members();
+                let pids: Vec<String> = left.iter().map(Pid::to_string).collect();
+                let (arm, pids) = (self.arm.clone(), pids.join(", "));
+                return Err(RunError::Stragglers { arm, pids });
+            }
         }
         self.phases.stop_seconds = began.elapsed().as_secs_f64();
         asked
@@ -331,7 +347,14 @@ impl<'a> Session<'a> {
                 service: None,
                 deadline: is_asked.then(|| Instant::now() + time),
             };
-            done = done.and(self.must("teardown", &command, &until).map(drop));
+            let mut torn = self.must("teardown", &command, &until);
+            if !is_asked && matches!(torn, Err(RunError::Interrupted)) {
+                // It was cut off half-way.
+                let deadline = Some(Instant::now() + time);
+                let until = Until { interrupt: None, service: None, deadline };
+                torn = self.must("teardown", &command, &until);
+            }
+            done = done.and(torn.map(drop));
             self.all.end();
         }
         let removed = self.directory.take().map_or(Ok(()), TempDir::close);

@@ -40,8 +40,12 @@ pub(super) struct Members {
     gone: Vec<Pid>,
     /// Processes that may be of the tree and cannot be told from others.
     lost: u64,
-    /// Our process group.
+    /// Our process group, if orphans in it are known to be of the tree.
     group: Option<Pid>,
+    /// Our process group, if they are not.
+    beside: Option<Pid>,
+    /// Who becomes the parent of orphans: the first process, and a manager of services that we are below.
+    reapers: BTreeSet<Pid>,
     exits: Option<Exits>,
     /// Those that a signal killed, as the kernel told.
     killed: Vec<Killed>,
@@ -52,7 +56,16 @@ impl Members {
     pub(super) fn new(root: Root, tree: ProcessTree) -> Self {
         let load = KeptLoad::open(&root).ok();
         let stats = BTreeMap::new();
-        let group = process::stat(&root, sys::param::own_pid()).ok().map(|own| own.group);
+        let own = process::stat(&root, sys::param::own_pid()).ok();
+        let reapers = reapers(&root, own.as_ref());
+        // A shell that is the first process of a container has other children in its group, which look like orphans.
+        let is_told =
+            |own: &Stat| own.group == sys::param::own_pid() || !reapers.contains(&own.parent);
+        let is_told = own.as_ref().is_some_and(is_told);
+        let (group, beside) = match own.map(|own| own.group) {
+            group if is_told => (group, None),
+            group => (None, group),
+        };
         let files = BTreeMap::new();
         Self {
             root,
@@ -66,6 +79,8 @@ impl Members {
             gone: Vec::new(),
             lost: 0,
             group,
+            beside,
+            reapers,
             exits: None,
             killed: Vec::new(),
         }
@@ -144,12 +159,13 @@ impl Members {
             let is_ours = Some(stat.group) == self.group
                 || found.contains_key(&stat.session)
                 || self.stats.contains_key(&stat.session);
-            if stat.parent != Pid(1) || !self.is_process(pid) {
+            if !self.reapers.contains(&stat.parent) || !self.is_process(pid) {
                 continue;
             }
             if !is_ours {
-                // A daemon, of this tree or of the machine's.
-                self.lost += u64::from(stat.session == pid);
+                // A daemon, of this tree or of the machine's; or an orphan in a group whose others look the same.
+                let is_beside = Some(stat.group) == self.beside;
+                self.lost += u64::from(stat.session == pid || is_beside);
                 continue;
             }
             for (pid, stat) in process::tree_with_stat(&self.root, pid) {
@@ -192,14 +208,16 @@ impl Members {
     /// The tree, and those that left it when their parents ended.
     fn found(&mut self) -> Vec<(Pid, Stat)> {
         let mut found = self.tree.processes();
+        let mut seen: BTreeSet<Pid> = found.iter().map(|(pid, _)| *pid).collect();
         for pid in std::mem::take(&mut self.pids) {
-            if found.iter().any(|(other, _)| *other == pid) {
+            if seen.contains(&pid) {
                 continue;
             }
             let before = self.stats.get(&pid).map(|stat| stat.start_ticks);
             let tree = process::tree_with_stat(&self.root, pid);
             if tree.first().is_some_and(|(_, stat)| Some(stat.start_ticks) == before) {
-                found.extend(tree);
+                // Below it may be what was found already: trees change while they are read.
+                found.extend(tree.into_iter().filter(|(pid, _)| seen.insert(*pid)));
             }
         }
         let live = found.iter().filter(|(_, stat)| !stat.is_dead());
@@ -227,6 +245,20 @@ impl Members {
     pub(super) fn minor_faults(&self) -> Option<u64> {
         self.pids.iter().map(|pid| self.stat(*pid, true).map(|stat| stat.minor_faults)).sum()
     }
+}
+
+/// The first process, and ancestors of ours that manage services: what they start has orphans brought to them.
+fn reapers(root: &Root, own: Option<&Stat>) -> BTreeSet<Pid> {
+    let mut reapers = BTreeSet::from([Pid(1)]);
+    let mut at = own.map(|own| own.parent);
+    while let Some(pid) = at.filter(|pid| pid.0 > 1) {
+        let Ok(stat) = process::stat(root, pid) else { break };
+        if stat.name == "systemd" {
+            reapers.insert(pid);
+        }
+        at = Some(stat.parent);
+    }
+    reapers
 }
 
 /// How many of the `born`, all births on the machine, may be processes of this tree that have ended as well. A

@@ -31,7 +31,8 @@ fn prices_are_measured_and_can_be_used() {
     assert!(prices.faults.base > 0.0 && prices.faults.superpage > 0.0, "{prices:?}");
     assert!(steps.iter().all(|(done, of)| done < of) && steps.is_sorted(), "{steps:?}");
     let stopped = samples.visit(|done, _| done < 2);
-    assert!(matches!(stopped, Err(PricesError::Interrupted)), "{stopped:?}");
+    let is_short = matches!(stopped, Err(PricesError::NotGot { .. }));
+    assert!(is_short || matches!(stopped, Err(PricesError::Interrupted)), "{stopped:?}");
 }
 
 #[test]

@@ -34,9 +34,9 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Whether it has ended and only its exit code is left.
+    /// Whether it has ended and only its exit code is left: not while threads go on after the first.
     pub fn is_dead(&self) -> bool {
-        matches!(self.state, 'Z' | 'X')
+        self.state == 'X' || self.state == 'Z' && self.threads <= 1
     }
 }
 

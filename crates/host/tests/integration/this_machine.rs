@@ -171,7 +171,8 @@ fn waste_finds_the_zero_pages_of_superpages() {
         }
     };
     testkit::require!(found.superpage_bytes.bytes() >= 16 * MIB, "no superpages: {found:?}");
-    assert_eq!(found.unreadable, 0, "{found:?}");
+    // Where all memory gets THP, those beside it are others', and may go meanwhile.
+    assert!(found.unreadable == 0 || testkit::thp_are_for_all(), "{found:?}");
     assert_eq!(u64::from(found.sampled) * root.page_size().bytes(), found.superpage_bytes.bytes());
     assert!(found.wasted.unwrap().bytes() >= 8 * MIB - 4 * 4096, "{found:?}");
     let few = waste::sample(&root, own(), 64, 1).unwrap();
@@ -183,11 +184,11 @@ fn waste_finds_the_zero_pages_of_superpages() {
 #[test]
 fn the_tree_holds_children_and_grandchildren_until_they_end() {
     let root = Root::real();
-    let mut child = Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
+    let mut child = Command::new("sh").args(["-c", "sleep 300 & wait"]).spawn().unwrap();
     let pid = Pid(child.id() as i32);
     let began = Instant::now();
     while process::tree(&root, pid).len() < 2 {
-        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!(began.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(2));
     }
     let tree = process::tree(&root, pid);
@@ -200,6 +201,28 @@ fn the_tree_holds_children_and_grandchildren_until_they_end() {
     child.wait().unwrap();
     assert_eq!(process::tree(&root, pid), []);
     assert!(process::resident(&root, pid).unwrap_err().is_gone());
+}
+
+#[test]
+fn a_process_lives_while_a_thread_does() {
+    const LEAVES: &str = "import ctypes, threading, time\n\
+                          threading.Thread(target=time.sleep, args=(300,)).start()\n\
+                          ctypes.CDLL(None).pthread_exit(None)";
+    let root = Root::real();
+    let started = Command::new("python3").args(["-c", LEAVES]).stderr(Stdio::null()).spawn();
+    testkit::require!(started.is_ok(), "no python3");
+    let mut child = started.unwrap();
+    let pid = Pid(child.id() as i32);
+    let began = Instant::now();
+    while process::stat(&root, pid).unwrap().state != 'Z' {
+        assert!(began.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!((process::tree(&root, pid), child.try_wait().unwrap()), (vec![pid], None));
+    child.kill().unwrap();
+    sys::wait::until_exit(pid).unwrap();
+    assert!(process::stat(&root, pid).unwrap().is_dead());
+    child.wait().unwrap();
 }
 
 #[test]

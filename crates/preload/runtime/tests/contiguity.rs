@@ -312,6 +312,7 @@ const PARTLY: &str = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 999
 
 #[test]
 fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
+    let _lock = testkit::shared_machine_lock();
     let report = touch_told("parted", PARTLY, ["512", "1", "0", "remapped"]);
     testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
     let report = report.expect("run");
@@ -321,6 +322,7 @@ fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
 
 #[test]
 fn what_a_program_advises_itself_is_decided_too() {
+    let _lock = testkit::shared_machine_lock();
     // The library serves its malloc alone.
     let asking = |name: &str, blocks: &str, mib: &str| {
         let pieces = [mib, "1", "0", "advised"];
@@ -348,6 +350,7 @@ fn grown(kind: &str, texts: &[&str]) -> Option<Vec<(u64, u64)>> {
 
 #[test]
 fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
+    let _lock = testkit::shared_machine_lock();
     let plenty = "Node 0, zone Normal 9 9 9 9 9 9 9 9 9 0 4000\n";
     let some = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 9999 9999 0 85\n";
     for kind in ["malloc", "mmap"] {
@@ -370,6 +373,7 @@ fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
 
 #[test]
 fn what_is_promised_to_one_piece_is_not_given_to_the_next() {
+    let _lock = testkit::shared_machine_lock();
     let report = touch_told("ahead", PARTLY, ["64", "8", "0", "ahead"]);
     testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
     let report = report.expect("run");
@@ -378,7 +382,10 @@ fn what_is_promised_to_one_piece_is_not_given_to_the_next() {
 
 #[test]
 fn without_the_file_it_is_tried() {
-    let trials = touch_told("blind", "", ["64", "8", "0", ""]);
+    let trials = {
+        let _lock = testkit::shared_machine_lock();
+        touch_told("blind", "", ["64", "8", "0", ""])
+    };
     testkit::require!(trials.is_some(), "{NEEDS_MOUNTS}");
     let lock = testkit::machine_lock();
     let text = std::fs::read("/proc/buddyinfo").expect("a file of /proc");
@@ -396,6 +403,7 @@ fn without_the_file_it_is_tried() {
 
 #[test]
 fn a_program_that_may_have_a_filter_opens_no_file() {
+    let _lock = testkit::shared_machine_lock();
     let told = touch_told("sealed", FRAGMENTED, ["64", "4", "0", "sealed"]);
     testkit::require!(told.is_some(), "{NEEDS_MOUNTS}");
     // Nothing was read before, so it is as if nothing were known: advised.

@@ -1,7 +1,7 @@
 //! No program can tell the difference but by its speed: each case has the same outcome natively and in
 //! each mode.
 //!
-//! An outcome is how the program ended (status, signal, or that it hung for 20 seconds) and what it
+//! An outcome is how the program ended (status, signal, or that it hung for 60 seconds) and what it
 //! wrote, without addresses and without the library's own messages. Programs are in
 //! `programs/harmless`; each says there what it shows. Modes: T `--heap --mmap --pages thp`,
 //! P the same with `--prezero 64M --prefault 64M`, H `--heap --mmap --pages hugetlb`, S the same with

@@ -36,13 +36,15 @@ def document(words: Sequence[str], progress: bool) -> str:
             )
         except OSError as error:
             raise Error(f"{PROGRAM}: {error.strerror}; install the package anew") from None
-        said = _Listener(process)
+        said: Optional[_Listener] = None
         try:
+            said = _Listener(process)
             code = process.wait()
         except BaseException as stop:
             process.send_signal(signal.SIGINT)
             _until_it_ends(process)
-            said.rest()
+            if said is not None:
+                said.rest()
             stop.document = _text(file)  # type: ignore[attr-defined]
             raise
         said.rest()

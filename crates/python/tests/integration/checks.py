@@ -144,13 +144,17 @@ def superpage_document(**changed):
 def interrupted(call, ready):
     """What KeyboardInterrupt `call` ends with, which would take hours; it is raised once `ready`."""
 
+    begun = threading.Event()
+
     def interrupt():
+        begun.wait()
         while not ready():
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
     try:
+        begun.set()
         call()
     except KeyboardInterrupt as stop:
         return stop
@@ -175,7 +179,9 @@ def interrupts():
         )
         assert stop.comparison.document["stopped"] == "interrupted", stop.comparison
         assert min(arm["runs"] for arm in stop.comparison.arms) >= 2
-        none = interrupted(lambda: superpage.compare(["sleep", "36000"], arms="base", **many), soon)
+        there = Path(work, "there")
+        waits = ["sh", "-c", f"echo >{there}; exec sleep 36000"]
+        none = interrupted(lambda: superpage.compare(waits, arms="base", **many), there.exists)
         assert none.comparison is None
 
 

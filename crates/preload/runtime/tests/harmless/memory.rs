@@ -187,7 +187,7 @@ fn a_core_of_a_running_process() {
         let name = format!("harmless-core-{}", std::process::id());
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let mut gcore = natively("timeout");
-        gcore.args(["15", "gcore", "-o", &name]).arg(process.child.id().to_string());
+        gcore.args(["50", "gcore", "-o", &name]).arg(process.child.id().to_string());
         let outcome = Outcome::of(gcore);
         let core = directory.join(format!("{name}.{}", process.child.id()));
         let size = std::fs::metadata(&core).map(|core| core.len() >> 10);

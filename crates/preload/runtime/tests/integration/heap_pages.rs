@@ -39,6 +39,7 @@ fn a_large_heap_of_small_objects_gets_superpages() {
 
 #[test]
 fn a_small_heap_stays_as_it_was() {
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
     let (base, thp) = (natively(&["small", "20"]), backed("thp", "base", &["small", "20"]));
     assert_eq!(number(&thp, "huge"), 0, "{thp}");
@@ -105,6 +106,7 @@ fn an_object_grows_on_the_pool_where_it_is() {
 
 #[test]
 fn a_growing_object_is_not_copied() {
+    let _lock = testkit::shared_machine_lock();
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
     let text = backed("thp", "base", &["grow", "200"]);
     assert!(number(&text, "huge") >= 150, "{text}");

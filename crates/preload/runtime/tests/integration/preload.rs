@@ -25,12 +25,15 @@ fn has_thp() -> bool {
 
 #[test]
 fn large_and_small_mappings_get_superpages_and_stay_ordinary() {
+    let _lock = testkit::shared_machine_lock();
     testkit::require!(has_thp(), "THP are off on this machine");
     assert!(succeeds(child("preload::child_maps")));
 }
 
 #[test]
 fn without_being_asked_the_library_is_inert() {
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
+    let _lock = testkit::shared_machine_lock();
     testkit::require!(has_thp(), "THP are off on this machine");
     for word in [None, Some(""), Some("base")] {
         let mut command = child("preload::child_maps");

@@ -36,6 +36,7 @@ const MIB: u64 = 1 << 10;
 
 #[test]
 fn text_data_and_bss_lie_on_thp() {
+    let _lock = testkit::shared_machine_lock();
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
     testkit::require!(has("cc"), "no C compiler");
     for kind in ["pie", "fixed", "aligned"] {
@@ -51,6 +52,8 @@ fn text_data_and_bss_lie_on_thp() {
 
 #[test]
 fn each_is_moved_only_when_asked() {
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
+    let _lock = testkit::shared_machine_lock();
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
     testkit::require!(has("cc"), "no C compiler");
     let text = run(command(program("pie"), under("thp", "text=copy", "base")));
@@ -83,6 +86,7 @@ fn text_data_and_bss_lie_on_hugetlb() {
 
 #[test]
 fn without_a_pool_the_fallback_decides() {
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
     testkit::require!(has("cc"), "no C compiler");
     let pool = pool_of(0);
@@ -259,7 +263,9 @@ fn code_on_tmpfs_is_collapsed_where_it_is() {
     testkit::require!(dir.is_ok(), "no /dev/shm to write to");
     let dir = dir.unwrap();
     let path = dir.path().join("segments");
-    std::fs::copy(program("aligned"), &path).expect("it is copied");
+    // By another process: a child of another test may hold what this one has open for writing.
+    let copied = Command::new("cp").arg(program("aligned")).arg(&path).status();
+    assert!(copied.expect("cp starts").success());
     let text = run(command(&path, under("thp", "text", "base")));
     assert!(number(&text, "text") >= 2 * 2 * MIB, "{text}");
     assert_eq!(number(&text, "copied"), 0, "{text}");

@@ -27,6 +27,7 @@ const MIB: u64 = 1 << 10;
 
 #[test]
 fn stacks_lie_on_thp() {
+    let _lock = testkit::shared_machine_lock();
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
     testkit::require!(has("cc"), "no C compiler");
     let text = run(command("thp", "base", &[]));

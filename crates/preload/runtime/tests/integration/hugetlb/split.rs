@@ -109,11 +109,11 @@ fn child_writes_while_splitting() {
     let pages = 24;
     let start = map(pages * 2 * MIB) as usize;
     fill(start as *mut u8, pages * 2 * MIB, 3);
-    let stop = AtomicBool::new(false);
+    let (stop, begun) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..THREADS)
             .map(|thread| {
-                let stop = &stop;
+                let (stop, begun) = (&stop, &begun);
                 scope.spawn(move || {
                     // One word in each superpage, which only this thread writes.
                     let word = |page: usize| {
@@ -129,12 +129,16 @@ fn child_writes_while_splitting() {
                             assert_eq!(before, rounds, "a write to page {page} was lost");
                         }
                         rounds += 1;
+                        begun.fetch_add(u64::from(rounds == 1), Ordering::Relaxed);
                     }
                     rounds
                 })
             })
             .collect();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        while begun.load(Ordering::Relaxed) < THREADS as u64 {
+            assert!(!writers.iter().any(|it| it.is_finished()), "a writer failed");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         for page in 0..pages {
             let hole = start + page * 2 * MIB + MIB;
             // SAFETY: no thread writes there.

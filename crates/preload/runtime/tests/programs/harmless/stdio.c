@@ -89,7 +89,7 @@ static int server_of_a_threaded_process(void)
     pthread_create(&thread, 0, sleep_on, 0);
     pid_t server = fork();
     if (!server) {
-        alarm(5);
+        alarm(40);
         pid_t child = fork();
         if (!child)
             _exit(0);

@@ -97,7 +97,7 @@ static int fork_while_threads_allocate(void)
         int status;
         pid_t child = fork();
         if (!child) {
-            alarm(10);
+            alarm(40);
             _exit(churn());
         }
         waitpid(child, &status, 0);

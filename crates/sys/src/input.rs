@@ -1,0 +1,84 @@
+//! What can be seen of an input that others read.
+
+use std::fs::File;
+use std::io::Seek;
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// How far an input was read. Of a pipe that is told by what is gone, or by its end with nothing left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Input {
+    /// Where the next read begins, of a file.
+    position: Option<u64>,
+    /// Bytes that wait in a pipe, a socket or a terminal.
+    waiting: Option<u64>,
+    /// Whether nobody writes there any more.
+    has_ended: bool,
+}
+
+impl Input {
+    /// As it is now. Reads nothing of it.
+    pub fn of(input: impl AsFd) -> Self {
+        let input = input.as_fd();
+        let position =
+            input.try_clone_to_owned().and_then(|input| File::from(input).stream_position());
+        let mut polled = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
+        let is_ready = poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+        Self {
+            position: position.ok(),
+            waiting: rustix::io::ioctl_fionread(input).ok(),
+            has_ended: is_ready && polled[0].revents().contains(PollFlags::HUP),
+        }
+    }
+
+    /// Whether somebody read of it since.
+    pub fn was_read_since(&self, before: &Self) -> bool {
+        let is_drained = |it: &Self| it.has_ended && it.waiting == Some(0);
+        match self.position {
+            Some(_) => self.position != before.position,
+            None => self.waiting < before.waiting || is_drained(self) && !is_drained(before),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_of_files_and_pipes_is_seen() {
+        let made = rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC);
+        let mut file = File::from(made.unwrap());
+        file.write_all(b"some text").unwrap();
+        file.rewind().unwrap();
+        let before = Input::of(&file);
+        assert!(!Input::of(&file).was_read_since(&before));
+        file.read_exact(&mut [0; 4]).unwrap();
+        assert!(Input::of(&file).was_read_since(&before));
+
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        let before = Input::of(&reader);
+        writer.write_all(b"some text").unwrap();
+        assert!(!Input::of(&reader).was_read_since(&before));
+        let before = Input::of(&reader);
+        reader.read_exact(&mut [0; 4]).unwrap();
+        assert!(Input::of(&reader).was_read_since(&before));
+        // All that was written meanwhile was read, to its end.
+        let before = Input::of(&reader);
+        writer.write_all(b"more text").unwrap();
+        drop(writer);
+        assert!(!Input::of(&reader).was_read_since(&before));
+        reader.read_to_end(&mut Vec::new()).unwrap();
+        assert!(Input::of(&reader).was_read_since(&before));
+        let ended = Input::of(&reader);
+        assert!(!ended.was_read_since(&ended));
+
+        // Nothing can be said of it, and nothing is.
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let before = Input::of(&null);
+        assert!(!Input::of(&null).was_read_since(&before));
+    }
+}
