@@ -38,11 +38,12 @@ case ${1-install} in
 install)
   cd "$(dirname "$0")"
   [ ! -e "$DESTDIR$list" ] || uninstall
-  made=$(mktemp)
-  trap 'rm -f "$made"' EXIT
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
+  made=$work/made
   mkdir -p "$DESTDIR/"
   make_directory "$(dirname "$list")"
-  find bin lib include share ! -type d >"$made.files"
+  find bin lib include share ! -type d >"$work/files"
   while IFS= read -r file; do
     case $file in
     lib/systemd/*) to=$PREFIX/$file ;;
@@ -58,8 +59,7 @@ install)
     *) cp -P "$file" "$DESTDIR$to.new" && mv -f "$DESTDIR$to.new" "$DESTDIR$to" ;; # programs may be running
     esac
     echo "$to" >>"$made"
-  done <"$made.files"
-  rm "$made.files"
+  done <"$work/files"
   echo "$list" >>"$made"
   cp "$made" "$DESTDIR$list"
   chmod 644 "$DESTDIR$list"

@@ -404,9 +404,15 @@ fn supervise(
     // From here on this process only waits, and looks now and then, less and less often.
     sys::mem::give_back_unused();
     let mut pause = MIN_PAUSE;
+    // The first process of a container is the parent of all that lose theirs.
+    let is_first = sys::param::own_pid().0 == 1;
     while sys::wait::has_ended_within(pid, pause) == Some(false) {
         sys::mem::give_back_unused();
-        pause = (pause * 2).min(MAX_PAUSE);
+        if is_first {
+            sys::wait::reap_others(pid);
+        } else {
+            pause = (pause * 2).min(MAX_PAUSE);
+        }
     }
     let ended = sys::wait::until_exit(pid);
     let seconds = began.elapsed().as_secs_f64();

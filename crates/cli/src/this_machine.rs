@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use host::{Root, Snapshot};
 use machine::{costs_marked, with_costs};
 use tlb_probe::Calibration;
 use walk_cost::MissCost;
@@ -61,9 +62,17 @@ pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Whether a calibration was kept.
+/// Whether a calibration of this machine was kept: a home directory may be of several.
 pub fn is_calibrated() -> bool {
-    path().is_ok_and(|path| path.with_extension(CALIBRATION).exists())
+    let kept = path().and_then(|path| kept(path.with_extension(CALIBRATION), "a calibration"));
+    let found = kept.ok().and_then(|(_, text)| serde_json::from_str::<Calibration>(&text).ok());
+    found.is_some_and(|found| of_another(&found).is_none())
+}
+
+/// Which processor it is of, if that is known not to be this one.
+fn of_another(found: &Calibration) -> Option<String> {
+    let here = Snapshot::read(&Root::real()).cpu.and_then(|cpu| cpu.model)?;
+    found.processor.model.clone().filter(|there| *there != here)
 }
 
 /// What a miss of base pages costs, as it was measured and kept.
@@ -74,6 +83,9 @@ pub fn miss_cost() -> Result<MissCost, Failure> {
     };
     let found: Calibration =
         serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    if let Some(there) = of_another(&found) {
+        return Err(wrong(format!("it is of another machine ({there})")));
+    }
     let base = found.base().ok_or_else(|| wrong("it has no base pages".to_string()))?;
     let miss = base.miss.as_ref().ok_or_else(|| wrong("it has no TLB miss".to_string()))?;
     let hit = base.levels.get(1).and_then(|level| level.hit.as_ref());

@@ -10,6 +10,7 @@ use experiment::procedure::values;
 use experiment::sample::Sample;
 use experiment::stats::stopping::Rule;
 use experiment::stats::{self, Better, Interval};
+use experiment::verdict::Verdict;
 use launch::{Pages, Recipe};
 use prediction::{Prediction, Prices};
 use report::format::{digits, percent};
@@ -190,6 +191,10 @@ fn row(
     timed: bool,
 ) -> Result<Row, Failure> {
     let analysis = analyse(document);
+    let judged = analysis.judgements.iter().find(|one| one.arm == analysis.arms[1].name);
+    if let Some(Verdict::DidNotTakeEffect { why }) = judged.map(|one| &one.verdict) {
+        return Err(Failure::cannot(format!("nothing is verified: {why}")));
+    }
     let [base, superpage] = [&analysis.arms[0], &analysis.arms[1]].map(|arm| medians(arm, timed));
     let (Some(base), Some(superpage)) = (base, superpage) else {
         return Err(Failure::usage("its runs have no times"));
@@ -204,6 +209,9 @@ fn row(
     let least = document.judging.least_coverage;
     if let Some(coverage) = coverage.filter(|share| *share < least) {
         notes.push(format!("only {} of eligible memory was on superpages", percent(coverage)));
+    }
+    if coverage.is_none() {
+        notes.push("whether its memory was on superpages is unknown".to_string());
     }
     let seconds = [base.0 + base.1, superpage.0 + superpage.1];
     let between = saved_between(document, timed);

@@ -108,6 +108,10 @@ pub fn analyse(document: &Document) -> Analysis {
                     Effect::Missing { why: format!("{}: {why}", document.arms[0].name) }
                 }
                 (Effect::AsPromised, own) => own.clone(),
+                (_, Effect::Missing { why }) => Effect::Missing { why: why.clone() },
+                (Effect::Unknown { why }, _) => {
+                    Effect::Unknown { why: format!("{}: {why}", document.arms[0].name) }
+                }
             };
             let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
             judgements.push(Judgement {
@@ -205,7 +209,7 @@ fn effect(document: &Document, arm: usize) -> Effect {
     if coverages.is_empty() {
         let reason = runs().filter_map(|sample| sample.memory.unknown.clone()).next();
         let ended = || "the program ended before its memory could be read back".to_string();
-        return Effect::Missing { why: reason.unwrap_or_else(ended) };
+        return Effect::Unknown { why: reason.unwrap_or_else(ended) };
     }
     let least = document.judging.least_coverage;
     let unseen = runs_on_base_pages(document, arm as u32, least);
@@ -257,14 +261,16 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
     let Some(most) = seen.iter().filter(kept).map(|sample| sample.minor_faults).max() else {
         return 0;
     };
-    let base_pages =
-        |sample: &Sample| (1.0 - least) * sample.peak_bytes().unwrap_or(0) as f64 / page;
+    let base_pages = |peak: u64| (1.0 - least) * peak as f64 / page;
     unseen
         .iter()
         .filter(|sample| sample.purpose == Purpose::Measured)
         // Twice as well: a program with many short processes varies by more than its peak.
         .filter(|sample| sample.minor_faults > 2 * most)
-        .filter(|sample| sample.minor_faults as f64 > most as f64 + base_pages(sample))
+        .filter(|sample| {
+            let faults = sample.minor_faults as f64;
+            sample.peak_bytes().is_some_and(|peak| faults > most as f64 + base_pages(peak))
+        })
         .count()
 }
 

@@ -132,7 +132,8 @@ impl Predicted {
     /// The same in words.
     pub fn ratio_text(&self) -> String {
         let [low, mid, high] = self.ratio().map(report::format::ratio);
-        format!("predicted {mid} ({low} to {high})")
+        let of = if self.of_metric { "" } else { " of CPU time" };
+        format!("predicted{of} {mid} ({low} to {high})")
     }
 }
 

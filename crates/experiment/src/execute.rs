@@ -402,7 +402,9 @@ impl Launcher<'_> {
         let largest = used().map(|usage| usage.max_rss).max().unwrap_or_default();
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
         memory.conclude(&self.root, largest, uses_pool);
-        if memory.coverage_of_peak().is_some_and(|share| share < NEAR_PEAK) {
+        let peak = memory.peak_resident_bytes.or(memory.peak_at_least_bytes);
+        let counted = memory.coverage.as_ref().map(|coverage| coverage.resident().bytes() as f64);
+        if counted.zip(peak).is_some_and(|(counted, peak)| counted < NEAR_PEAK * peak as f64) {
             // Of what the program held at its peak, it says nothing.
             (memory.coverage, memory.zero_filled_bytes) = (None, None);
         }
@@ -442,7 +444,9 @@ impl Launcher<'_> {
             stragglers: stragglers.ended,
             service: session.map(|session| session.phases),
         };
-        self.largest_peak = self.largest_peak.max(sample.peak_bytes().unwrap_or(0));
+        // Where only bounds are known, what it held at least is warmed.
+        let held = sample.memory.peak_resident_bytes.or(sample.memory.peak_at_least_bytes);
+        self.largest_peak = self.largest_peak.max(held.unwrap_or(0));
         // A run that a signal ended was cut short: its time means nothing, whatever is ignored.
         if !sample.succeeded() && (!self.ignore_failure || sample.signal.is_some()) {
             return Err(match &loaded {

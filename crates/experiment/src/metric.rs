@@ -70,8 +70,7 @@ impl Metric {
             MetricError::NoMatch { pattern: pattern(), printed }
         })?;
         let found = last.iter().skip(1).flatten().next().unwrap_or(last.get(0).expect("group 0"));
-        let text = found.as_str().trim().replace(',', "");
-        match text.parse::<f64>() {
+        match without_groups(found.as_str().trim()).parse::<f64>() {
             Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
             _ => Err(MetricError::NotANumber {
                 pattern: pattern(),
@@ -79,6 +78,16 @@ impl Metric {
             }),
         }
     }
+}
+
+/// A number without the commas between its groups of three digits. Any other comma stays, and is no number: `9,75` is one of
+/// a language with decimal commas.
+fn without_groups(text: &str) -> String {
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut groups = whole.split(',');
+    let first = groups.next().unwrap_or_default().trim_start_matches(['+', '-']);
+    let is_grouped = (1..=3).contains(&first.len()) && groups.all(|group| group.len() == 3);
+    if is_grouped { whole.replace(',', "") + rest } else { text.to_string() }
 }
 
 #[cfg(test)]
@@ -93,6 +102,11 @@ mod tests {
     fn takes_the_group_of_the_last_match() {
         let printed = "rate: 12.5 op/s\nrate: 1,250.5 op/s\nlast 7";
         assert_eq!(find(r"rate: ([\d.,]+)", printed).unwrap(), 1250.5);
+        assert_eq!(find(r"[\d.,]+", "1,234,567").unwrap(), 1234567.0);
+        // A decimal comma, or a part of a group.
+        for strange in ["9,75", "1.234,5", "1234,567", "1,23,456", ",5"] {
+            assert!(find(r"[\d.,]+", strange).is_err(), "{strange}");
+        }
         assert_eq!(find(r"[\d]+$", printed).unwrap(), 7.0);
         assert_eq!(find(r"(x)?rate: (?:(\d+)\.5 )", printed).unwrap(), 12.0);
     }

@@ -31,6 +31,11 @@ pub enum Effect {
         /// What was promised and what was found.
         why: String,
     },
+    /// Nobody could read it back.
+    Unknown {
+        /// Why not.
+        why: String,
+    },
 }
 
 /// How large a difference is worth a word.
@@ -127,8 +132,12 @@ pub fn verdict(
     compared: Result<&Comparison, &SampleError>,
     margin: &Margin,
 ) -> Verdict {
-    if let Effect::Missing { why } = effect {
-        return Verdict::DidNotTakeEffect { why: why.clone() };
+    match effect {
+        Effect::AsPromised => {}
+        Effect::Missing { why } => return Verdict::DidNotTakeEffect { why: why.clone() },
+        Effect::Unknown { why } => {
+            return Verdict::NoData { why: format!("whether it took effect is unknown: {why}") };
+        }
     }
     let comparison = match compared {
         Ok(comparison) => comparison,

@@ -15,6 +15,7 @@ mod members;
 mod observed;
 mod when;
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ use bounds::{Bounds, Part, Range};
 use members::Members;
 pub use observed::{Killed, Moment, Observed};
 use sys::param::thread_cpu_time;
-use units::ByteSize;
+use units::{ByteSize, Pid};
 pub use when::BUDGET;
 use when::{CREDIT, Facts, MIN_PAUSE, PAUSE, Reason};
 
@@ -359,7 +360,8 @@ impl Watcher {
         self.seen.looks += 1;
         self.note(counted, Some(coverage.superpage_bytes().bytes()));
         if self.census.is_some() {
-            self.bounds.look(counted);
+            let after = self.held_now();
+            self.bounds.look(counted, &after);
         }
         let most = self.seen.coverage.as_ref().map_or(0, |most| most.resident().bytes());
         if counted as f64 >= 0.98 * most as f64 {
@@ -370,6 +372,19 @@ impl Watcher {
             self.seen.coverage = Some(coverage);
             self.seen.counts_shared_again = self.census.is_none() && self.members.pids().len() > 1;
         }
+    }
+
+    /// What each process holds, and of that anonymous.
+    fn held_now(&mut self) -> BTreeMap<Pid, (u64, u64)> {
+        let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
+        let pids = self.members.pids().to_vec();
+        let held = |pid: &Pid| {
+            let status = self.members.status(*pid).ok()?;
+            let anon = bytes(status.anon.or(status.rss));
+            let others = bytes(status.file) + bytes(status.shmem) + bytes(status.hugetlb);
+            status.rss.map(|_| (*pid, (anon + others, anon)))
+        };
+        pids.iter().filter_map(held).collect()
     }
 
     fn through_smaps(&self) -> Counted {
@@ -422,7 +437,6 @@ impl Watcher {
 mod tests {
     use super::*;
     use std::process::Command;
-    use units::Pid;
 
     fn watch(depth: Depth, script: &str) -> Observed {
         let since = Instant::now();

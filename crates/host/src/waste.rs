@@ -13,7 +13,7 @@ use sys::pagemap::{Categories, PageRegion, Pagemap};
 use sys::peek;
 use units::{ByteSize, Pid};
 
-use crate::coverage::MappingKind;
+use crate::coverage::{MappingKind, zero_page};
 use crate::process::{Maps, MemoryMounts};
 use crate::{ReadError, Root};
 
@@ -58,6 +58,9 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
         unreadable: 0,
         wasted: None,
     };
+    if !zero_page::is_told(root) {
+        return Ok(waste); // some may be no memory at all
+    }
     let mut cursor = Cursor::new(&ranges);
     let chosen = strata(bytes / page, samples, seed);
     let addresses: Vec<u64> = chosen.map_while(|index| cursor.address(index * page)).collect();

@@ -101,7 +101,14 @@ fn watch(starter: Pid, program: i32, all: &libc::sigset_t) -> ! {
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"superpage-guard".as_ptr());
-        libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
+        if libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) != 0 {
+            // Before Linux 5.9. Whoever reads the other end of one would wait for the program's end.
+            let mut limit = std::mem::zeroed::<libc::rlimit>();
+            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+            for fd in 0..limit.rlim_cur.min(1 << 20) as libc::c_int {
+                libc::close(fd);
+            }
+        }
         let mut gone = die_with(libc::SIGTERM, starter.0).is_err();
         while !gone {
             if let Some(status) = reap(program) {

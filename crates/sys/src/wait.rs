@@ -109,6 +109,24 @@ pub fn reap_any() -> Result<Option<(Pid, Usage)>, SysError> {
     }
 }
 
+/// Collects all ended children but this one.
+pub fn reap_others(but: Pid) {
+    loop {
+        // SAFETY: an all-zero siginfo is a valid value, and the kernel fills it; its pid is that of a child, or 0.
+        let ended = unsafe {
+            let mut info = std::mem::zeroed::<libc::siginfo_t>();
+            let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            match libc::waitid(libc::P_ALL, 0, &mut info, options) {
+                0 => info.si_pid(),
+                _ => 0,
+            }
+        };
+        if ended == 0 || ended == but.0 || wait4(ended, libc::WNOHANG).is_err() {
+            return;
+        }
+    }
+}
+
 fn wait4(pid: i32, options: i32) -> Result<Option<(Pid, ExitStatus, Usage)>, SysError> {
     let mut status = 0;
     loop {

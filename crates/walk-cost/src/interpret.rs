@@ -166,6 +166,13 @@ impl<'a> Counted<'a> {
         if estimate.share.is_none() {
             return estimate;
         }
+        if let Some(gain) = &mut estimate.gain {
+            gain.speedup_at_most = None;
+        }
+        estimate = estimate.with_note(
+            "that is what a walk costs whose page tables are in the caches, as measured; those of much memory are not, and \
+             it costs more",
+        );
         estimate.evidence.push(Evidence::new("cost of a walk, cycles", cost.walk, &cost.source));
         if let Some(hit) = cost.second_level_hit {
             let name = "cost of a second-level hit, cycles";

@@ -148,7 +148,7 @@ pub fn run(
         began_unix_seconds: began,
         command: std::iter::once("superpage".to_string()).chain(command[1..].to_vec()).collect(),
         seed: common.seed,
-        runs: common.runs.div_ceil(2) * 2,
+        runs: common.runs.next_multiple_of(2),
         machine,
         lent,
         changed_meanwhile,
@@ -241,10 +241,11 @@ fn sizes_to_switch(cells: &[Cell]) -> Vec<(PageSize, String)> {
 }
 
 fn schedule(common: &Common) -> Schedule {
+    let runs = common.runs.next_multiple_of(2);
     Schedule {
         seed: common.seed,
         warm_ups: 1,
-        rule: Rule { min_runs: common.runs, max_runs: common.runs, ..Rule::default() },
+        rule: Rule { min_runs: runs, max_runs: runs, ..Rule::default() },
         max_seconds: None,
         patience_seconds: None,
     }

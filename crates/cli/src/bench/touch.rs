@@ -80,6 +80,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         ..Settings::new(Workload::Touch)
     };
     if args.save {
+        if args.lines != 1 || args.burst.is_some() || args.gap.is_some() {
+            return Err(Failure::usage(
+                "--save keeps what a fault costs: leave out --lines, --burst and --gap",
+            ));
+        }
         save::check(args.latency)?;
     }
     let ours = |facts: &_| arms::default(args.common.allow, facts, true, args.burst);

@@ -53,9 +53,13 @@ fn shares(estimate: &Estimate) -> String {
     if let Some(gain) = estimate.gain {
         let most = gain.speedup_at_most;
         let most = most.map_or("no bound".to_string(), |most| {
-            format!("at most {}x as fast", words::ratio(most))
+            format!("by translation alone at most {}x as fast", words::ratio(most))
         });
-        line("superpages", &format!("{most}; likely {} less time", interval(gain.saved)));
+        let likely = interval(gain.saved);
+        line(
+            "superpages",
+            &format!("{most}; likely {likely} less time; saved page faults come on top"),
+        );
     }
     line("method", &format!("{}: {}", estimate.method.name(), method(estimate)));
     if let Some(scope) = estimate.scope {
@@ -76,6 +80,9 @@ fn method(estimate: &Estimate) -> &str {
 
 /// `17.8 %`, or with its bounds: `12.1 % (8 % to 15 %)`.
 fn interval(share: Interval) -> String {
+    if share.mid() == 0.0 && share.high() > 0.0 {
+        return format!("at most {}", percent(share.high()));
+    }
     if share.low() == share.high() {
         return percent(share.mid());
     }

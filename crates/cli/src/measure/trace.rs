@@ -65,7 +65,7 @@ pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Fa
     let itlb = followed.fetches.and_then(|fetches| {
         // A fetch that waits stops everything behind it; but much of it is fetched ahead.
         let most = (prediction::dependent_seconds(&fetches, &prices.all) / total).min(1.0);
-        Interval::new(0.0, most, most)
+        Interval::new(0.0, 0.0, most)
     });
     let mut estimate = Estimate::from_parts(Method::RecordedTrace, dtlb, itlb);
     let translation = |seconds: f64| seconds / total;

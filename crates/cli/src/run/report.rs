@@ -87,6 +87,7 @@ impl Ended {
         match took_effect(plan.promise, plan.pages, &[coverage], MIN_COVERAGE) {
             Effect::AsPromised => Outcome::AsAsked,
             Effect::Missing { why } => Outcome::Missing(why),
+            Effect::Unknown { why } => Outcome::Unknown(why),
         }
     }
 

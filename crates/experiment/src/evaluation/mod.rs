@@ -107,6 +107,10 @@ pub struct Advice {
     pub is_decided: bool,
     /// Whether any arm has figures.
     pub has_figures: bool,
+    /// Whether each has.
+    pub has_all_figures: bool,
+    /// Whether they were all run, and none took effect.
+    pub had_no_effect: bool,
 }
 
 impl Evaluation {
@@ -206,7 +210,17 @@ impl Judged<'_> {
         let faster = rows.iter().filter(|row| matches!(row.verdict, Verdict::Faster(_)));
         let best = faster.max_by(|a, b| speedup(a).total_cmp(&speedup(b))).cloned();
         let reference = self.application.comparison.arms.first().map(|arm| arm.name.clone());
-        Advice { best, reference: reference.unwrap_or_default(), slower, is_decided, has_figures }
+        let is_without = |row: &Row| matches!(row.verdict, Verdict::DidNotTakeEffect { .. });
+        let are_all_here = self.application.comparison.left_out.is_empty() && !rows.is_empty();
+        Advice {
+            best,
+            reference: reference.unwrap_or_default(),
+            slower,
+            is_decided,
+            has_figures,
+            has_all_figures: are_all_here && rows.iter().all(|row| row.verdict.ratio().is_some()),
+            had_no_effect: are_all_here && rows.iter().all(is_without),
+        }
     }
 
     /// A line for each arm without figures, and why.
@@ -243,8 +257,12 @@ impl Advice {
     pub fn words(&self) -> String {
         match &self.best {
             Some(row) => row.arm.clone(),
-            None if !self.has_figures => "no arm took effect".to_string(),
+            None if self.had_no_effect => "no arm took effect".to_string(),
+            None if !self.has_figures => "no arm has figures".to_string(),
             None if !self.is_decided => "undecided".to_string(),
+            None if !self.has_all_figures => {
+                format!("{}: none with figures is faster", self.reference)
+            }
             None => format!("{}: none is faster", self.reference),
         }
     }

@@ -94,8 +94,20 @@ struct Open {
 #[derive(Debug)]
 struct Look {
     counted: u64,
-    /// What was held, and anonymous, with the faults then.
-    held: BTreeMap<Pid, (u64, u64, Option<u64>)>,
+    held: BTreeMap<Pid, HeldAtLook>,
+}
+
+/// What a process held at a look: it was read before, at the last tick, and after, and grows or shrinks meanwhile.
+#[derive(Debug)]
+struct HeldAtLook {
+    /// The less of the two.
+    at_least: u64,
+    /// And the more.
+    at_most: u64,
+    /// Anonymous memory of it, the more of the two.
+    anon_at_most: u64,
+    /// Faults before.
+    faults: Option<u64>,
 }
 
 /// The bounds, tick by tick.
@@ -179,7 +191,7 @@ impl Bounds {
     pub(super) fn wants_stat(&self, pid: Pid) -> bool {
         let Some(known) = self.known.get(&pid) else { return true };
         let shares = |look: &Look| {
-            let held: u64 = look.held.values().map(|(held, ..)| held).sum();
+            let held: u64 = look.held.values().map(|it| it.at_most).sum();
             held > look.counted + look.counted / 20
         };
         let is_large = known.part.held() > self.at_least / 50;
@@ -214,10 +226,21 @@ impl Bounds {
         range
     }
 
-    /// What a look counted right after a tick.
-    pub(super) fn look(&mut self, counted: u64) {
-        let held = |known: &Known| (known.part.held(), known.part.anon, known.faults);
-        let held = self.known.iter().map(|(pid, known)| (*pid, held(known))).collect();
+    /// What a look counted after a tick, and what processes held after it, and of that anonymous: a look may come late, or
+    /// take its time.
+    pub(super) fn look(&mut self, counted: u64, after: &BTreeMap<Pid, (u64, u64)>) {
+        let held = |(pid, known): (&Pid, &Known)| {
+            let (before, anon_before) = (known.part.held(), known.part.anon);
+            let (now, anon_now) = after.get(pid).copied().unwrap_or((before, anon_before));
+            let held = HeldAtLook {
+                at_least: before.min(now),
+                at_most: before.max(now),
+                anon_at_most: anon_before.max(anon_now),
+                faults: known.faults,
+            };
+            (*pid, held)
+        };
+        let held = self.known.iter().map(held).collect();
         let look = Look { counted, held };
         for mut span in std::mem::take(&mut self.open) {
             span.at_most = span.at_most.min(look.counted + look.more_before(&span.shares));
@@ -303,17 +326,17 @@ impl Bounds {
 
     /// What was counted at the last look and all that came since.
     fn more_since(&self, look: &Look, shares: &[Share]) -> u64 {
-        let held: u64 = look.held.values().map(|(held, ..)| held).sum();
+        let held: u64 = look.held.values().map(|it| it.at_most).sum();
         let mut copied = 0u64;
         let mut sum = look.counted;
         for share in shares {
-            let Some((then, _, faults)) = look.held.get(&share.pid) else {
+            let Some(then) = look.held.get(&share.pid) else {
                 sum += share.own;
                 continue;
             };
-            sum += share.held.saturating_sub(*then);
+            sum += share.held.saturating_sub(then.at_least);
             let now = self.known.get(&share.pid).and_then(|known| known.faults);
-            let faults = now.zip(*faults).map(|(now, then)| now.saturating_sub(then));
+            let faults = now.zip(then.faults).map(|(now, then)| now.saturating_sub(then));
             copied += faults.map_or(0, |faults| faults * self.page);
         }
         sum + copied.min(held.saturating_sub(look.counted))
@@ -347,12 +370,12 @@ impl Bounds {
     /// What must be left of what was counted at the last look, and what anonymous memory came.
     fn left_of(&self, look: &Look, parts: &[Part]) -> u64 {
         let mut come = 0u64;
-        let mut gone: u64 = look.held.values().map(|(held, ..)| held).sum();
+        let mut gone: u64 = look.held.values().map(|it| it.at_most).sum();
         for part in parts {
             match look.held.get(&part.pid) {
-                Some((held, anon, _)) => {
-                    come += part.anon.saturating_sub(*anon);
-                    gone -= (*held).min(part.held());
+                Some(then) => {
+                    come += part.anon.saturating_sub(then.anon_at_most);
+                    gone -= then.at_most.min(part.held());
                 }
                 None => come += part.anon.saturating_sub(self.known[&part.pid].inherited),
             }
@@ -365,7 +388,7 @@ impl Look {
     /// What more there was in a span before it: what was given back since, and by those that ended.
     fn more_before(&self, shares: &[Share]) -> u64 {
         let more = |share: &Share| match self.held.get(&share.pid) {
-            Some((held, ..)) => share.held.saturating_sub(*held),
+            Some(then) => share.held.saturating_sub(then.at_least),
             None => share.own,
         };
         shares.iter().map(more).sum()

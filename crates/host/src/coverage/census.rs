@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sys::pagemap::{Categories, PageRegion, Pagemap};
 use units::{ByteSize, PageSize, Pid};
 
-use super::{Coverage, Lens, MappingKind};
+use super::{Coverage, Lens, MappingKind, zero_page};
 use crate::process::{Mapping, Maps, Sharing};
 use crate::{ReadError, Root};
 
@@ -82,10 +82,13 @@ struct Tally {
 
 impl Census {
     /// Of processes that see the mounts `pid` sees. `None` where the kernel has no PAGEMAP_SCAN (before Linux
-    /// 6.7), or the root is not this machine's.
+    /// 6.7), or takes the huge zero page for memory, or the root is not this machine's.
     pub fn new(root: &Root, pid: Pid) -> Option<Self> {
         let own = Pagemap::open(sys::param::own_pid()).ok().filter(|_| root.is_real())?;
         own.scan(0, root.page_size().bytes(), Categories::PRESENT, &mut Vec::new()).ok()?;
+        if !zero_page::is_told(root) {
+            return None;
+        }
         Some(Self { root: root.clone(), lens: Lens::new(root, pid).ok()? })
     }
 

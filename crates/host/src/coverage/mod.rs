@@ -8,6 +8,7 @@ mod census;
 mod kind;
 mod scan;
 mod sizes;
+pub(crate) mod zero_page;
 
 use serde::{Deserialize, Serialize};
 use units::{PageSize, Pid};

@@ -1,8 +1,9 @@
 //! The files of a shared knob: `state`, which is replaced as a whole, and `share-PID-N` for each holder.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,6 +28,9 @@ pub struct State {
     pub asked: u64,
     /// `None`: about to be written, or its writer died in the midst of it.
     pub got: Option<u64>,
+    /// Of a pool on several nodes, the pages of each when it was found.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<u32, u64>,
 }
 
 impl State {
@@ -91,6 +95,25 @@ impl Wanted {
         file.take(4096).read_to_end(&mut bytes).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
+
+    /// Makes the one in a file want nothing any more. Its holder may be gone meanwhile.
+    pub fn annul(path: &Path) -> Result<(), JournalError> {
+        let io = |source| JournalError::io("write", path, source);
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            file => file.map_err(io)?,
+        };
+        let Some(wanted) = Self::read(file.try_clone().map_err(io)?) else { return Ok(()) };
+        let wanted = Self { want: Claim::Plus(0), ..wanted };
+        write_over(&file, &wanted).map_err(io)
+    }
+}
+
+/// In place: the lock is the file's.
+fn write_over(file: &File, wanted: &Wanted) -> std::io::Result<()> {
+    let bytes = serde_json::to_vec(wanted)?;
+    file.set_len(0)?;
+    file.write_all_at(&bytes, 0)
 }
 
 /// One holder's file, locked by it.
@@ -117,16 +140,11 @@ impl Share {
         Ok(share)
     }
 
-    /// Written in place: the lock is the file's. Only the holder and who holds the place's lock look at it.
+    /// Only the holder and who holds the place's lock look at it.
     pub fn rewrite(&mut self, want: Claim) -> Result<(), JournalError> {
-        use std::os::unix::fs::FileExt;
         self.want = want;
         let wanted = Wanted { holder: self.holder.clone(), want };
-        let written = serde_json::to_vec(&wanted).map_err(std::io::Error::from);
-        let written = written.and_then(|bytes| {
-            self.file.set_len(0)?;
-            self.file.write_all_at(&bytes, 0)
-        });
+        let written = write_over(&self.file, &wanted);
         written.map_err(|source| JournalError::io("write", &self.path, source))
     }
 

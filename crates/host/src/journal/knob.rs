@@ -56,6 +56,13 @@ impl Knob {
         Self(format!("{}/node{node}/hugepages/{size}/nr_hugepages", hugetlb::NODES))
     }
 
+    /// The size of its pages, if it is a pool of the whole machine.
+    pub(crate) fn pool_size(&self) -> Option<PageSize> {
+        let name = self.0.strip_prefix(hugetlb::DIR)?.strip_prefix('/')?;
+        let size = text::size_of_dir(name.strip_suffix("/nr_hugepages")?)?;
+        Some(size).filter(|size| Self::hugetlb_pool(*size) == *self)
+    }
+
     /// How many surplus pages of `size` may be made on demand.
     pub fn hugetlb_overcommit(size: PageSize) -> Self {
         Self(format!("{}/{}/nr_overcommit_hugepages", hugetlb::DIR, text::dir_of_size(size)))

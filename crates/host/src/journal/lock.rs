@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use units::Pid;
@@ -29,6 +30,19 @@ pub(super) struct WriterLock {
 }
 
 impl WriterLock {
+    /// The same; waits so long for who has it. Most changes are short, and at boot several come at once.
+    pub fn wait(dir: &Path, most: Duration) -> Result<Self, JournalError> {
+        let until = Instant::now() + most;
+        loop {
+            match Self::take(dir) {
+                Err(JournalError::Busy { .. }) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                taken => return taken,
+            }
+        }
+    }
+
     /// Takes the lock or says who has it.
     pub fn take(dir: &Path) -> Result<Self, JournalError> {
         let path = dir.join(LOCK);
@@ -45,7 +59,8 @@ impl WriterLock {
         }
         let holder = Holder::this_process();
         let line = serde_json::to_vec(&holder).map_err(|error| io("write", error.into()))?;
-        file.set_len(0).and_then(|()| file.write_all(&line)).map_err(|e| io("write", e))?;
+        // It is only told to others: on a full disk too what was changed is put back.
+        let _ = file.set_len(0).and_then(|()| file.write_all(&line));
         Ok(Self { file, holder })
     }
 }

@@ -15,14 +15,15 @@
 //! holds a share of its own kind; there is then no other, and none is given meanwhile.
 //! See docs/decisions/pool.md#7.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use units::PageSize;
+use units::{NodeId, PageSize};
 
 use super::claims::{SHARE, Share, State, Wanted};
 use super::error::JournalError;
@@ -152,7 +153,8 @@ impl SharedKnob {
     }
 
     fn settle_by<E: From<JournalError>>(&mut self, change: &mut Change<'_, E>) -> Result<(), E> {
-        let settled = self.place.settle(&self.root, change)?;
+        let own = self.share.as_ref().map(|share| share.path.as_path());
+        let settled = self.place.settle(&self.root, own, change)?;
         if let Some(share) = &mut self.share
             && let Claim::Plus(pages) = share.want
         {
@@ -213,6 +215,8 @@ pub(super) fn take_alone(journal_dir: &Path, knob: &Knob) -> Result<Option<Alone
     if let Some(holder) = place.remove_dead()?.first() {
         return Err(place.busy(holder));
     }
+    // What a dead holder found is no longer what is to be restored: the journal knows.
+    State::remove(&place.dir)?;
     let share = Share::create(&place.dir, &lock.holder, Claim::Alone)?;
     Ok(Some(Alone { knob: knob.clone(), share: Some(share) }))
 }
@@ -263,6 +267,17 @@ pub(super) fn recover(journal_dir: &Path, root: &Root) -> Result<Vec<Restoration
     Ok(done)
 }
 
+/// The same, of which is told only what was undone of dead holders.
+pub(super) fn recover_dead(
+    journal_dir: &Path,
+    root: &Root,
+) -> Result<Vec<Restoration>, JournalError> {
+    let is_undone = |one: &Restoration| {
+        one.is_of_the_dead() && !matches!(one.outcome, Outcome::ChangedElsewhere { .. })
+    };
+    Ok(recover(journal_dir, root)?.into_iter().filter(is_undone).collect())
+}
+
 /// Whether anything was ever shared here.
 pub(super) fn is_used(journal_dir: &Path) -> Result<bool, JournalError> {
     let path = journal_dir.join(DIR);
@@ -308,15 +323,7 @@ impl Place {
 
     /// Keeps others from changing the knob and the files; waits for who does.
     fn lock(&self) -> Result<WriterLock, JournalError> {
-        let until = Instant::now() + MAX_WAIT;
-        loop {
-            match WriterLock::take(&self.dir) {
-                Err(JournalError::Busy { .. }) if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-                taken => return taken,
-            }
-        }
+        WriterLock::wait(&self.dir, MAX_WAIT)
     }
 
     fn busy(&self, holder: &Wanted) -> JournalError {
@@ -362,7 +369,7 @@ impl Place {
             let now = value(now);
             return Ok(Some(Outcome::ChangedElsewhere { ours, now, original }));
         }
-        self.settle(root, &mut at_once(&self.knob))?;
+        self.settle(root, None, &mut at_once(&self.knob))?;
         let Some(state) = state else { return Ok(None) };
         if State::read(&self.dir, root)?.is_some() {
             return Ok(None);
@@ -374,24 +381,38 @@ impl Place {
         Ok(Some(Outcome::Restored { from, to, got: self.knob.value(self.now(root)?) }))
     }
 
-    /// Sets the knob to what was found and what the living want on top. The caller holds the lock.
+    /// Sets the knob to what was found and what the living want on top; `own` is the share of who asks. The caller holds the
+    /// lock.
     fn settle<E: From<JournalError>>(
         &self,
         root: &Root,
+        own: Option<&Path>,
         change: &mut Change<'_, E>,
     ) -> Result<Settled, E> {
+        let (before, old) = (State::read(&self.dir, root)?, self.now(root)?);
+        let is_changed = before.as_ref().is_some_and(|state| !state.left(old));
+        if is_changed {
+            // By somebody else, whatever the living wanted before.
+            self.annul_all_but(own)?;
+        }
         let wants: Vec<Claim> = self.remove_dead()?.into_iter().map(|one| one.want).collect();
-        let (state, old) = (State::read(&self.dir, root)?, self.now(root)?);
-        // What somebody else set meanwhile is what was found.
-        let found = state.filter(|state| state.left(old)).map_or(old, |state| state.found);
+        let before = before.filter(|_| !is_changed);
+        let nodes = before.as_ref().map_or_else(|| self.nodes(root), |state| state.nodes.clone());
+        let found = before.map_or(old, |state| state.found);
         let limit = |want: &Claim| if let Claim::AtLeast(value) = want { *value } else { 0 };
         let plus = |want: &Claim| if let Claim::Plus(value) = want { *value } else { 0 };
         let highest = wants.iter().map(limit).fold(found, u64::max);
         let asked = wants.iter().map(plus).fold(highest, u64::saturating_add);
         let boot_id = text::word(root, snapshot::BOOT_ID).map_err(JournalError::from)?;
-        let mut state = State { superpage_share: 1, boot_id, found, old, asked, got: None };
+        let mut state = State { superpage_share: 1, boot_id, found, old, asked, got: None, nodes };
         if asked != old {
-            state.put(&self.dir)?;
+            let noted = state.put(&self.dir);
+            if !wants.is_empty() {
+                noted?; // what is given back is, also where nothing can be written
+            }
+            if asked < old {
+                self.lower_nodes(root, &state.nodes, old - asked)?;
+            }
             change(&mut Writer(root), old, asked)?;
         }
         let got = self.now(root)?;
@@ -402,6 +423,53 @@ impl Place {
             state.put(&self.dir)?;
         }
         Ok(Settled { asked, got })
+    }
+
+    /// The claims of others are of before somebody changed the knob.
+    fn annul_all_but(&self, own: Option<&Path>) -> Result<(), JournalError> {
+        let io = |doing, source| JournalError::io(doing, &self.dir, source);
+        for entry in fs::read_dir(&self.dir).map_err(|source| io("read", source))?.flatten() {
+            let path = entry.path();
+            let is_share = entry.file_name().as_encoded_bytes().starts_with(SHARE.as_bytes());
+            if is_share && own != Some(path.as_path()) {
+                Wanted::annul(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Persistent pages of each node, of a pool on several.
+    fn nodes(&self, root: &Root) -> BTreeMap<u32, u64> {
+        let Some(size) = self.knob.pool_size() else { return BTreeMap::new() };
+        let names = root.list(crate::hugetlb::NODES).unwrap_or_default();
+        let numbers = names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
+        let pages = |node: u32| {
+            let knob = Knob::hugetlb_node_pool(NodeId(node), size);
+            Some((node, knob.read(root).ok()?.parse().ok()?))
+        };
+        let nodes: BTreeMap<u32, u64> = numbers.filter_map(pages).collect();
+        if nodes.len() > 1 { nodes } else { BTreeMap::new() }
+    }
+
+    /// Takes `pages` first from nodes that have more than they had: the kernel takes them from each in turn.
+    fn lower_nodes(
+        &self,
+        root: &Root,
+        nodes: &BTreeMap<u32, u64>,
+        pages: u64,
+    ) -> Result<(), JournalError> {
+        let Some(size) = self.knob.pool_size() else { return Ok(()) };
+        let mut left = pages;
+        for (node, had) in nodes {
+            let knob = Knob::hugetlb_node_pool(NodeId(*node), size);
+            let now = knob.read(root).ok().and_then(|now| now.parse::<u64>().ok()).unwrap_or(0);
+            let given = left.min(now.saturating_sub(*had));
+            if given > 0 {
+                knob.write(root, &(now - given).to_string())?;
+                left -= given;
+            }
+        }
+        Ok(())
     }
 
     fn now(&self, root: &Root) -> Result<u64, JournalError> {

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,9 @@ use super::restore;
 use super::shared::{self, Alone};
 use super::{FILE, canonical};
 use crate::{Root, snapshot, text};
+
+/// How long is waited for another change.
+const MAX_WAIT: Duration = Duration::from_secs(3);
 
 /// The machine's one writer of knobs.
 ///
@@ -80,8 +84,9 @@ impl Journal {
     /// writer left is undone first; see [`Journal::inherited`].
     pub fn open(dir: &Path, root: &Root) -> Result<Self, JournalError> {
         lock::prepare(dir)?;
-        let lock = WriterLock::take(dir)?;
-        let inherited = restore::recover(dir, root)?;
+        let lock = WriterLock::wait(dir, MAX_WAIT)?;
+        let mut inherited = restore::recover(dir, root)?;
+        inherited.extend(shared::recover_dead(dir, root)?);
         let path = dir.join(FILE);
         if path.symlink_metadata().is_ok() {
             let stuck = inherited.iter().find(|one| one.outcome.keeps_journal());

@@ -3,6 +3,7 @@
 //! One journal covers a whole call of [`apply`]: killed anywhere in between, `superpage restore`
 //! puts every pool back; ended by itself, what was got stays (or, asked so, nothing does).
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
@@ -42,13 +43,22 @@ pub fn resolve(
 /// Refuses what cannot fit, all requests together. Nothing is written.
 pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Result<(), PoolError> {
     let bytes = |pages: u64, request: &Request| pages.saturating_mul(request.size.bytes());
-    let (mut taken, mut freed) = (0u64, 0u64);
+    // By node: what is asked of one takes nothing of another.
+    let (mut taken, mut freed) = (BTreeMap::new(), BTreeMap::new());
+    let add = |to: &mut BTreeMap<Option<NodeId>, u64>, node, bytes| {
+        let sum: &mut u64 = to.entry(node).or_default();
+        *sum = sum.saturating_add(bytes);
+    };
+    let of = |all: &BTreeMap<Option<NodeId>, u64>, node: Option<NodeId>| match node {
+        None => all.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)),
+        node => all.get(&node).copied().unwrap_or(0),
+    };
     // Those that shrink are carried out first.
     for request in requests {
         // Pages of a shrinking pool that are in use give nothing back yet.
         let free = status.pool(request.size)?.free.unwrap_or(0);
         let pages = request.before.saturating_sub(request.target).min(free);
-        freed = freed.saturating_add(bytes(pages, request));
+        add(&mut freed, request.node, bytes(pages, request));
     }
     for request in requests {
         // Surplus pages become persistent ones first: they are in the pool already.
@@ -57,11 +67,12 @@ pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Res
         if pages == 0 {
             continue;
         }
-        taken = taken.saturating_add(bytes(pages, request));
+        add(&mut taken, request.node, bytes(pages, request));
         let headroom = Headroom::read(root, request.node)?;
         let what = "how much memory is available (--force skips this check)";
         let headroom = headroom.ok_or(PoolError::Unknown { size: request.size, what })?;
-        headroom.check(pages, request.size, taken.saturating_sub(freed))?;
+        let needed = of(&taken, request.node).saturating_sub(of(&freed, request.node));
+        headroom.check(pages, request.size, needed)?;
     }
     Ok(())
 }

@@ -89,7 +89,9 @@ pub fn check_raise(
 pub fn recommended_min_free(root: &Root) -> Result<Option<u64>, ReadError> {
     let memory = MemInfo::read(root)?;
     let zones = ZoneLevels::read(root)?.len() as u64;
-    let (Some(block), Some(total)) = (memory.default_hugepage, memory.total) else {
+    // A pageblock is of the size of THP, whatever the pool's default is (default_hugepagesz=1G).
+    let block = crate::Thp::pmd_size_of(root).ok().or(memory.default_hugepage);
+    let (Some(block), Some(total)) = (block, memory.total) else {
         return Ok(None);
     };
     let kbytes = (block.bytes() / 1024).saturating_mul(zones).saturating_mul(2 + 3 * 3);

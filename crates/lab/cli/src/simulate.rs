@@ -63,6 +63,12 @@ impl Parts {
         self.fits(&self.machine()?)
     }
 
+    /// Whether a machine can be so, and runs these designs.
+    pub fn can_run(&self, designs: &[&NamedInput]) -> Result<(), Failure> {
+        self.check()?;
+        lab::check(&self.machine()?, &self.designs(designs)?).map_err(Failure::usage)
+    }
+
     /// Of a sweep.
     pub fn of(group: &Group) -> Self {
         Self {
@@ -272,6 +278,12 @@ impl Parts {
     /// The trace that is the workload.
     fn trace(&self, experiment: &Experiment) -> Result<Reader, Failure> {
         let reader = what::trace(&self.workload.name)?;
+        if what::content_of(&reader) != self.workload.content {
+            return Err(Failure::usage(format!(
+                "{}: it is not the trace that was planned; put that back, or plan anew: superpage lab sweep plan --force",
+                self.workload.name
+            )));
+        }
         let machine = &experiment.machine;
         if machine.kernel_page != machine.base_page {
             return Err(Failure::usage(format!(

@@ -148,12 +148,8 @@ pub fn called(name: &str, file: Option<&str>, taken: bool) -> String {
 /// The workload that is meant. A trace's contents are its digest, so that a changed one is another.
 pub fn workload(word: &str) -> Result<NamedInput, Failure> {
     if is_trace(word) {
-        let reader = trace(word)?;
-        let info = reader.info();
-        let chunks: Vec<String> =
-            info.chunks.iter().map(|chunk| format!("{:016x}", chunk.checksum)).collect();
-        let digest = Hash::new(chunks.iter().map(String::as_str));
-        return Ok(NamedInput { name: word.to_string(), content: format!("trace {digest}") });
+        let content = content_of(&trace(word)?);
+        return Ok(NamedInput { name: word.to_string(), content });
     }
     match word.parse::<Setup>() {
         Ok(setup) => {
@@ -163,6 +159,13 @@ pub fn workload(word: &str) -> Result<NamedInput, Failure> {
         }
         Err(error) => Err(unknown_workload(word, error)),
     }
+}
+
+/// What stands for a trace's contents: its digest.
+pub fn content_of(reader: &Reader) -> String {
+    let checksums = reader.info().chunks.iter().map(|chunk| format!("{:016x}", chunk.checksum));
+    let chunks: Vec<String> = checksums.collect();
+    format!("trace {}", Hash::new(chunks.iter().map(String::as_str)))
 }
 
 /// Why a specification is none, with the name that is spelt most like it.

@@ -21,5 +21,5 @@ pub use load::{
     watches_contents,
 };
 pub use profile::{PROFILE_SECONDS, Profile, ProfileSpan, profile_stream, profile_watched};
-pub use run::{Experiment, LabError, run, run_stream, run_watched};
+pub use run::{Experiment, LabError, check, run, run_stream, run_watched};
 pub use watch::{Going, Pass, TO_THE_END, Unread, Watched};

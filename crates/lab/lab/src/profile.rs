@@ -72,7 +72,7 @@ pub fn profile_watched(
     design: &Design,
     watch: impl FnMut(Pass) -> ControlFlow<()>,
 ) -> Result<(Report, Profile), LabError> {
-    let (description, _) = experiment.workload.build()?;
+    let (description, _) = experiment.seeded().build()?;
     profile_stream(experiment, design, description.superpages, |region, process| {
         let stream = run::stream(experiment, std::slice::from_ref(design), (region, process))?;
         Ok(Watched::new(stream, description.records, watch))

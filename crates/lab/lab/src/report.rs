@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the simulation: goes up whenever any report would come out otherwise, so that sweeps
 /// do not take old results for new ones.
-pub const ENGINE: &str = "7";
+pub const ENGINE: &str = "8";
 
 /// The version of [`Report`]'s layout.
 pub const SCHEMA: &str = "superpage.lab.run/1";

@@ -99,7 +99,7 @@ pub fn run_watched(
     if sizes.len() <= 1 {
         return run_aligned(experiment, designs, watch);
     }
-    designs.iter().try_for_each(|design| check(experiment, design))?;
+    check(&experiment.machine, designs)?;
     // A kernel aligns what it maps to its largest superpages. A design's report is the same in any company, so those with
     // others have a pass of their own.
     let (passes, mut before) = (sizes.len() as u64, 0);
@@ -120,13 +120,22 @@ pub fn run_watched(
     Ok(found.into_values().collect())
 }
 
+impl Experiment {
+    /// Its workload, with its seed.
+    pub(crate) fn seeded(&self) -> Setup {
+        let mut setup = self.workload.clone();
+        setup.seed = self.seed;
+        setup
+    }
+}
+
 /// Designs with superpages of one size.
 fn run_aligned(
     experiment: &Experiment,
     designs: &[Design],
     watch: impl FnMut(Pass) -> ControlFlow<()>,
 ) -> Result<Vec<Report>, LabError> {
-    let (description, _) = experiment.workload.build()?;
+    let (description, _) = experiment.seeded().build()?;
     let superpages = superpages(experiment, description.superpages);
     let (mut runs, first) = prepare(experiment, designs, superpages)?;
     let stream = stream(experiment, designs, first)?;
@@ -191,7 +200,7 @@ pub(crate) fn prepare(
 ) -> Result<(Vec<DesignRun>, (u32, u32)), LabError> {
     let machine = &experiment.machine;
     let ready = side_by_side::map(designs.iter().collect(), |design: &Design| {
-        check(experiment, design)?;
+        check_one(&experiment.machine, design)?;
         let policy = load::policy(design, machine);
         let bound = policy.physical().is_ideal;
         let superpage = load::superpage(design, machine);
@@ -218,9 +227,16 @@ pub(crate) fn prepare(
     Ok((runs, first))
 }
 
-/// Refuses a design that is not simulated on this machine.
-fn check(experiment: &Experiment, design: &Design) -> Result<(), LabError> {
-    match load::not_simulated_on(design, &experiment.machine) {
+/// Refuses designs that are not simulated on this machine.
+///
+/// # Errors
+/// [`LabError::NotSimulated`], of the first of them.
+pub fn check(machine: &Machine, designs: &[Design]) -> Result<(), LabError> {
+    designs.iter().try_for_each(|design| check_one(machine, design))
+}
+
+fn check_one(machine: &Machine, design: &Design) -> Result<(), LabError> {
+    match load::not_simulated_on(design, machine) {
         Some(load::NotSimulated { key, why }) => {
             Err(LabError::NotSimulated { design: design.name.clone(), key, why })
         }

@@ -25,7 +25,7 @@ pub fn expect() {
     MAY_BE.store(true, Relaxed);
 }
 
-/// It is about to set one, and all is ready.
-pub fn set() {
-    IS_SET.store(true, Relaxed);
+/// It is about to set one, and all is ready; or that was refused.
+pub fn set(is_set: bool) {
+    IS_SET.store(is_set, Relaxed);
 }

@@ -14,6 +14,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::files::read_file;
+use crate::maps::each_line;
 use crate::message::Decimal;
 use crate::text::{self, Text, first_number};
 use crate::{filter, raw};
@@ -23,8 +24,8 @@ pub fn stand_in_the_way(page: usize) -> bool {
     is_bound_to_nodes() || is_in_limited_cgroup(page)
 }
 
-/// Whether this thread's memory policy binds it to nodes, or its cpuset leaves some out.
-fn is_bound_to_nodes() -> bool {
+/// Whether this thread's memory policy binds it to nodes.
+pub fn is_bound() -> bool {
     const MPOL_BIND: i32 = 2;
     let mut mode = 0i32;
     let null = std::ptr::null_mut::<u64>();
@@ -33,7 +34,12 @@ fn is_bound_to_nodes() -> bool {
         raw::call!(SYS_get_mempolicy, &raw mut mode, null, 0, 0, 0)
     });
     // Without NUMA in the kernel there is nothing to bind to.
-    if asked == 0 && mode & 0xff == MPOL_BIND {
+    asked == 0 && mode & 0xff == MPOL_BIND
+}
+
+/// Whether it is, or its cpuset leaves some out.
+fn is_bound_to_nodes() -> bool {
+    if is_bound() {
         return true;
     }
     let mut online = [0; 256];
@@ -113,18 +119,22 @@ fn ask_for_limits() -> bool {
 /// Bytes that can be had without swapping, as the machine and the memory cgroups have it; `None` if
 /// nobody says.
 pub fn available_memory() -> Option<usize> {
-    let mut buffer = [0; 4096];
-    let text = read_file(c"/proc/meminfo", &mut buffer)?;
-    let available = first_number(text::after(text, b"MemAvailable:")?)?.checked_mul(1024)?;
+    let mut available = None;
+    each_line(c"/proc/meminfo", |line| {
+        available = available.or_else(|| first_number(line.strip_prefix(b"MemAvailable:")?));
+    })?;
+    let available = available?.checked_mul(1024)?;
     Some(available.min(cgroup_headroom().unwrap_or(usize::MAX)))
 }
 
 /// Whether anything of this machine is paged out, or may be.
 pub fn may_be_paged_out() -> bool {
-    let mut buffer = [0; 4096];
-    let Some(text) = read_file(c"/proc/meminfo", &mut buffer) else { return true };
-    let number = |key: &[u8]| first_number(text::after(text, key)?);
-    number(b"SwapTotal:") != number(b"SwapFree:") || number(b"SwapTotal:").is_none()
+    let (mut total, mut free) = (None, None);
+    let read = each_line(c"/proc/meminfo", |line| {
+        total = total.or_else(|| first_number(line.strip_prefix(b"SwapTotal:")?));
+        free = free.or_else(|| first_number(line.strip_prefix(b"SwapFree:")?));
+    });
+    read.is_none() || total != free || total.is_none()
 }
 
 /// What the process's cgroups may still use, the least; `None`: there is no limit, or nobody knows.
@@ -147,10 +157,8 @@ enum Version {
 
 /// Calls `tell` with the path of each group of `controller` we are in, and that of version 2.
 fn each_group(controller: &[u8], mut tell: impl FnMut(Version, &[u8])) {
-    let mut buffer = [0; 4096];
     // No cgroups in the kernel: no limits.
-    let Some(text) = read_file(c"/proc/self/cgroup", &mut buffer) else { return };
-    for line in text.split(|&byte| byte == b'\n') {
+    let _ = each_line(c"/proc/self/cgroup", |line| {
         let mut parts = line.splitn(3, |&byte| byte == b':');
         match (parts.next(), parts.next(), parts.next()) {
             (Some(b"0"), Some(b""), Some(path)) => tell(Version::Two, path),
@@ -161,7 +169,7 @@ fn each_group(controller: &[u8], mut tell: impl FnMut(Version, &[u8])) {
             }
             _ => {}
         }
-    }
+    });
 }
 
 /// Calls `tell` with the path and those above it; the topmost is empty.
@@ -204,7 +212,7 @@ fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool 
         let at_top = path.is_empty();
         let (number, unit) = size_name(page);
         let pieces: [&[u8]; 6] = [mount, path, b"/hugetlb.", number.bytes(), unit, ending];
-        let Some(file) = Text::<4096>::join(&pieces) else {
+        let Some(file) = Text::<512>::join(&pieces) else {
             limited = true;
             return;
         };

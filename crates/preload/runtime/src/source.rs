@@ -20,7 +20,9 @@ use crate::raw::{self, Errno};
 use crate::settings::{self, Fallback, Pages};
 use crate::sizes::superpage;
 use crate::table;
-use crate::{contiguity, copies, executor, fork_lock, in_place, message, write_protect};
+use crate::{
+    contiguity, copies, executor, filter, fork_lock, in_place, limits, message, write_protect,
+};
 
 /// On what pages a request came to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,10 +288,22 @@ pub fn forget_private_hugetlb() {
     HAS_PRIVATE.store(false, Ordering::Relaxed);
 }
 
-/// Whether a fault on reserved pages may still fail: asked once.
+/// Whether a fault on reserved pages may still fail. Limits are asked for once; each thread may bind itself to nodes.
 fn faults_may_fail() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
-    ANSWER.get_or_init(|| crate::limits::stand_in_the_way(superpage()))
+    ANSWER.get_or_init(|| limits::stand_in_the_way(superpage()))
+        || !filter::may_be_in_place() && limits::is_bound()
+}
+
+/// This thread's faults may fail from now on, whatever is reserved: what is, is taken while it can be had from any node.
+pub fn take_reserved() {
+    let mut at = 0;
+    while let Some(range) = table::first(at, usize::MAX) {
+        // SAFETY: memory that is mapped, or the call fails.
+        let take = || unsafe { raw::populate(range.start, range.end - range.start) };
+        let _ = raw::keeping_errno(take);
+        at = range.end;
+    }
 }
 
 /// The caller wants an error rather than base pages, and the program has not begun: it does not.

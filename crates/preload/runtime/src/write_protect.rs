@@ -23,10 +23,9 @@ pub fn is_possible() -> bool {
 }
 
 /// Whether it can also hold up system calls of other threads: where it cannot, one that writes while
-/// memory is made ordinary fails with EFAULT. As it was when it was first asked.
+/// memory is made ordinary fails with EFAULT. Asked each time: privileges may have been given up.
 pub fn stops_system_calls() -> bool {
-    static ANSWER: OnceBool = OnceBool::new();
-    ANSWER.get_or_init(|| raw::keeping_errno(|| WriteProtect::with_system_calls().is_some()))
+    raw::keeping_errno(|| WriteProtect::with_system_calls().is_some())
 }
 
 unsafe extern "C" {

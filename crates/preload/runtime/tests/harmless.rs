@@ -80,6 +80,7 @@ cases! {
         protected_parts                         [T P H S]
     }
     placement {
+        trimmed_to_alignment                    [T P H S]
         the_place_of_what_was_unmapped          [T P H S]
         wrong_arguments                         [T P H S]
         kinds_of_mappings                       [T P H S]
@@ -123,6 +124,7 @@ cases! {
         forks_of_forks                          [T P H S]
     }
     threads {
+        cancelled_in_ioctl                      [T P H S]
         cancelled_while_mapping                 [T P H S]
         alarms_while_mapping                    [T P H S]
         exit_while_threads_allocate             [T P H S]
@@ -148,6 +150,7 @@ cases! {
         filter_that_refuses                     [T P H S]
         filter_of_all_threads                   [T P H S]
         filter_and_parts                        [T P H S]
+        asks_for_filters                        [T P H S]
         enters_namespaces                       [T P H S]
         leaves_namespaces                       [T P H S]
         becomes_nobody                          [T P H S]
@@ -177,6 +180,7 @@ cases! {
         overrun                                 [T P H S]
     }
     malloc {
+        resized_to_any_size                     [T P H S]
         information                             [T P H S]
         information_in_xml                      [T P H S]
         usable_sizes                            [T P H S]

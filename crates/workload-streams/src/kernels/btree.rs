@@ -49,9 +49,11 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
 
 /// The weight, the lookups of the program, and the queries that stand for them.
 pub(super) fn lookups(setup: &Setup, keys: u64, threads: u16) -> (u32, u64, Queries) {
-    let weight = setup.weight.unwrap_or(1);
     let operations = setup.operations.unwrap_or(keys.min(MAX_LOOKUPS)).max(threads.into());
-    let made = (operations / u64::from(weight)).max(threads.into());
+    // No more than were asked for.
+    let most = (operations / u64::from(threads)).min(u64::from(u32::MAX)) as u32;
+    let weight = setup.weight.unwrap_or(1).min(most);
+    let made = operations / u64::from(weight);
     let threads = usize::from(threads);
     let one = |thread| Box::new(queries(keys, made, setup.seed, thread, threads)) as Box<_>;
     (weight, operations, (0..threads).map(one).collect())

@@ -22,8 +22,10 @@ const WORDS: u64 = 512;
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let size = setup.size_or(SIZE)?;
-    let weight = setup.weight.unwrap_or(WEIGHT);
     let operations = setup.operations.unwrap_or(UPDATES);
+    // No more than were asked for.
+    let most = (operations / u64::from(threads)).clamp(1, u64::from(u32::MAX)) as u32;
+    let weight = setup.weight.unwrap_or(WEIGHT).min(most);
     let mut plan = Plan::new(&setup.settings(size, threads)?);
     plan.updates = (operations / u64::from(weight)).max(plan.threads);
     let mut space = Space::of(setup);

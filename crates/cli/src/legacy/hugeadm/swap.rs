@@ -119,10 +119,14 @@ impl Swapping {
         }
         for index in 0..added.swapping.places.len() {
             let place = &added.swapping.places[index];
-            // Counted first, so that a file is removed also if it could not be used.
+            let made = command("mkswap", place).and_then(|_| command("swapon", place));
+            if let Err(why) = made {
+                if added.swapping.length.is_some() {
+                    let _ = fs::remove_file(place);
+                }
+                return Err(why);
+            }
             added.on = index + 1;
-            command("mkswap", place)?;
-            command("swapon", place)?;
         }
         Ok(added)
     }

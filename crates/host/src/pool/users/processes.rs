@@ -41,6 +41,9 @@ pub(super) struct Held {
     pub is_complete: bool,
 }
 
+/// The first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h).
+const FIRST_PIDS: &str = "pid:[4026531836]";
+
 pub(super) fn scan(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> (Vec<Holder>, Held) {
     let mut holders = Vec::new();
     let mut held = Held { files: BTreeSet::new(), is_complete: true };
@@ -63,6 +66,13 @@ pub(super) fn scan(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> (Vec
         held.is_complete = false;
         reasons.note(&format!("{refused} processes"), why);
     }
+    // In another pid namespace, or where /proc hides others' (hidepid), some are not in the list at all.
+    let is_first = fs::read_link("/proc/self/ns/pid").is_ok_and(|it| it.as_os_str() == FIRST_PIDS);
+    if root.is_real() && !(is_first && fs::exists("/proc/1/stat").is_ok_and(|is_there| is_there)) {
+        held.is_complete = false;
+        reasons
+            .note("processes", "those outside this container, or that /proc hides, are not seen");
+    }
     holders.sort_by_key(|holder| holder.pid);
     (holders, held)
 }
@@ -84,6 +94,9 @@ fn look(
         suspect |= may_be_hugetlb(&mapping, devices, held);
     }
     opened(root, pid, devices, held)?;
+    // Of a mount that only it sees.
+    suspect |= process::status(root, pid)
+        .is_ok_and(|status| status.hugetlb.is_some_and(|bytes| bytes.bytes() > 0));
     // What maps calls `/SYSV…` may be one or the other; smaps knows.
     if !suspect {
         return Ok(None);

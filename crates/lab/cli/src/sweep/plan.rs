@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lab::sweep::{PLAN_SCHEMA, Plan, Store, Wanted, seeds};
+use lab::sweep::{NamedInput, PLAN_SCHEMA, Plan, Store, Wanted, seeds};
 use mm_sim::{Nodes, kernel_memory};
 use units::ByteSize;
 
@@ -106,7 +106,10 @@ pub fn write(args: &Args) -> Result<(), Failure> {
 fn plan(args: &Args) -> Result<Plan, Failure> {
     let plan = resolve(&wanted(args)?)?;
     // What no machine can be is told now, not once per pass.
-    plan.groups().iter().try_for_each(|group| Parts::of(group).check())?;
+    plan.groups().iter().try_for_each(|group| {
+        let designs: Vec<&NamedInput> = group.members.iter().map(|one| one.design).collect();
+        Parts::of(group).can_run(&designs)
+    })?;
     Ok(plan)
 }
 

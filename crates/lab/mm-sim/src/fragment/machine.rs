@@ -62,9 +62,14 @@ impl Fragmenter for Machine {
                 (SUPERPAGE..ORDERS).map(|order| orders[order] << (order - SUPERPAGE))
             })
             .sum();
-        let fragmented = scattered(memory.blocks().saturating_sub(whole), self.seed);
+        // What the kernel has since it booted is full already.
+        let (fragmented, full): (Vec<u64>, Vec<u64>) =
+            scattered(memory.blocks().saturating_sub(whole), self.seed)
+                .into_iter()
+                .partition(|&block| memory.is_whole(block));
         let mut blocks = fragmented.into_iter();
         let mut made = [0u64; 3];
+        made[Mobility::Unmovable as usize] = full.len() as u64;
         for mobility in Mobility::ALL {
             let needed = &mut target.free[mobility as usize][..SUPERPAGE];
             while needed.iter().any(|&count| count > 0) {

@@ -35,6 +35,8 @@ pub trait PhysicalMemoryView {
     fn free_superpages(&self) -> u64;
     /// Free frames.
     fn free_frames(&self) -> u64;
+    /// Whether nothing of a block is used.
+    fn is_whole(&self, block: u64) -> bool;
     /// Takes those of the frames `from..to` of a block that are free, for the kernel, for good; none that cannot be moved
     /// where only movable pages may be. Yields how many it took.
     fn occupy(&mut self, block: u64, from: u16, to: u16, mobility: Mobility) -> u64;

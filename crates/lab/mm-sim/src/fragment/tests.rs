@@ -133,6 +133,9 @@ impl PhysicalMemoryView for Toy {
     fn free_frames(&self) -> u64 {
         self.used.iter().flatten().filter(|used| !**used).count() as u64
     }
+    fn is_whole(&self, block: u64) -> bool {
+        self.whole(block as usize)
+    }
     fn occupy(&mut self, block: u64, from: u16, to: u16, _: Mobility) -> u64 {
         let frames = &mut self.used[block as usize][from.into()..to.into()];
         frames.iter_mut().map(|used| u64::from(!std::mem::replace(used, true))).sum()

@@ -84,9 +84,11 @@ impl System {
         self.clock.charge(payer, Cause::Copy, self.costs.copy_page * present);
         self.clock.charge(payer, Cause::Zero, self.costs.zero_page * holes);
         self.clock.charge(payer, Cause::Map, self.costs.map_page * u64::from(pages));
-        self.counters.zeroed += holes;
-        self.clock.spend(Cause::Shootdown, self.costs.shootdown);
+        if payer == Payer::Program {
+            self.counters.zeroed += holes;
+        }
         if self.spaces.is_ours(self.spaces.at(first.region()).process) {
+            self.clock.spend(Cause::Shootdown, self.costs.shootdown);
             self.counters.copied += present;
         }
         self.release_unpaid(Pages { first, count: pages });
@@ -126,7 +128,9 @@ impl System {
         let holes = u64::from(SLOTS) - present;
         if !got.zeroed {
             self.clock.charge(payer, Cause::Zero, self.costs.zero_page * holes);
-            self.counters.zeroed += holes;
+            if payer == Payer::Program {
+                self.counters.zeroed += holes;
+            }
         }
         if exclusive {
             let cost = self.costs.copy_page * present

@@ -237,7 +237,7 @@ impl<T: Translate> Engine<T> {
             return;
         }
         let large_pages = system.spaces.superpages();
-        let base_pages = system.spaces.resident().saturating_sub(large_pages * u64::from(SLOTS));
+        let base_pages = system.spaces.base_pages();
         let regions = large_pages + base_pages.div_ceil(SLOTS.into());
         let memory = u64::from(system.memory.frames()) * self.machine.base_page.bytes();
         let footprint = Footprint {

@@ -47,8 +47,9 @@ impl System {
         match action {
             Action::MapZeros { order } => self.map_zeros(page, order, place),
             Action::MakeSuperpage { order, how: How::Fresh, effort } => {
-                if self.spaces.is_large(region) {
-                    // The shared one of zeros.
+                // The shared one of zeros.
+                let was_zeros = self.spaces.at(region).has(ZEROS);
+                if was_zeros {
                     let zeros = self.spaces.regions_of(region);
                     zeros.for_each(|region| self.spaces.unmap_large(region));
                 }
@@ -57,6 +58,9 @@ impl System {
                     larger if larger > LARGE_ORDER => self.fresh_larger(region),
                     _ => self.fresh_pages(page, order, write),
                 };
+                if was_zeros && !done && order == LARGE_ORDER {
+                    self.map_zeros_singly(region, Some(page));
+                }
                 return Ok(if done { Served::Done } else { Served::NoMemory });
             }
             Action::Reserve { order, effort, preempt } => {
@@ -153,8 +157,7 @@ impl System {
         self.clock.spend(Cause::Map, self.costs.map_page);
         match order {
             LARGE_ORDER => {
-                self.spaces.map_large(region, Frame(0), false);
-                self.spaces.mark(region, ZEROS);
+                self.spaces.map_zeros(region);
             }
             larger if larger > LARGE_ORDER => self.map_larger_zeros(region),
             _ => {
@@ -209,6 +212,7 @@ impl System {
             let next = Page(page.0 + ahead);
             if self.spaces.entry(next).is_empty() {
                 self.single(next, write, place)?;
+                self.clock.spend(Cause::Map, self.costs.map_page);
             }
         }
         self.single(page, write, place)?;

@@ -17,6 +17,11 @@ impl PhysicalMemoryView for System {
         self.memory.free_frames()
     }
 
+    fn is_whole(&self, block: u64) -> bool {
+        let base = block as u32 * PAGEBLOCK;
+        (base..base + PAGEBLOCK).all(|frame| self.memory.is_free(Frame(frame)))
+    }
+
     fn occupy(&mut self, block: u64, from: u16, to: u16, mobility: Mobility) -> u64 {
         let base = block as u32 * PAGEBLOCK;
         let owner = match mobility {

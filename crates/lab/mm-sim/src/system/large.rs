@@ -26,12 +26,24 @@ impl System {
             }
         }
         if self.spaces.at(region).has(ZEROS) {
-            return self.spaces.unmap_large(region);
+            self.spaces.unmap_large(region);
+            return self.map_zeros_singly(region, None);
         }
         let mapped = self.split_superpage(region);
         self.counters.demoted += mapped;
         self.clock.charge(payer, Cause::Map, self.costs.split * mapped);
         self.clock.charge(payer, Cause::Shootdown, self.costs.shootdown * mapped);
+    }
+
+    /// What was a superpage of zeros is a page of zeros in each place (`__split_huge_zero_page_pmd` of Linux), but in one
+    /// that is written now.
+    pub(crate) fn map_zeros_singly(&mut self, region: Region, but: Option<Page>) {
+        for page in (0..SLOTS).map(|slot| Page::new(region, slot)) {
+            if Some(page) != but {
+                self.spaces.map_zero_page(page);
+            }
+        }
+        self.clock.spend(Cause::Map, self.costs.split);
     }
 
     /// The same, not paid for. Returns in how many address spaces.

@@ -122,8 +122,7 @@ impl System {
     /// Maps one of zeros.
     pub(crate) fn map_larger_zeros(&mut self, region: Region) {
         for region in self.spaces.around(region) {
-            self.spaces.map_large(region, Frame(0), false);
-            self.spaces.mark(region, ZEROS);
+            self.spaces.map_zeros(region);
             self.spaces.join_larger(region);
         }
     }
@@ -255,14 +254,13 @@ impl System {
         for (cause, cycles) in cost {
             self.clock.spend_behind(cause, cycles);
         }
-        self.counters.zeroed += holes * (pages - zeroed) / pages;
         let process = self.spaces.at(region).process;
         if exclusive {
             let cycles = cost.iter().map(|(_, cycles)| cycles).sum();
             self.daemons.lock(process, self.clock.now(), cycles);
         }
-        self.clock.spend(Cause::Shootdown, self.costs.shootdown);
         if self.spaces.is_ours(process) {
+            self.clock.spend(Cause::Shootdown, self.costs.shootdown);
             self.counters.copied += present;
             self.counters.made_by_copy += 1;
         }

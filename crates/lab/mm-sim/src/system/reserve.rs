@@ -135,7 +135,9 @@ impl System {
             filled += length;
             if !zeroed {
                 self.clock.charge(payer, Cause::Zero, self.costs.zero_run(u64::from(length)));
-                self.counters.zeroed += u64::from(length);
+                if payer == Payer::Program {
+                    self.counters.zeroed += u64::from(length);
+                }
             }
         }
         self.clock.charge(payer, Cause::Map, self.costs.reserved_page * u64::from(filled));

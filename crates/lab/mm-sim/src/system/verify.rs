@@ -61,7 +61,9 @@ impl System {
         at: &RegionEntry,
         users: &mut Users,
     ) -> Result<(), String> {
-        if at.resident != SLOTS as u16 || at.clean != 0 {
+        // That of zeros is no memory.
+        let resident = if at.has(ZEROS) { 0 } else { SLOTS as u16 };
+        if at.resident != resident || at.clean != 0 {
             return Err(format!("a superpage with the counts of base pages: {at:?}"));
         }
         let checked = self.spaces.kind(region) & CHECK != 0;

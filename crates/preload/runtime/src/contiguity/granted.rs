@@ -15,7 +15,7 @@ use std::sync::atomic::{
 };
 
 use crate::executor::advice;
-use crate::pagemap;
+use crate::{filter, pagemap};
 
 /// (a) A range that was advised: `[start, end)`; 0: none.
 struct Advised {
@@ -136,8 +136,8 @@ static INSIDE: [Border; BORDERS] =
 pub fn add_border(at: usize, end: usize) -> bool {
     for border in &INSIDE {
         let old = border.at.load(Relaxed);
-        let is_gone =
-            || pagemap::is_resident(old - 1).is_none() && pagemap::is_resident(old).is_none();
+        let is_nowhere = |at| pagemap::is_resident(at).is_none();
+        let is_gone = || !filter::may_be_in_place() && is_nowhere(old - 1) && is_nowhere(old);
         if (old == 0 || old == at || old > 1 && is_gone())
             && border.at.compare_exchange(old, 1, Relaxed, Relaxed).is_ok()
         {

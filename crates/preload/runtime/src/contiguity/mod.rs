@@ -91,6 +91,10 @@ pub struct Grown {
 /// allows. Returns how many of the added bytes are advised.
 pub fn grown(kind: Kind, grown: &Grown) -> usize {
     let &Grown { start, length, old, advised } = grown;
+    if filter::may_be_in_place() {
+        // Nothing may be looked up: it keeps what it has.
+        return if advised >= old { length.saturating_sub(old) } else { 0 };
+    }
     let facts = &mut Facts {
         old: old as u64,
         advised: advised.min(old) as u64,

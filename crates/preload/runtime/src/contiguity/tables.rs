@@ -12,7 +12,7 @@
 
 use super::machine;
 use crate::executor::advice;
-use crate::{pagemap, raw};
+use crate::{filter, pagemap, raw};
 
 /// Makes those of `[start, start + length)` where a smaller size was asked for and larger ones are on. `false`: larger
 /// superpages would come; they are not advised then. The memory is fresh but for pages that are resident.
@@ -23,6 +23,9 @@ pub fn make_if_larger(start: usize, length: usize) -> bool {
 /// Makes those of `[start, start + length)`, one for each `largest` superpage, which is the only advice it takes away.
 pub fn make(start: usize, length: usize, largest: usize) -> bool {
     let page = raw::base_page();
+    if filter::may_be_in_place() {
+        return false; // that takes calls that it may not know
+    }
     // Tables take a 512th of the memory: not for more than there is.
     if length < page || length > machine::total() || !make_one(start + length - page) {
         return false;
@@ -43,7 +46,9 @@ pub fn make(start: usize, length: usize, largest: usize) -> bool {
 
 fn make_one(at: usize) -> bool {
     let page = raw::base_page();
+    // What is paged out is not resident, and has contents.
     pagemap::is_resident(at) == Some(true)
+        || !pagemap::is_untouched(at, page)
         // SAFETY: as the module says.
         || unsafe {
             raw::madvise(at, page, libc::MADV_POPULATE_READ)

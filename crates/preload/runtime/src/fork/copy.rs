@@ -35,7 +35,7 @@ use crate::maps::{self, Vma};
 use crate::settings::{self, Children};
 use crate::table::Range;
 use crate::{
-    executor, fork_lock, in_place, message, raw, sizes, source, stack, table, write_protect,
+    executor, filter, fork_lock, in_place, message, raw, sizes, source, stack, table, write_protect,
 };
 
 /// One fork, from the handler before it to the ones after it.
@@ -106,6 +106,11 @@ pub fn prepare() {
         return;
     }
     if settings::get().children == Children::Same || !source::has_private_hugetlb() {
+        return;
+    }
+    if filter::is_set() {
+        // It may end us for looking, and for saying so.
+        counters::because(Reason::Unprotected);
         return;
     }
     if !maps::can_be_read() {
@@ -274,7 +279,7 @@ pub fn in_child() {
         raw::set_signals(before);
     }
     // What is left of the pool, now that the kernel's list says it.
-    if table::is_in_use() {
+    if table::is_in_use() && !filter::is_set() {
         maps::each(enter);
     }
     fork.end();

@@ -252,7 +252,20 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
             // What glibc returns has the contents already, and pages of the pool would take their place.
             growth::grow(old, size)
         } else {
-            allocate!(next::realloc(memory, size))
+            let mut fresh = next::realloc(memory, size);
+            if fresh.is_null() && arenas::stop_growing_ahead() {
+                fresh = next::realloc(memory, size);
+            }
+            if !fresh.is_null() {
+                // It has the contents, and the old block is gone: fresh pages must not take its place, nor may it be refused.
+                let chunk = Chunk::from_memory(fresh);
+                if !chunk.is_mapped() {
+                    arenas::reach(chunk);
+                } else if settings::get().is_thp() {
+                    large::back(chunk);
+                }
+            }
+            fresh
         }
     }
 }

@@ -12,7 +12,7 @@ use std::ffi::{c_int, c_long, c_void};
 
 use super::demote::Scope;
 use super::{Request, others, parts, remap};
-use crate::{prepare, raw};
+use crate::{prepare, raw, source};
 
 /// `long syscall(long number, ...)`.
 ///
@@ -135,6 +135,13 @@ unsafe extern "C" fn seen(
                 }
                 raw::system_call(number, a, b, c, d, e, f)
             }
+            libc::SYS_set_mempolicy => {
+                const MPOL_BIND: usize = 2;
+                if a & 0xff == MPOL_BIND {
+                    source::take_reserved();
+                }
+                raw::system_call(number, a, b, c, d, e, f)
+            }
             SYS_MSEAL => {
                 // What is sealed can never be made ordinary.
                 let made = parts::first_make_ordinary(a, parts::round_up(a, b), Scope::Covered);
@@ -145,11 +152,15 @@ unsafe extern "C" fn seen(
             }
             libc::SYS_prctl => others::prctl(a as c_int, b as _, c as _, d as _, e as _).into(),
             libc::SYS_seccomp => {
-                const SECCOMP_SET_MODE_FILTER: usize = 1;
-                if a <= SECCOMP_SET_MODE_FILTER {
-                    others::set_filter();
+                // Not who asks whether there is such a thing: without a program, or with flags of the strict mode.
+                const SET_MODE_STRICT: usize = 0;
+                const SET_MODE_FILTER: usize = 1;
+                let set = || raw::system_call(number, a, b, c, d, e, f);
+                match (a, b, c) {
+                    (SET_MODE_STRICT, 0, 0) => others::setting_filter(set),
+                    (SET_MODE_FILTER, _, 1..) => others::setting_filter(set),
+                    _ => set(),
                 }
-                raw::system_call(number, a, b, c, d, e, f)
             }
             _ => raw::system_call(number, a, b, c, d, e, f),
         }

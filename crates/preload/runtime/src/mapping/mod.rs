@@ -113,8 +113,8 @@ pub unsafe extern "C-unwind" fn mmap64(
 /// Whether memory of the program's may lie on the pool: later calls about parts of it take others' system
 /// calls being held up, and calls that a filter may not know.
 fn may_use_pool(settings: &Settings) -> bool {
-    let can_be_moved = write_protect::stops_system_calls() && !filter::may_be_in_place();
-    (settings.always_pool || can_be_moved) && !IS_MERGED.load(Ordering::Relaxed)
+    let can_be_moved = || !filter::may_be_in_place() && write_protect::stops_system_calls();
+    (settings.always_pool || can_be_moved()) && !IS_MERGED.load(Ordering::Relaxed)
 }
 
 /// Runs `work`, which takes away or changes what may lie in files at `[from, to)`, while nobody makes that ordinary: a fork
@@ -256,6 +256,11 @@ impl Request {
             counters::count(Kind::Mmap, column, self.length);
             // SAFETY: the caller's contract.
             return block.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize));
+        }
+        if is_plain && small::is_left_alone(self.length) {
+            counters::count(Kind::Mmap, Column::Small, self.length);
+            // SAFETY: the caller's contract.
+            return unsafe { self.plain() };
         }
         // The kernel would populate with base pages before the advice could be given.
         let populated = self.is_populated();

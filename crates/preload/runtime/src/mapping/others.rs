@@ -5,7 +5,7 @@
 //! # Safety
 //! As the system calls of the same names.
 
-use std::ffi::{c_int, c_uint, c_ulong, c_void};
+use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{iovec, size_t, ssize_t};
 
@@ -239,19 +239,30 @@ const UFFDIO_MOVE: c_ulong = 0xc028_aa05;
 /// # Safety
 /// As the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    if request == UFFDIO_REGISTER {
-        contiguity::is_watched();
-    }
+pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    // Who is cancelled while it waits unwinds through this frame, which has nothing to clean up.
     // SAFETY: the caller's contract.
     unsafe {
-        if (request == UFFDIO_REGISTER || request == UFFDIO_MOVE)
-            && let Err(errno) = before_userfaultfd(request, argument)
-        {
+        match request {
+            UFFDIO_REGISTER | UFFDIO_MOVE => of_userfaultfd(fd, request, argument),
+            _ => raw::call!(SYS_ioctl, fd, request, argument) as c_int,
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn of_userfaultfd(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    raw::not_cancelled(|| {
+        if request == UFFDIO_REGISTER {
+            contiguity::is_watched();
+        }
+        if let Err(errno) = before_userfaultfd(request, argument) {
             return raw::fails_with(errno);
         }
-        raw::call!(SYS_ioctl, fd, request, argument) as c_int
-    }
+        // SAFETY: the caller's contract.
+        unsafe { raw::call!(SYS_ioctl, fd, request, argument) as c_int }
+    })
 }
 
 /// What is registered becomes ordinary, as the whole mapping; what is moved, where it comes from.
@@ -307,10 +318,14 @@ pub unsafe extern "C" fn prctl(
     fourth: c_ulong,
     fifth: c_ulong,
 ) -> c_int {
-    match option {
-        libc::PR_SET_NO_NEW_PRIVS => expect_filter(),
-        libc::PR_SET_SECCOMP => set_filter(),
-        _ => {}
+    const STRICT: c_ulong = 1;
+    if option == libc::PR_SET_NO_NEW_PRIVS {
+        expect_filter();
+    }
+    if option == libc::PR_SET_SECCOMP && (second == STRICT || third != 0) {
+        // SAFETY: the caller's contract.
+        let set = || unsafe { raw::call!(SYS_prctl, option, second, third, fourth, fifth) };
+        return setting_filter(set) as c_int;
     }
     if option == libc::PR_SET_VMA && second == PR_SET_VMA_ANON_NAME {
         // The kernel names anonymous memory only.
@@ -339,10 +354,16 @@ pub(super) fn expect_filter() {
 /// No memory can be moved once it is set: what the program mapped, and may call for in parts, leaves the pool now. What
 /// malloc and stacks have there stays.
 /// See docs/decisions/pool.md#8.
-pub(super) fn set_filter() {
+pub(super) fn setting_filter(set: impl FnOnce() -> c_long) -> c_long {
+    let was_set = filter::is_set();
     expect_filter();
-    if !settings::get().always_pool {
+    if !was_set && !settings::get().always_pool {
         let _ = demote::make_all_ordinary(|entry| entry.is_mapped);
     }
-    filter::set();
+    filter::set(true);
+    let result = set();
+    if result == -1 && !was_set {
+        filter::set(false); // it was refused
+    }
+    result
 }

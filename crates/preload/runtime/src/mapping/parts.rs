@@ -16,7 +16,7 @@ use std::ffi::{c_int, c_void};
 use libc::size_t;
 
 use super::demote::{self, Scope};
-use super::{plan, undisturbed};
+use super::{plan, small, undisturbed};
 use crate::counters::{self, Column, Kind};
 use crate::raw::{self, Errno};
 use crate::table::{self, Entry, Range};
@@ -36,6 +36,7 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     let end = round_up(start, length);
     let is_valid = is_valid(start, end);
     if is_valid {
+        small::unmapped(start, end);
         if prepare::keep(start, end) {
             return Ok(());
         }

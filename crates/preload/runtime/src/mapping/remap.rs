@@ -24,7 +24,7 @@ use crate::counters::Kind;
 use crate::raw::{self, Errno};
 use crate::settings;
 use crate::table::{self, Entry, Range};
-use crate::{copies, executor, maps, pagemap, prepare, sizes, source};
+use crate::{copies, executor, filter, maps, pagemap, prepare, sizes, source};
 
 /// `void *mremap(void *old, size_t old_size, size_t new_size, int flags, ... void *new)`.
 ///
@@ -167,7 +167,12 @@ impl Call {
     fn may_be_in_parts(&self, is_divided: bool) -> bool {
         let is_ours = is_divided || self.may_be_advised();
         let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-        is_ours && self.flags & !known == 0 && is_valid(self.start, self.end()) && self.new_size > 0
+        // Once a filter is set nobody can look.
+        is_ours
+            && !filter::is_set()
+            && self.flags & !known == 0
+            && is_valid(self.start, self.end())
+            && self.new_size > 0
     }
 
     /// Whether it can be memory that this library has advised.

@@ -26,7 +26,7 @@
 //! See docs/decisions/heap.md#7, docs/decisions/pool.md#4.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::counters::Kind;
 use crate::lock::{Lock, Rank};
@@ -36,6 +36,10 @@ use crate::{contiguity, raw, sizes};
 const MIN_LENGTH: usize = 64 << 10;
 const INITIAL_BYTES_LEFT_ALONE: usize = 32 << 20;
 const MAX_EXTENT: usize = 8 << 20;
+
+/// So much of mappings of one superpage is left to the kernel first: a program that maps no more than these pays for the part
+/// of the last one that it does not touch, which may be all but a page.
+const INITIAL_SINGLE_BYTES_LEFT_ALONE: usize = 8 << 20;
 
 /// (m) What is left of the current extent: `next..end`, all of it ours and untouched.
 struct Extent {
@@ -53,6 +57,23 @@ static EXTENT: Lock<Extent> =
     Lock::new(Rank::Small, Extent { next: 0, end: 0, advised_to: 0, grow_by: 0, refused: false });
 /// (a) Bytes that were asked for so far.
 static REQUESTED: AtomicUsize = AtomicUsize::new(0);
+/// (a) The same in mappings of one superpage.
+static REQUESTED_SINGLY: AtomicUsize = AtomicUsize::new(0);
+
+/// (a) Where the block that was handed out last begins and ends.
+static LAST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// (a) Whether the program gives back parts of what it just got.
+static ARE_TRIMMED: AtomicBool = AtomicBool::new(false);
+
+/// The program unmaps `[start, end)`. Who gives back a part of what it just got wants blocks aligned: out of an extent each
+/// would be a mapping of its own, with holes beside it (Ruby's heap pages of 64 KiB). It gets what the kernel gives,
+/// which packs them.
+pub fn unmapped(start: usize, end: usize) {
+    let [from, to] = LAST.each_ref().map(|at| at.load(Ordering::Relaxed));
+    if start < to && from < end && (from < start || end < to) {
+        ARE_TRIMMED.store(true, Ordering::Relaxed);
+    }
+}
 
 /// In a forked child. The extent that another thread was changing is nobody's there: it stays as it
 /// is, untouched, and the next block begins another.
@@ -64,6 +85,12 @@ pub fn after_fork() {
     });
 }
 
+/// Whether a mapping is among the first of about one superpage.
+pub fn is_left_alone(length: usize) -> bool {
+    length < 2 * sizes::superpage()
+        && REQUESTED_SINGLY.fetch_add(length, Ordering::Relaxed) < INITIAL_SINGLE_BYTES_LEFT_ALONE
+}
+
 /// A fresh, zeroed, readable and writable private mapping of `length` bytes, and whether it is advised;
 /// `None` where the plain path serves better.
 pub fn take(length: usize) -> Option<(*mut c_void, bool)> {
@@ -71,6 +98,9 @@ pub fn take(length: usize) -> Option<(*mut c_void, bool)> {
         return None;
     }
     if REQUESTED.fetch_add(length, Ordering::Relaxed) < INITIAL_BYTES_LEFT_ALONE {
+        return None;
+    }
+    if ARE_TRIMMED.load(Ordering::Relaxed) {
         return None;
     }
     // An allocator may come here with a lock of its own: it does not wait for ours.
@@ -86,6 +116,8 @@ impl Extent {
         }
         let block = self.next;
         self.next += length;
+        LAST[0].store(block, Ordering::Relaxed);
+        LAST[1].store(self.next, Ordering::Relaxed);
         Some((block, self.next <= self.advised_to))
     }
 

@@ -5,6 +5,7 @@ use trace::{Page, Region, SLOTS};
 
 use super::region::{
     BASE, CHECK, CONT, COW, DIRTY, Entry, HUGE, LARGE, NO_TABLE, POOL, RESERVED, RegionEntry, SIZE,
+    ZEROS,
 };
 use super::{Spaces, TlbInvalidation};
 use crate::memory::Frame;
@@ -29,11 +30,22 @@ impl Spaces {
         }
     }
 
+    /// Maps a region to the superpage of zeros, which takes no memory: none of it is resident.
+    pub(crate) fn map_zeros(&mut self, region: Region) {
+        self.map_large(region, Frame(0), false);
+        self.mark(region, ZEROS);
+        self.count_resident(region, -i64::from(SLOTS));
+        self.count_zeros(region, 1);
+    }
+
     /// A region that is mapped as a superpage is a part of a larger one, if there are such.
     pub(crate) fn join_larger(&mut self, region: Region) {
         if self.group > 0 {
+            let zeros = i64::from(self.regions[region].has(ZEROS));
+            self.count_zeros(region, -zeros);
             self.kinds[region.index()] |= HUGE;
             self.count_part(region, 1);
+            self.count_zeros(region, zeros);
         }
     }
 
@@ -76,9 +88,13 @@ impl Spaces {
 
     /// Takes a superpage away; its frames are the caller's matter. A reservation of the region stays.
     pub(crate) fn unmap_large(&mut self, region: Region) {
+        let at = self.regions[region];
+        if at.has(ZEROS) {
+            self.count_zeros(region, -1);
+        }
         self.count_superpages(region, -1);
         self.count_part(region, -i64::from(self.is_part(region)));
-        self.count_resident(region, -i64::from(SLOTS));
+        self.count_resident(region, -i64::from(at.resident));
         self.invalidations.push(TlbInvalidation::Region(region));
         self.kinds[region.index()] = BASE;
         let at = self.region(region);

@@ -71,6 +71,8 @@ pub(crate) struct Spaces {
     superpages: u64,
     /// Of these, those that are parts of larger ones.
     parts: u64,
+    /// Regions of the program mapped as zeros: superpages of their own, and parts of larger ones.
+    zeros: (u64, u64),
     /// log2 of the regions of a larger one.
     group: u32,
     /// Pages swapped out now, and how many fit.
@@ -98,6 +100,7 @@ impl Spaces {
             resident: 0,
             superpages: 0,
             parts: 0,
+            zeros: (0, 0),
             group,
             swapped: 0,
             swap,
@@ -109,6 +112,7 @@ impl Spaces {
         (self.first_region, self.first_process) = (first_region, first_process);
         self.lines.restart();
         (self.resident, self.superpages, self.parts) = (0, 0, 0);
+        self.zeros = (0, 0);
     }
 
     /// Where the program's memory begins.
@@ -133,10 +137,17 @@ impl Spaces {
         self.superpages
     }
 
-    /// Superpages mapped for the program: those of one region, and larger ones.
+    /// Those of them that no superpage maps.
+    pub(crate) fn base_pages(&self) -> u64 {
+        let of_memory = self.superpages - self.zeros.0 - self.zeros.1;
+        self.resident.saturating_sub(of_memory * u64::from(SLOTS))
+    }
+
+    /// Superpages of memory mapped for the program, not of zeros: those of one region, and larger ones.
     #[inline]
     pub(crate) fn superpages_by_size(&self) -> (u64, u64) {
-        (self.superpages - self.parts, self.parts >> self.group)
+        let (singly, parts) = self.zeros;
+        (self.superpages - self.parts - singly, (self.parts - parts) >> self.group)
     }
 
     /// Pages that are swapped out.
@@ -268,6 +279,15 @@ impl Spaces {
         }
         if let Some(process) = self.processes.get_mut(&process) {
             process.superpages = process.superpages.wrapping_add_signed(count);
+        }
+    }
+
+    /// `count` more regions of a process are mapped as zeros.
+    pub(super) fn count_zeros(&mut self, region: Region, count: i64) {
+        let is_part = self.is_part(region);
+        if self.is_ours(self.regions[region].process) {
+            let zeros = if is_part { &mut self.zeros.1 } else { &mut self.zeros.0 };
+            *zeros = zeros.wrapping_add_signed(count);
         }
     }
 

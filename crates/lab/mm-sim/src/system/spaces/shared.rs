@@ -1,6 +1,6 @@
 //! What several address spaces map: after a fork, and of shared objects.
 
-use trace::{Backing, Page, Region, SLOTS};
+use trace::{Backing, Page, Region};
 
 use super::Spaces;
 use super::region::{CHECK, COW, DIRTY, Entry, POOL, RegionEntry, ZEROS};
@@ -47,9 +47,12 @@ impl Spaces {
             ..at
         };
         self.kinds[child.index()] = self.kinds[region.index()];
-        self.count_resident(child, i64::from(SLOTS));
+        self.count_resident(child, i64::from(at.resident));
         self.count_superpages(child, 1);
         self.count_part(child, i64::from(self.is_part(child)));
+        if at.has(ZEROS) {
+            self.count_zeros(child, 1);
+        }
         (!at.has(ZEROS | POOL)).then_some(Frame(at.place))
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use trace::{Backing, Page, Pages};
 
 use super::Spaces;
+use super::region::ZEROS;
 
 impl Spaces {
     /// Mappings are neither empty nor overlapping, lie in regions of their process, and shared objects know
@@ -39,6 +40,7 @@ impl Spaces {
     /// What is counted: of each process, and of the program, for which so many pages should be swapped out.
     pub(crate) fn verify_counts(&self, swapped: u64) -> Result<(), String> {
         let (mut resident, mut superpages, mut parts) = (0, 0, 0);
+        let mut zeros = (0, 0);
         let mut by_process = BTreeMap::<u32, u64>::new();
         for (region, at) in self.regions() {
             if at.process >= self.first_process {
@@ -47,10 +49,16 @@ impl Spaces {
             if self.is_large(region) {
                 superpages += u64::from(self.is_ours(at.process));
                 parts += u64::from(self.is_ours(at.process) && self.is_part(region));
+                if at.has(ZEROS) && self.is_ours(at.process) {
+                    *(if self.is_part(region) { &mut zeros.1 } else { &mut zeros.0 }) += 1;
+                }
                 *by_process.entry(at.process).or_default() += 1;
             }
         }
         let kept = (self.resident, self.superpages, self.parts, self.swapped);
+        if self.zeros != zeros {
+            return Err(format!("{zeros:?} regions of zeros; kept {:?}", self.zeros));
+        }
         if kept != (resident, superpages, parts, swapped) {
             return Err(format!(
                 "{resident} resident, {superpages} superpages, {parts} of them parts, {swapped} swapped; kept {kept:?}"

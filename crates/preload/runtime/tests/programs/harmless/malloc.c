@@ -140,5 +140,24 @@ static int errors(void)
     return 0;
 }
 
-MAIN(CASE(information), CASE(information_in_xml), CASE(usable_sizes), CASE(settings),
+/* From the heap to sizes around those from which on objects have pages of their own. */
+static int resized_to_any_size(void)
+{
+    const size_t around[] = {2 * MIB, 4 * MIB, 8 * MIB, 16 * MIB};
+    int lost = 0, failed = 0;
+    for (int i = 0; i < 4; i++) {
+        for (long offset = -8192; offset <= 8192; offset += 200) {
+            char *memory = memset(malloc(100000), 7, 100000);
+            char *resized = realloc(memory, around[i] + offset);
+            failed += !resized;
+            for (int at = 0; resized && at < 100000; at++)
+                lost += resized[at] != 7;
+            free(resized ? resized : memory);
+        }
+    }
+    printf("lost %d, failed %d\n", lost, failed);
+    return 0;
+}
+
+MAIN(CASE(resized_to_any_size), CASE(information), CASE(information_in_xml), CASE(usable_sizes), CASE(settings),
      CASE(perturbed), CASE(without_mappings), CASE(errors))

@@ -84,6 +84,18 @@ static int filter_and_parts(void)
     return 0;
 }
 
+/* Who asks whether there are filters has none. */
+static int asks_for_filters(void)
+{
+    char *memory = map_filled(6 * MIB), *allocated = aligned_alloc(PAGE, 16 * MIB);
+    memset(allocated, 7, 16 * MIB);
+    printf("filter %s", outcome(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, 0, 0, 0)));
+    printf(", flags %s\n", outcome(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, 0)));
+    printf("%s\n", outcome(mprotect(allocated + 3 * MIB, PAGE, PROT_READ)));
+    printf("%s\n", outcome(mprotect(memory + 3 * MIB, PAGE, PROT_READ)));
+    return churn();
+}
+
 /* Entering them is allowed to processes of one thread only. */
 static int enters_namespaces(void)
 {
@@ -154,6 +166,6 @@ static int closes_all_descriptors(void)
 }
 
 MAIN(CASE(filter_that_kills), CASE(filter_that_refuses), CASE(filter_of_all_threads),
-     CASE(filter_and_parts),
+     CASE(filter_and_parts), CASE(asks_for_filters),
      CASE(enters_namespaces), CASE(leaves_namespaces), CASE(becomes_nobody), CASE(changes_root),
      CASE(closes_all_descriptors))

@@ -2,6 +2,7 @@
  * map and allocate. On base pages nothing waits for them. */
 #include "common.h"
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/time.h>
 
 /* Only system calls: what may be cancelled at any instruction. */
@@ -170,5 +171,31 @@ static int memory_of_finished_threads(void)
     return 0;
 }
 
-MAIN(CASE(cancelled_while_mapping), CASE(alarms_while_mapping), CASE(exit_while_threads_allocate),
+/* No cancellation point, but it waits. */
+static void *ask_until_cancelled(void *descriptor)
+{
+    int waiting;
+    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, 0);
+    for (;;)
+        ioctl(*(int *)descriptor, FIONREAD, &waiting);
+    return 0;
+}
+
+static int cancelled_in_ioctl(void)
+{
+    int ends[2];
+    if (pipe(ends))
+        return 2;
+    for (int i = 0; i < 200; i++) {
+        pthread_t thread;
+        pthread_create(&thread, 0, ask_until_cancelled, ends);
+        usleep(200);
+        pthread_cancel(thread);
+        pthread_join(thread, 0);
+    }
+    printf("200 threads\n");
+    return churn();
+}
+
+MAIN(CASE(cancelled_in_ioctl), CASE(cancelled_while_mapping), CASE(alarms_while_mapping), CASE(exit_while_threads_allocate),
      CASE(fork_while_threads_allocate), CASE(thousand_threads), CASE(memory_of_finished_threads))

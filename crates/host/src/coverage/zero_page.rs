@@ -1,0 +1,43 @@
+//! Whether PAGEMAP_SCAN tells the huge zero page, which takes no memory of a process, from superpages that do.
+
+use std::hint::black_box;
+use std::sync::OnceLock;
+
+use sys::mem::{Advice, Mapping};
+use sys::pagemap::{Categories, Pagemap};
+
+use crate::{Root, Thp};
+
+/// Whether it does. From Linux 6.7 to 6.15 it takes that page for any superpage, until "fs/proc/task_mmu: fix PAGE_IS_PFNZERO
+/// detection for the huge zero folio" (2025). Found out by mapping it once; where there is none, there is none to tell.
+pub(crate) fn is_told(root: &Root) -> bool {
+    static TOLD: OnceLock<bool> = OnceLock::new();
+    *TOLD.get_or_init(|| try_it(root).unwrap_or(true))
+}
+
+fn try_it(root: &Root) -> Option<bool> {
+    let thp = Thp::from_root(root)?;
+    let size = thp.pmd_size.filter(|_| thp.use_zero_page == Some(true))?;
+    let mut memory = Mapping::aligned(size.bytes() as usize, size).ok()?;
+    memory.advise(Advice::HugePage).ok()?;
+    black_box(memory.bytes()[0]);
+    let (start, mut found) = (memory.address(), Vec::new());
+    let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
+    pagemap.scan(start, start + size.bytes(), Categories::HUGE, &mut found).ok()?;
+    Some(found.iter().all(|region| region.categories.contains(Categories::PFNZERO)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_tells_it_or_is_known_not_to() {
+        let told = is_told(&Root::real());
+        // From 6.16 on all kernels do.
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        assert!(told || version < (6, 16), "{release}");
+    }
+}
