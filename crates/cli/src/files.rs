@@ -46,7 +46,9 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut file = beside(&target).map_err(failed)?;
     if let Ok(old) = fs::metadata(&target) {
         // What root writes of somebody's stays theirs.
-        let _ = fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+        if fchown(file.as_file(), Some(old.uid()), Some(old.gid())).is_err() {
+            let _ = fchown(file.as_file(), None, Some(old.gid()));
+        }
         file.as_file().set_permissions(old.permissions()).map_err(failed)?;
     }
     file.write_all(contents.as_ref()).map_err(failed)?;

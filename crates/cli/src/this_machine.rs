@@ -92,6 +92,7 @@ pub fn miss_cost() -> Result<MissCost, Failure> {
     Ok(MissCost {
         walk: miss.cycles,
         second_level_hit: hit.map(|hit| hit.cycles),
+        is_of_cached_tables: true,
         source: format!("superpage tlb, saved in {shown}"),
     })
 }

@@ -86,7 +86,9 @@ fn without_groups(text: &str) -> String {
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let mut groups = whole.split(',');
     let first = groups.next().unwrap_or_default().trim_start_matches(['+', '-']);
-    let is_grouped = (1..=3).contains(&first.len()) && groups.all(|group| group.len() == 3);
+    let is_group =
+        |group: &str| group.len() == 3 && group.bytes().all(|byte| byte.is_ascii_digit());
+    let is_grouped = (1..=3).contains(&first.len()) && groups.all(is_group);
     if is_grouped { whole.replace(',', "") + rest } else { text.to_string() }
 }
 
@@ -107,6 +109,7 @@ mod tests {
         for strange in ["9,75", "1.234,5", "1234,567", "1,23,456", ",5"] {
             assert!(find(r"[\d.,]+", strange).is_err(), "{strange}");
         }
+        assert!(find(r"[\d.,e]+", "9,7e5").is_err());
         assert_eq!(find(r"[\d]+$", printed).unwrap(), 7.0);
         assert_eq!(find(r"(x)?rate: (?:(\d+)\.5 )", printed).unwrap(), 12.0);
     }

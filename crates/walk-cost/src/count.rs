@@ -27,6 +27,8 @@ pub struct MissCost {
     pub walk: f64,
     /// Cycles of a miss of the first level that hits the second, if that is known.
     pub second_level_hit: Option<f64>,
+    /// Whether that is of page tables in the caches, as a calibration measures it.
+    pub is_of_cached_tables: bool,
     /// Who says so.
     pub source: String,
 }

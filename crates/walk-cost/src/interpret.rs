@@ -166,13 +166,15 @@ impl<'a> Counted<'a> {
         if estimate.share.is_none() {
             return estimate;
         }
-        if let Some(gain) = &mut estimate.gain {
-            gain.speedup_at_most = None;
+        if cost.is_of_cached_tables {
+            if let Some(gain) = &mut estimate.gain {
+                gain.speedup_at_most = None;
+            }
+            estimate = estimate.with_note(
+                "the cost of a walk is of page tables in the caches, as `superpage tlb` measures it; those of much memory are \
+                 not, and cost more",
+            );
         }
-        estimate = estimate.with_note(
-            "that is what a walk costs whose page tables are in the caches, as measured; those of much memory are not, and \
-             it costs more",
-        );
         estimate.evidence.push(Evidence::new("cost of a walk, cycles", cost.walk, &cost.source));
         if let Some(hit) = cost.second_level_hit {
             let name = "cost of a second-level hit, cycles";
@@ -378,7 +380,12 @@ mod tests {
         let why = interpret(&counts, Context::default());
         assert!(why.reason().unwrap().contains("--cost"), "{why:?}");
         assert_eq!(why.share, None);
-        let cost = MissCost { walk: 30.0, second_level_hit: Some(7.0), source: "test".into() };
+        let cost = MissCost {
+            walk: 30.0,
+            second_level_hit: Some(7.0),
+            is_of_cached_tables: false,
+            source: "test".into(),
+        };
         let context = Context { table: table("Zen 3 to 5"), cost: Some(&cost) };
         let estimate = interpret(&counts, context);
         assert_eq!(estimate.method, Method::PmuMissesTimesCost);
@@ -393,7 +400,12 @@ mod tests {
             count("ls_l1_d_tlb_miss.tlb_reload_4k_l2_miss", 1e6),
             count("ls_l1_d_tlb_miss.tlb_reload_2m_l2_miss", 2e6),
         ];
-        let cost = MissCost { walk: 10.0, second_level_hit: None, source: "test".into() };
+        let cost = MissCost {
+            walk: 10.0,
+            second_level_hit: None,
+            is_of_cached_tables: true,
+            source: "test".into(),
+        };
         let estimate = interpret(&counts, Context { table: None, cost: Some(&cost) });
         assert!((estimate.share.unwrap().mid() - 0.03).abs() < 1e-9);
     }
@@ -477,6 +489,7 @@ mod tests {
             let cost = cost.map(|(walk, hit)| MissCost {
                 walk,
                 second_level_hit: Some(hit),
+                is_of_cached_tables: false,
                 source: String::new(),
             });
             for table in [None, table("Skylake"), table("Armv8")] {

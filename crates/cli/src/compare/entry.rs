@@ -1,14 +1,18 @@
 //! An entry of a suite: one application, what it needs, and how it is compared. `compare --suite` runs one of them,
 //! `evaluate` all.
 
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Parser;
+use host::{Root, process};
 use launch::Program;
 use tempfile::TempDir;
 use toml_keys::Reader;
+use units::Pid;
 
 use super::service::suite::{self, Suite};
 use super::{Args, shift};
@@ -227,13 +231,33 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Args, Failure> {
 fn sh(command: &str) -> Result<(), String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null());
-    let output = shell.output().map_err(|error| format!("sh: {error}"))?;
-    if output.status.success() {
+    let failed = |error: std::io::Error| format!("sh: {error}");
+    let mut errors = tempfile::tempfile().map_err(failed)?;
+    shell.stderr(errors.try_clone().map_err(failed)?);
+    let asked = signals::interrupt_experiment(Arc::default()).map_err(|why| why.to_string())?;
+    let mut child = shell.spawn().map_err(failed)?;
+    let mut told = 0;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break status;
+        }
+        // What a terminal sends reaches it too; what is sent to us alone is passed on.
+        if asked.signal() != told {
+            told = asked.signal();
+            for pid in process::tree(&Root::real(), Pid(child.id() as i32)) {
+                let _ = sys::signal::send(pid, told);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    if status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let mut said = Vec::new();
+    errors.rewind().and_then(|()| errors.read_to_end(&mut said)).map_err(failed)?;
+    let said = String::from_utf8_lossy(&said);
     let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_string();
-    Err(format!("`{command}` failed ({}): {last}", output.status))
+    Err(format!("`{command}` failed ({status}): {last}"))
 }
 
 impl Drop for Around {

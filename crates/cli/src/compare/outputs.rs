@@ -75,7 +75,10 @@ impl FailIf {
             Self::Slower => matches!(verdict, Verdict::Slower(_)),
             Self::NotFaster => !matches!(verdict, Verdict::Faster(_)),
             Self::Undecided => matches!(verdict, Verdict::Undecided { .. }),
-            Self::NoEffect => matches!(verdict, Verdict::DidNotTakeEffect { .. }),
+            // Nor if nobody knows.
+            Self::NoEffect => {
+                matches!(verdict, Verdict::DidNotTakeEffect { .. } | Verdict::NoData { .. })
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use experiment::document::machine_line;
 use experiment::evaluation::{Application, Evaluation, NotRun};
+use experiment::procedure::Stopped;
 use host::{Root, Snapshot};
 use serde_json::{Value, json};
 
@@ -174,9 +175,20 @@ fn run(
                 evaluation.applications.push(Application { name, host, comparison });
                 save(args, &evaluation)?;
             }
-            Ok(JobOutcome::Signal(by, _)) => {
+            Ok(JobOutcome::Signal(by, made)) => {
                 signal = Some(by);
-                evaluation.not_run.push(not_run(&name, "interrupted; continue with --resume FILE"));
+                // It may have come when all runs were made.
+                match made.filter(|made| made.stopped != Stopped::Interrupted) {
+                    Some(comparison) => {
+                        let host = host::host_name(&Root::real());
+                        let comparison = *comparison;
+                        evaluation.applications.push(Application { name, host, comparison });
+                    }
+                    None => {
+                        let why = "interrupted; continue with --resume FILE";
+                        evaluation.not_run.push(not_run(&name, why));
+                    }
+                }
             }
             Err(failure) => {
                 let failed = NotRun { failed: true, ..not_run(&name, &failure.to_string()) };

@@ -48,7 +48,12 @@ impl Flags {
 
     /// What a miss costs, if it is among them.
     pub fn cost(&self) -> Result<Option<MissCost>, Failure> {
-        let said = |walk| MissCost { walk, second_level_hit: None, source: "--cost".to_string() };
+        let said = |walk| MissCost {
+            walk,
+            second_level_hit: None,
+            is_of_cached_tables: false,
+            source: "--cost".to_string(),
+        };
         let cost = match self.cost {
             None => return Ok(None),
             Some(Cost::Cycles(walk)) => said(walk),

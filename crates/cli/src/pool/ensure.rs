@@ -38,6 +38,9 @@ impl From<WantedError> for Failure {
 pub fn run(args: Args) -> Result<Done, Failure> {
     let root = Root::real();
     let wanted = ensure::read(&args.file)?;
+    if !args.check && !args.how.dry_run {
+        super::give_back_of_the_dead();
+    }
     let plan = ensure::plan(&root, &wanted)?;
     if !args.how.force && !args.check {
         host::pool::check_headroom(&root, &super::status()?, &plan.requests)?;

@@ -15,7 +15,7 @@ mod users;
 
 use std::path::Path;
 
-use host::journal::{Journal, Restoration};
+use host::journal::{Journal, Outcome, Restoration};
 use host::pool::{PoolError, PoolName, Status};
 use host::{ReadError, Root};
 
@@ -136,6 +136,15 @@ fn complain(inherited: &[Restoration]) {
     for restoration in inherited {
         exit::say(&format!("left by a killed superpage: {restoration}"));
     }
+}
+
+/// Gives back what killed commands left, before it is decided what is to change.
+fn give_back_of_the_dead() {
+    let left = host::journal::restore_orphans(journal_dir().as_ref(), &Root::real());
+    let is_alive = |one: &Restoration| matches!(one.outcome, Outcome::OwnerAlive { .. });
+    let left: Vec<Restoration> =
+        left.unwrap_or_default().into_iter().filter(|one| !is_alive(one)).collect();
+    complain(&left);
 }
 
 /// Runs one change under the journal, which is kept if it succeeds and put back if not.

@@ -182,7 +182,9 @@ impl Job {
             }
             ran => ran?,
         };
-        let is_interrupted = ran.stopped == procedure::Stopped::Interrupted;
+        // Also where it came in the last run's end.
+        let is_interrupted =
+            ran.stopped == procedure::Stopped::Interrupted || interrupting.signal() != 0;
         let document = Box::new(Document {
             schema: SCHEMA.to_string(),
             superpage_version: env!("CARGO_PKG_VERSION").to_string(),

@@ -132,7 +132,7 @@ fn a_daemon_completes_reservations() {
     assert_eq!(at["made"], 8, "{at}");
 }
 
-/// Four regions a second: the last four come a period after the first four.
+/// Four regions every three seconds: the last four come a period after the first four.
 #[test]
 fn a_scan_keeps_its_period() {
     let Some(bench) = bench() else { return };
@@ -155,7 +155,7 @@ fn a_scan_keeps_its_period() {
     );
     assert_eq!(scanned["made"], 8, "{scanned}");
     let last = scanned["delay"]["p95_seconds"].as_f64().unwrap();
-    assert!(last > 0.9, "{scanned}");
+    assert!(last > 2.7, "{scanned}");
 }
 
 #[test]

@@ -113,7 +113,7 @@ impl Observed {
         };
         if self.coverage.as_ref().is_some_and(|it| it.resident().bytes() > most) {
             (self.coverage, self.zero_filled_bytes) = (None, None);
-            let why = "before Linux 6.7 memory that processes share cannot be told apart";
+            let why = "this kernel cannot tell apart memory that processes share";
             self.unknown = Some(why.to_string());
         }
         let is_too_much = |it: &Moment| it.superpage_bytes.is_some() && it.resident_bytes > most;

@@ -33,7 +33,7 @@ pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, Jour
         }
         Err(error) => return Err(error),
     };
-    done.extend(shared::recover(dir, root)?);
+    done.extend(shared::recover(dir, root, shared::MAX_WAIT)?);
     Ok(done)
 }
 
@@ -42,7 +42,7 @@ pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, Jour
 pub(super) fn restore_dead(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
     let done = match is_there(&dir.join(FILE))? {
         true => restore_orphans(dir, root)?,
-        false => shared::recover(dir, root)?,
+        false => shared::recover(dir, root, shared::MAX_WAIT)?,
     };
     Ok(done.into_iter().filter(Restoration::is_of_the_dead).collect())
 }

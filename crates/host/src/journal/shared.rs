@@ -37,7 +37,7 @@ use crate::{Root, snapshot, text};
 /// The directory in the journal's.
 const DIR: &str = "shared";
 /// No change takes longer than growing a pool by all of memory.
-const MAX_WAIT: Duration = Duration::from_secs(60);
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// What a holder wants of a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,7 +206,11 @@ impl Drop for SharedKnob {
 }
 
 /// Takes a knob for a journal alone; `None` for those that nobody shares.
-pub(super) fn take_alone(journal_dir: &Path, knob: &Knob) -> Result<Option<Alone>, JournalError> {
+pub(super) fn take_alone(
+    journal_dir: &Path,
+    root: &Root,
+    knob: &Knob,
+) -> Result<Option<Alone>, JournalError> {
     if !knob.may_be_shared() {
         return Ok(None);
     }
@@ -215,8 +219,8 @@ pub(super) fn take_alone(journal_dir: &Path, knob: &Knob) -> Result<Option<Alone
     if let Some(holder) = place.remove_dead()?.first() {
         return Err(place.busy(holder));
     }
-    // What a dead holder found is no longer what is to be restored: the journal knows.
-    State::remove(&place.dir)?;
+    // What a dead holder left is put back first: then it is what the journal finds.
+    place.settle_alone(root)?;
     let share = Share::create(&place.dir, &lock.holder, Claim::Alone)?;
     Ok(Some(Alone { knob: knob.clone(), share: Some(share) }))
 }
@@ -237,11 +241,15 @@ impl Drop for Alone {
 }
 
 /// Sets every shared knob to what the living want, and says what came of it and who they are.
-pub(super) fn recover(journal_dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
+pub(super) fn recover(
+    journal_dir: &Path,
+    root: &Root,
+    patience: Duration,
+) -> Result<Vec<Restoration>, JournalError> {
     let mut done = Vec::new();
     for place in Place::all(journal_dir)? {
         let knob = Some(place.knob.clone());
-        let _lock = match place.lock() {
+        let _lock = match WriterLock::wait(&place.dir, patience) {
             Ok(lock) => lock,
             Err(JournalError::Busy { holder, .. }) => {
                 done.push(Restoration { knob, outcome: Outcome::OwnerAlive { holder } });
@@ -275,7 +283,9 @@ pub(super) fn recover_dead(
     let is_undone = |one: &Restoration| {
         one.is_of_the_dead() && !matches!(one.outcome, Outcome::ChangedElsewhere { .. })
     };
-    Ok(recover(journal_dir, root)?.into_iter().filter(is_undone).collect())
+    // Who changes a knob just now has taken the dead's shares away itself.
+    let done = recover(journal_dir, root, Duration::ZERO)?;
+    Ok(done.into_iter().filter(is_undone).collect())
 }
 
 /// Whether anything was ever shared here.

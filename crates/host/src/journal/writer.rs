@@ -124,7 +124,7 @@ impl Journal {
     pub fn set(&mut self, knob: &Knob, value: &str) -> Result<Written, JournalError> {
         let asked = canonical(value);
         knob.check(&asked)?;
-        let old = knob.read(&self.root)?;
+        let mut old = knob.read(&self.root)?;
         if old == asked {
             return Ok(Written { asked, got: old });
         }
@@ -132,7 +132,9 @@ impl Journal {
         if !self.alone.iter().any(|alone| alone.knob == *knob)
             && let Some(dir) = self.path.parent()
         {
-            self.alone.extend(shared::take_alone(dir, knob)?);
+            self.alone.extend(shared::take_alone(dir, &self.root, knob)?);
+            old = knob.read(&self.root)?;
+            knob.check(&old)?;
         }
         let seq = self.changes.len() as u32 + 1;
         self.append(&Line::Change {

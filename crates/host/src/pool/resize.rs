@@ -115,6 +115,13 @@ pub(super) fn resize_all(
     options: Options,
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Outcome>, PoolError> {
+    // What a killed command left was given back since they were made.
+    let status = Status::read(root)?;
+    let mut requests = requests.to_vec();
+    for request in &mut requests {
+        request.before = status.persistent(request.size, request.node)?;
+    }
+    let requests = &requests[..];
     let mut order: Vec<usize> = (0..requests.len()).collect();
     order.sort_by_key(|index| requests[*index].target > requests[*index].before);
     let mut outcomes: Vec<Outcome> = requests.iter().map(unchanged).collect();

@@ -154,6 +154,9 @@ unsafe fn place_in_file(
     how: c_int,
 ) -> Result<(), Reason> {
     may_be_private()?;
+    if filter::may_be_in_place() {
+        return Err(Reason::Unprotected); // a fork could not make it ordinary
+    }
     if fork_lock::is_held() {
         return Err(Reason::Forked);
     }
@@ -161,9 +164,15 @@ unsafe fn place_in_file(
     unsafe { in_place::place(at, length, protection, how) }
 }
 
+/// Whether a process with a seccomp filter has nothing on the pool; not where superpages are wanted at any price.
+pub fn is_left_for_filters() -> bool {
+    let settings = settings::get();
+    !settings.always_pool && settings.fallback != Fallback::Error
+}
+
 /// Whether private memory may lie on pages that are not ordinary. From now on a fork asks whether any does.
 fn may_be_private() -> Result<(), Reason> {
-    if !write_protect::is_possible() {
+    if filter::is_set() && is_left_for_filters() || !write_protect::is_possible() {
         return Err(Reason::Unprotected);
     }
     if !table::can_be_changed() {

@@ -69,8 +69,6 @@ pub struct Entry {
     /// about the whole mapping puts together again; private memory has boundaries here that the program
     /// did not make.
     pub is_ordinary: bool,
-    /// Whether the program mapped it itself, and may call for parts of it at any time.
-    pub is_mapped: bool,
     /// The thread (its errno's address) whose call is unmapping it: it is no longer found. 0: none.
     leaving: usize,
 }
@@ -93,12 +91,12 @@ static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Enters a range. If there is no memory for the table it is not entered, and `false` is returned:
 /// then the range must not be handed out.
 pub fn add(range: Range) -> bool {
-    enter(Entry::new(range, (range.start, range.end), false))
+    add_part(range, (range.start, range.end))
 }
 
 /// The same for the superpages of a mapping that has more than superpages.
 pub fn add_part(range: Range, mapping: (usize, usize)) -> bool {
-    enter(Entry { is_mapped: true, ..Entry::new(range, mapping, false) })
+    enter(Entry::new(range, mapping, false))
 }
 
 /// The same for base pages that the program has as a part of such a mapping.
@@ -249,8 +247,7 @@ pub fn is_in_use() -> bool {
 
 impl Entry {
     fn new(range: Range, mapping: (usize, usize), is_ordinary: bool) -> Self {
-        let (marks, is_mapped) = (Marks::default(), false);
-        Self { range, marks, mapping, is_ordinary, is_mapped, leaving: 0 }
+        Self { range, marks: Marks::default(), mapping, is_ordinary, leaving: 0 }
     }
 
     fn overlaps(&self, from: usize, to: usize) -> bool {

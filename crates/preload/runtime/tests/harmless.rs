@@ -150,6 +150,7 @@ cases! {
         filter_that_refuses                     [T P H S]
         filter_of_all_threads                   [T P H S]
         filter_and_parts                        [T P H S]
+        filter_and_fork                         [T P H S]
         asks_for_filters                        [T P H S]
         enters_namespaces                       [T P H S]
         leaves_namespaces                       [T P H S]

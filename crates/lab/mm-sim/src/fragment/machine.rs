@@ -67,6 +67,9 @@ impl Fragmenter for Machine {
             scattered(memory.blocks().saturating_sub(whole), self.seed)
                 .into_iter()
                 .partition(|&block| memory.is_whole(block));
+        for &number in &full {
+            memory.occupy(number, 0, 1 << SUPERPAGE, Mobility::Unmovable); // what is left of its last one
+        }
         let mut blocks = fragmented.into_iter();
         let mut made = [0u64; 3];
         made[Mobility::Unmovable as usize] = full.len() as u64;

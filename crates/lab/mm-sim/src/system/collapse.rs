@@ -139,10 +139,10 @@ impl System {
             let process = self.spaces.at(region).process;
             self.daemons.lock(process, self.clock.now(), cost);
         }
-        self.clock.spend(Cause::Shootdown, self.costs.shootdown);
         // A daemon serves other processes too: what it makes for them is not the program's.
         let process = self.spaces.at(region).process;
         if self.spaces.is_ours(process) {
+            self.clock.spend(Cause::Shootdown, self.costs.shootdown);
             self.counters.copied += present;
             self.counters.made_by_copy += 1;
         }

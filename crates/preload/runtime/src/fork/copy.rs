@@ -100,7 +100,7 @@ pub fn prepare() {
     let fork = Fork::begin();
     if in_place::is_asked() {
         // A child would share it with us: it does not get what stays (MADV_DONTFORK).
-        if source::has_private_hugetlb() && demote::make_all_ordinary(|_| true).is_err() {
+        if source::has_private_hugetlb() && demote::make_all_ordinary().is_err() {
             message::line(&[b"a forked child does not have memory that could not be copied"]);
         }
         return;

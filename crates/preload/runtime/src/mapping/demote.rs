@@ -91,6 +91,9 @@ pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> 
         return Ok(());
     }
     if filter::is_set() {
+        if scope == Scope::Removed && !plan::wants(from, to, Scope::Edges) {
+            return Ok(()); // whole superpages can be unmapped where they are
+        }
         counters::because(Reason::Held);
         return Err(libc::ENOMEM);
     }
@@ -102,19 +105,25 @@ pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> 
     })
 }
 
-/// The same of all private superpages that are meant, piece by piece: what is held twice for a moment is little.
+/// The same of all private superpages, piece by piece: what is held twice for a moment is little.
 ///
 /// # Errors
 /// As [`make_ordinary`], of a piece that stays; the others are ordinary then.
-pub fn make_all_ordinary(is_meant: impl Fn(&Entry) -> bool) -> Result<(), Errno> {
+pub fn make_all_ordinary() -> Result<(), Errno> {
     const PIECE: usize = 32 << 20;
     let (mut at, mut result) = (0, Ok(()));
-    let is_meant = |entry: &Entry| !entry.is_ordinary && is_meant(entry);
-    while let Some(range) = table::first_entry(at, usize::MAX, is_meant).map(|entry| entry.range) {
+    while let Some(range) = table::first(at, usize::MAX) {
         let from = at.max(range.start);
         at = if range.shared { range.end } else { range.end.min(from + PIECE) };
         if !range.shared {
-            result = make_ordinary(from, at, Scope::Covered).and(result);
+            // What leaves the pool makes no memory free: some stays there before all of that is used up.
+            let is_there = in_place::is_asked()
+                || limits::available_memory().is_none_or(|memory| memory > at - from + 2 * PIECE);
+            let made = match is_there {
+                true => make_ordinary(from, at, Scope::Covered),
+                false => Err(libc::ENOMEM),
+            };
+            result = made.and(result);
         }
     }
     result

@@ -49,6 +49,8 @@ pub unsafe extern "C" fn syscall() {
         "je {seen}",
         "cmp rdi, {mbind}",
         "je {seen}",
+        "cmp rdi, {set_mempolicy}",
+        "je {seen}",
         "cmp rdi, {prctl}",
         "je {seen}",
         "cmp rdi, {process_madvise}",
@@ -66,6 +68,7 @@ pub unsafe extern "C" fn syscall() {
         process_madvise = const libc::SYS_process_madvise,
         mseal = const SYS_MSEAL,
         mbind = const libc::SYS_mbind,
+        set_mempolicy = const libc::SYS_set_mempolicy,
         prctl = const libc::SYS_prctl,
         seccomp = const libc::SYS_seccomp,
     )

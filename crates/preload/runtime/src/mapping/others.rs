@@ -13,7 +13,7 @@ use super::demote::{self, Scope};
 use super::parts::{first_make_ordinary, protect, round_up, scope_of};
 use crate::table::{self, Locked};
 use crate::text::Text;
-use crate::{contiguity, filter, in_place, limits, maps, message, prepare, raw, settings};
+use crate::{contiguity, filter, in_place, limits, maps, message, prepare, raw, source};
 
 /// Makes what is in the way ordinary, and runs the call; -1 with errno if that fails.
 unsafe fn after(
@@ -347,18 +347,18 @@ pub(super) fn expect_filter() {
     prepare::give_way();
     if in_place::is_asked() {
         // What cannot be stays, and the calls that need it fail.
-        let _ = demote::make_all_ordinary(|_| true);
+        let _ = demote::make_all_ordinary();
     }
 }
 
-/// No memory can be moved once it is set: what the program mapped, and may call for in parts, leaves the pool now. What
-/// malloc and stacks have there stays.
+/// No memory can be moved once it is set, so what can be leaves the pool now: a call for a part of it, or a fork, would take
+/// others that the filter may not know. What stays is refused them.
 /// See docs/decisions/pool.md#8.
 pub(super) fn setting_filter(set: impl FnOnce() -> c_long) -> c_long {
     let was_set = filter::is_set();
     expect_filter();
-    if !was_set && !settings::get().always_pool {
-        let _ = demote::make_all_ordinary(|entry| entry.is_mapped);
+    if !was_set && source::is_left_for_filters() {
+        let _ = demote::make_all_ordinary();
     }
     filter::set(true);
     let result = set();

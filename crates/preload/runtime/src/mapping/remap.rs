@@ -165,14 +165,10 @@ impl Call {
 
     /// Whether the kernel's refusal can be due to boundaries that this library made.
     fn may_be_in_parts(&self, is_divided: bool) -> bool {
-        let is_ours = is_divided || self.may_be_advised();
-        let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
         // Once a filter is set nobody can look.
-        is_ours
-            && !filter::is_set()
-            && self.flags & !known == 0
-            && is_valid(self.start, self.end())
-            && self.new_size > 0
+        let is_ours = is_divided || !filter::is_set() && self.may_be_advised();
+        let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        is_ours && self.flags & !known == 0 && is_valid(self.start, self.end()) && self.new_size > 0
     }
 
     /// Whether it can be memory that this library has advised.
@@ -255,6 +251,15 @@ impl Call {
     /// Also where advised memory was only read. That gives it an `anon_vma` (`do_huge_pmd_anonymous_page`,
     /// mm/huge_memory.c), which it has otherwise once it is changed, and two that have one are not joined.
     fn last_part(&self) -> Option<usize> {
+        if filter::is_set() {
+            let mut last = self.start;
+            while let Some((_, end)) =
+                part_at(last, self.end()).filter(|(_, end)| *end < self.end())
+            {
+                last = end;
+            }
+            return Some(last);
+        }
         let (mut at, mut last, mut first) = (self.start, self.start, None);
         let (mut is_one, mut before) = (true, None);
         maps::each_with_marks(|vma, marks, state| {
@@ -283,7 +288,15 @@ fn is_divided(from: usize, to: usize) -> bool {
     table::first_entry(from, to, |entry| entry.is_ordinary && !entry.range.shared).is_some()
 }
 
-/// The part of `[at, end)` that lies in the mapping at `at`.
+/// The part of `[at, end)` that lies in the mapping at `at`; once a filter is set, as this library divided it.
 fn part_at(at: usize, end: usize) -> Option<(usize, usize)> {
+    if filter::is_set() {
+        let is_made = |entry: &Entry| entry.is_ordinary && !entry.range.shared;
+        let next = table::first_entry(at, end, is_made).map_or(end, |entry| match entry.range {
+            Range { start, end, .. } if start <= at => end,
+            Range { start, .. } => start,
+        });
+        return Some((at, next.min(end)));
+    }
     maps::at(at).map(|vma| (at, vma.end.min(end)))
 }

@@ -70,8 +70,11 @@ static ARE_TRIMMED: AtomicBool = AtomicBool::new(false);
 /// which packs them.
 pub fn unmapped(start: usize, end: usize) {
     let [from, to] = LAST.each_ref().map(|at| at.load(Ordering::Relaxed));
-    if start < to && from < end && (from < start || end < to) {
-        ARE_TRIMMED.store(true, Ordering::Relaxed);
+    if start < to && from < end {
+        if from < start || end < to {
+            ARE_TRIMMED.store(true, Ordering::Relaxed);
+        }
+        LAST[1].store(0, Ordering::Relaxed);
     }
 }
 

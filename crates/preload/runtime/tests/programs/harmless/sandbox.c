@@ -14,6 +14,8 @@
 #define ALLOW(call)                                                                                \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
+static int allows_processes;
+
 /* Allows malloc's system calls, output and the end; all others have `verdict`. */
 static void confine(unsigned verdict, int flags)
 {
@@ -23,6 +25,10 @@ static void confine(unsigned verdict, int flags)
         ALLOW(SYS_mremap), ALLOW(SYS_mprotect), ALLOW(SYS_madvise), ALLOW(SYS_futex),
         ALLOW(SYS_exit), ALLOW(SYS_exit_group), ALLOW(SYS_rt_sigreturn), ALLOW(SYS_clock_gettime),
         ALLOW(SYS_clock_nanosleep), ALLOW(SYS_getrandom),
+        ALLOW(allows_processes ? SYS_clone : SYS_read), ALLOW(allows_processes ? SYS_wait4 : SYS_read),
+        ALLOW(allows_processes ? SYS_set_robust_list : SYS_read),
+        ALLOW(allows_processes ? SYS_rt_sigprocmask : SYS_read),
+        ALLOW(allows_processes ? SYS_gettid : SYS_read), ALLOW(allows_processes ? SYS_getpid : SYS_read),
         BPF_STMT(BPF_RET | BPF_K, verdict),
     };
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
@@ -65,7 +71,8 @@ static int filter_of_all_threads(void)
 /* What was mapped before is unmapped, protected, discarded and moved in parts after. */
 static int filter_and_parts(void)
 {
-    char *memory[6];
+    char *memory[6], *large = map_filled(70 * MIB + PAGE), *object = aligned_alloc(PAGE, 16 * MIB);
+    memset(object, 7, 16 * MIB);
     for (int i = 0; i < 6; i++)
         memory[i] = map_filled((5 + i) * MIB);
     confine(SECCOMP_RET_KILL_PROCESS, 0);
@@ -79,9 +86,30 @@ static int filter_and_parts(void)
     printf("unmap all %s\n", outcome(munmap(memory[5], 10 * MIB)));
     for (int i = 0; i < 5; i++)
         printf("%d %d %d\n", memory[i][0], memory[i][3 * MIB], i == 3 ? memory[i][60 * MIB] : 0);
+    large = mremap(large, 70 * MIB + PAGE, 140 * MIB, MREMAP_MAYMOVE);
+    printf("grow %s", mapped(large));
+    printf(", %d %d %d %d\n", large[0], large[33 * MIB], large[70 * MIB], large[100 * MIB]);
+    printf("protect malloc's %s\n", outcome(mprotect(object + 3 * MIB, PAGE, PROT_READ)));
     printf("discarded %d, beside %d\n", memory[2][3 * MIB + PAGE], memory[2][3 * MIB + 2 * PAGE]);
     printf("churn %d\n", churn());
     return 0;
+}
+
+/* Where processes may be made, but no file opened. */
+static int filter_and_fork(void)
+{
+    char *memory = map_filled(6 * MIB), *object = aligned_alloc(PAGE, 16 * MIB);
+    memset(object, 7, 16 * MIB);
+    allows_processes = 1;
+    confine(SECCOMP_RET_KILL_PROCESS, 0);
+    pid_t child = fork();
+    if (!child) {
+        memory[3 * MIB] = object[3 * MIB] = 8;
+        _exit(churn() || memory[0] != 7 || object[0] != 7);
+    }
+    int failed = !ended_well("child", child);
+    printf("%d %d, churn %d\n", memory[3 * MIB], object[3 * MIB], churn());
+    return failed;
 }
 
 /* Who asks whether there are filters has none. */
@@ -166,6 +194,6 @@ static int closes_all_descriptors(void)
 }
 
 MAIN(CASE(filter_that_kills), CASE(filter_that_refuses), CASE(filter_of_all_threads),
-     CASE(filter_and_parts), CASE(asks_for_filters),
+     CASE(filter_and_parts), CASE(filter_and_fork), CASE(asks_for_filters),
      CASE(enters_namespaces), CASE(leaves_namespaces), CASE(becomes_nobody), CASE(changes_root),
      CASE(closes_all_descriptors))
