@@ -50,7 +50,12 @@ impl Interrupting {
         Arc::clone(&self.asked)
     }
 
-    /// The signal that came; 0: none did.
+    /// The signal that came, if one did.
+    pub fn received(&self) -> Option<i32> {
+        Some(self.signal()).filter(|signal| *signal != 0)
+    }
+
+    /// The same; 0: none did.
     pub fn signal(&self) -> i32 {
         self.asked.load(Ordering::SeqCst)
     }

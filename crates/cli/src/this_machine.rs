@@ -62,32 +62,42 @@ pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Whether a calibration of this machine was kept: a home directory may be of several.
-pub fn is_calibrated() -> bool {
-    let kept = path().and_then(|path| kept(path.with_extension(CALIBRATION), "a calibration"));
-    let found = kept.ok().and_then(|(_, text)| serde_json::from_str::<Calibration>(&text).ok());
-    found.is_some_and(|found| of_another(&found).is_none())
-}
-
 /// Which processor it is of, if that is known not to be this one.
 fn of_another(found: &Calibration) -> Option<String> {
     let here = Snapshot::read(&Root::real()).cpu.and_then(|cpu| cpu.model)?;
     found.processor.model.clone().filter(|there| *there != here)
 }
 
-/// What a miss of base pages costs, as it was measured and kept.
+/// What a miss of base pages costs, as it was measured here and kept.
 pub fn miss_cost() -> Result<MissCost, Failure> {
+    let (shown, found) = calibration()?;
+    priced(&shown, &found)
+}
+
+/// The same; `None` where nothing was kept, or by another machine: a home directory may be of several.
+pub fn miss_cost_if_kept() -> Result<Option<MissCost>, Failure> {
+    let kept = calibration().ok();
+    kept.map(|(shown, found)| priced(&shown, &found)).transpose()
+}
+
+/// A calibration of this machine, and where it lies.
+fn calibration() -> Result<(String, Calibration), Failure> {
     let (shown, text) = kept(path()?.with_extension(CALIBRATION), "a calibration")?;
-    let wrong = |why: String| {
-        Failure::usage(format!("{shown}: {why}; write it again with: superpage tlb --save"))
-    };
     let found: Calibration =
-        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    if let Some(there) = of_another(&found) {
-        return Err(wrong(format!("it is of another machine ({there})")));
+        serde_json::from_str(&text).map_err(|error| unusable(&shown, &error.to_string()))?;
+    match of_another(&found) {
+        Some(there) => Err(unusable(&shown, &format!("it is of another machine ({there})"))),
+        None => Ok((shown, found)),
     }
-    let base = found.base().ok_or_else(|| wrong("it has no base pages".to_string()))?;
-    let miss = base.miss.as_ref().ok_or_else(|| wrong("it has no TLB miss".to_string()))?;
+}
+
+fn unusable(shown: &str, why: &str) -> Failure {
+    Failure::usage(format!("{shown}: {why}; write it again with: superpage tlb --save"))
+}
+
+fn priced(shown: &str, found: &Calibration) -> Result<MissCost, Failure> {
+    let base = found.base().ok_or_else(|| unusable(shown, "it has no base pages"))?;
+    let miss = base.miss.as_ref().ok_or_else(|| unusable(shown, "it has no TLB miss"))?;
     let hit = base.levels.get(1).and_then(|level| level.hit.as_ref());
     Ok(MissCost {
         walk: miss.cycles,

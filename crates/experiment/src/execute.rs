@@ -29,7 +29,7 @@ use crate::schedule::Slot;
 use crate::service::{Service, ServiceError, Session};
 use crate::supply::Supply;
 use crate::warm::{self, Blocks};
-use crate::watch::{Depth, NEAR_PEAK, Watch};
+use crate::watch::{Depth, Watch};
 
 /// What runs an arm once. The real one is [`Launcher`]; tests put a mock in its place, so that the
 /// experiment is tested without running anything.
@@ -402,12 +402,7 @@ impl Launcher<'_> {
         let largest = used().map(|usage| usage.max_rss).max().unwrap_or_default();
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
         memory.conclude(&self.root, largest, uses_pool);
-        let peak = memory.peak_resident_bytes.or(memory.peak_at_least_bytes);
-        let counted = memory.coverage.as_ref().map(|coverage| coverage.resident().bytes() as f64);
-        if counted.zip(peak).is_some_and(|(counted, peak)| counted < NEAR_PEAK * peak as f64) {
-            // Of what the program held at its peak, it says nothing.
-            (memory.coverage, memory.zero_filled_bytes) = (None, None);
-        }
+        memory.forget_partial_look();
         let deltas = counters
             .and_then(|before| Counters::read(&self.root).ok().map(|after| after.since(&before)));
         let totals = counts.and_then(|file| file.totals());
@@ -444,9 +439,7 @@ impl Launcher<'_> {
             stragglers: stragglers.ended,
             service: session.map(|session| session.phases),
         };
-        // Where only bounds are known, what it held at least is warmed.
-        let held = sample.memory.peak_resident_bytes.or(sample.memory.peak_at_least_bytes);
-        self.largest_peak = self.largest_peak.max(held.unwrap_or(0));
+        self.largest_peak = self.largest_peak.max(sample.memory.least_peak().unwrap_or(0));
         // A run that a signal ended was cut short: its time means nothing, whatever is ignored.
         if !sample.succeeded() && (!self.ignore_failure || sample.signal.is_some()) {
             return Err(match &loaded {

@@ -15,7 +15,6 @@ mod members;
 mod observed;
 mod when;
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -235,15 +234,10 @@ impl Watcher {
             base_only &= process.thp_enabled == Some(false) && pool == 0;
             let stat = self.members.stat(pid, self.bounds.wants_stat(pid));
             parts.push(Part {
-                pid,
                 parent: self.members.parent(pid),
-                anon: bytes(process.anon.or(process.rss)),
-                file: bytes(process.file),
-                shmem: bytes(process.shmem),
-                pool,
-                high_water: bytes(process.peak_rss),
                 image: stat.as_ref().map(|stat| stat.stack_start).filter(|start| *start != 0),
                 faults: stat.as_ref().map(|stat| stat.minor_faults),
+                ..Part::new(pid, &process)
             });
         }
         let ends = self.members.ends(unseen, self.is_long());
@@ -374,15 +368,12 @@ impl Watcher {
         }
     }
 
-    /// What each process holds, and of that anonymous.
-    fn held_now(&mut self) -> BTreeMap<Pid, (u64, u64)> {
-        let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
+    /// What each process holds now.
+    fn held_now(&mut self) -> Vec<Part> {
         let pids = self.members.pids().to_vec();
         let held = |pid: &Pid| {
-            let status = self.members.status(*pid).ok()?;
-            let anon = bytes(status.anon.or(status.rss));
-            let others = bytes(status.file) + bytes(status.shmem) + bytes(status.hugetlb);
-            status.rss.map(|_| (*pid, (anon + others, anon)))
+            let process = self.members.status(*pid).ok()?;
+            process.rss.map(|_| Part::new(*pid, &process))
         };
         pids.iter().filter_map(held).collect()
     }

@@ -58,7 +58,7 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
         unreadable: 0,
         wasted: None,
     };
-    if bytes > 0 && !zero_page::is_told(root) {
+    if bytes > 0 && !zero_page::is_flagged(root) {
         return Ok(waste); // some may be no memory at all
     }
     let mut cursor = Cursor::new(&ranges);

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How far an input was read. Of a pipe that is told by what is gone, or by its end with nothing left.
+/// How far an input was read. Of a pipe that shows in what is gone, or in its end with nothing left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input {
     /// Where the next read begins, of a file.

@@ -164,7 +164,7 @@ impl Watch {
 
     /// The signal that came, if one did.
     fn signal(&self) -> Option<i32> {
-        Some(self.interrupting.signal()).filter(|signal| *signal != 0)
+        self.interrupting.received()
     }
 
     /// Waits, or until a signal comes.

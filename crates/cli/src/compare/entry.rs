@@ -164,20 +164,16 @@ impl Entry {
     pub fn compare(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
         // Also while it is set up, and until that is cleaned up after.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
-        let signal = || Some(interrupting.signal()).filter(|signal| *signal != 0);
         let applied = self.apply(parse(std::iter::empty())?);
-        if let Some(signal) = signal() {
+        if let Some(signal) = interrupting.received() {
             return Ok(JobOutcome::Signal(signal, None));
         }
         let (args, around) = applied?;
         let outcome = args.compare_as_chosen(max_seconds, quiet);
         drop(around);
-        match (outcome, signal()) {
-            (Ok(JobOutcome::Document(made)), Some(signal)) => {
-                Ok(JobOutcome::Signal(signal, Some(made)))
-            }
+        match (outcome, interrupting.received()) {
             (Err(_), Some(signal)) => Ok(JobOutcome::Signal(signal, None)),
-            (outcome, _) => outcome,
+            (outcome, signal) => outcome.map(|outcome| outcome.interrupted_by(signal)),
         }
     }
 }
@@ -262,7 +258,6 @@ fn sh(command: &str) -> Result<(), String> {
 
 impl Drop for Around {
     fn drop(&mut self) {
-        let _interrupting = signals::interrupt_experiment(Arc::default());
         if let Some(Err(why)) = self.teardown.as_deref().map(sh) {
             exit::say(&format!("teardown: {why}"));
         }

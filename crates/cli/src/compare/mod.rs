@@ -210,8 +210,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         // While the entry of a suite is set up; what was made for it is taken away.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         let with_suite = args.with_suite();
-        if interrupting.signal() != 0 {
-            return Ok(Done::Signal(interrupting.signal()));
+        if let Some(signal) = interrupting.received() {
+            return Ok(Done::Signal(signal));
         }
         with_suite?
     };

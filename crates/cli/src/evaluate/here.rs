@@ -152,7 +152,7 @@ fn run(
     let interrupting = signals::interrupt_experiment(Arc::default())?;
     for (index, entry) in pending.into_iter().enumerate() {
         let name = entry.name.clone();
-        signal = signal.or(Some(interrupting.signal()).filter(|signal| *signal != 0));
+        signal = signal.or(interrupting.received());
         let left = args.max_time - began.elapsed().as_secs_f64();
         let over = match signal {
             Some(_) => Some("interrupted"),
@@ -169,20 +169,21 @@ fn run(
             exit::say(&format!("{} of {count}: {name}, about {part:.0} s", index + 1));
         }
         match entry.compare(MEASURED * part, args.quiet) {
-            Ok(JobOutcome::Document(comparison)) => {
+            Ok(outcome) => {
+                let made = match outcome {
+                    JobOutcome::Document(made) => Some(made),
+                    JobOutcome::Signal(by, made) => {
+                        signal = Some(by);
+                        // It may have come when all runs were made.
+                        made.filter(|made| made.stopped != Stopped::Interrupted)
+                    }
+                };
                 let host = host::host_name(&Root::real());
-                let comparison = *comparison;
-                evaluation.applications.push(Application { name, host, comparison });
-                save(args, &evaluation)?;
-            }
-            Ok(JobOutcome::Signal(by, made)) => {
-                signal = Some(by);
-                // It may have come when all runs were made.
-                match made.filter(|made| made.stopped != Stopped::Interrupted) {
-                    Some(comparison) => {
-                        let host = host::host_name(&Root::real());
-                        let comparison = *comparison;
+                match made {
+                    Some(made) => {
+                        let comparison = *made;
                         evaluation.applications.push(Application { name, host, comparison });
+                        save(args, &evaluation)?;
                     }
                     None => {
                         let why = "interrupted; continue with --resume FILE";

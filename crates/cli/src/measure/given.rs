@@ -65,8 +65,8 @@ impl Flags {
     /// What a miss costs here, also if nobody said it: for what is counted on this machine, now.
     pub fn cost_here(&self) -> Result<Option<MissCost>, Failure> {
         match self.cost {
-            None if this_machine::is_calibrated() => this_machine::miss_cost().map(Some),
-            _ => self.cost(),
+            None => this_machine::miss_cost_if_kept(),
+            Some(_) => self.cost(),
         }
     }
 

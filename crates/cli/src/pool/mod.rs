@@ -15,7 +15,7 @@ mod users;
 
 use std::path::Path;
 
-use host::journal::{Journal, Outcome, Restoration};
+use host::journal::{Journal, Restoration};
 use host::pool::{PoolError, PoolName, Status};
 use host::{ReadError, Root};
 
@@ -140,11 +140,9 @@ fn complain(inherited: &[Restoration]) {
 
 /// Gives back what killed commands left, before it is decided what is to change.
 fn give_back_of_the_dead() {
-    let left = host::journal::restore_orphans(journal_dir().as_ref(), &Root::real());
-    let is_alive = |one: &Restoration| matches!(one.outcome, Outcome::OwnerAlive { .. });
-    let left: Vec<Restoration> =
-        left.unwrap_or_default().into_iter().filter(|one| !is_alive(one)).collect();
-    complain(&left);
+    // Where it cannot be, the change fails too, and says why.
+    let left = host::journal::restore_dead(journal_dir().as_ref(), &Root::real());
+    complain(&left.unwrap_or_default());
 }
 
 /// Runs one change under the journal, which is kept if it succeeds and put back if not.

@@ -108,6 +108,9 @@ pub fn run(args: Args, verb: Verb) -> Result<Done, Failure> {
     let specs = args.specs.iter().map(|text| verb.read(text)).collect::<Result<Vec<_>, _>>();
     let specs = specs.map_err(pool::PoolError::from)?;
     let How { node, much } = args.how;
+    if !much.dry_run {
+        super::give_back_of_the_dead();
+    }
     let status = super::status()?;
     let requests = pool::resolve(&status, &specs, node.map(NodeId))?;
     if !much.force {

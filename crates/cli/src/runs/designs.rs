@@ -72,8 +72,8 @@ impl LiveRuns {
         // That raises a pool, which nobody would lower if a signal ended us.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         bench::gather(superpage);
-        if interrupting.signal() != 0 {
-            return Ok(JobOutcome::Signal(interrupting.signal(), None));
+        if let Some(signal) = interrupting.received() {
+            return Ok(JobOutcome::Signal(signal, None));
         }
         let goal = bench::goal(kind, level, extent)?;
         let mut held: Option<Held> = None;
@@ -87,12 +87,7 @@ impl LiveRuns {
         });
         drop(held);
         bench::gather(superpage);
-        Ok(match (ran?, interrupting.signal()) {
-            (JobOutcome::Document(made), signal) if signal != 0 => {
-                JobOutcome::Signal(signal, Some(made))
-            }
-            (outcome, _) => outcome,
-        })
+        Ok(ran?.interrupted_by(interrupting.received()))
     }
 
     fn job(&self) -> Result<Job, Failure> {

@@ -60,6 +60,16 @@ pub enum JobOutcome {
     Signal(i32, Option<Box<Document>>),
 }
 
+impl JobOutcome {
+    /// The same, where a signal came before what belongs to it was put away.
+    pub fn interrupted_by(self, signal: Option<i32>) -> Self {
+        match (self, signal) {
+            (Self::Document(made), Some(signal)) => Self::Signal(signal, Some(made)),
+            (outcome, _) => outcome,
+        }
+    }
+}
+
 impl Job {
     /// Prints each arm's plan and what would be lent; changes nothing.
     pub fn print_plans(&self) -> Result<(), Failure> {
@@ -184,7 +194,7 @@ impl Job {
         };
         // Also where it came in the last run's end.
         let is_interrupted =
-            ran.stopped == procedure::Stopped::Interrupted || interrupting.signal() != 0;
+            ran.stopped == procedure::Stopped::Interrupted || interrupting.received().is_some();
         let document = Box::new(Document {
             schema: SCHEMA.to_string(),
             superpage_version: env!("CARGO_PKG_VERSION").to_string(),

@@ -21,6 +21,7 @@ mod lab;
 mod legacy;
 mod measure;
 mod package;
+mod peaks;
 mod pool;
 mod predict;
 mod programs;

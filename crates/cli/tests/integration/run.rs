@@ -409,67 +409,6 @@ fn a_database_starts_where_a_cgroup_allows_no_hugetlb_page() {
     }
 }
 
-/// What `run` with these words reports of a program, as a document.
-fn reported(words: &[&str]) -> serde_json::Value {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("report.json");
-    let output = run(&[&["run", "-q", "-o", file.to_str().unwrap()], words].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stderr(&output), "");
-    let report: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-    assert_eq!(report["schema"], "superpage.run/1");
-    report
-}
-
-/// Holds 200 MB in the second of four processes for three seconds: it writes once it has all.
-const HOLDS: &str = "head -c 200000000 /dev/zero | tail -c 200000000 | \
-                     (head -c 1 >/dev/null; sleep 3; cat >/dev/null)";
-
-#[test]
-fn the_peak_is_what_all_processes_held_together() {
-    for words in [["--pages", "base", "--"], ["--pages", "system", "--"]] {
-        let report = reported(&[&words[..], &["sh", "-c", HOLDS]].concat());
-        let peak = report["peak_bytes"].as_f64().unwrap();
-        assert!((200e6..240e6).contains(&peak), "{report:#}");
-        assert!(report["coverage_of_peak"].as_f64().unwrap() > 0.95, "{report:#}");
-        assert!((report["resident_bytes"].as_f64().unwrap() / peak - 1.0).abs() < 0.05);
-    }
-}
-
-/// The first process of a container is often a shell, whose other children have what marks an orphan of the program: the same
-/// parent, and the group.
-#[test]
-fn other_children_of_a_containers_shell_are_not_the_programs() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("report");
-    let own = env!("CARGO_BIN_EXE_superpage");
-    let shell =
-        format!("\"$0\" run -q -o {} -- sleep 2 & sleep 0.3; {HOLDS}; wait", file.display());
-    let mut container = std::process::Command::new("unshare");
-    container.args(["--pid", "--fork", "--mount-proc", "sh", "-c", &shell, own]);
-    let made = container.output();
-    let is_made = made.as_ref().is_ok_and(|made| made.status.success());
-    testkit::require!(is_made, "no pid namespace can be made (root, unshare)");
-    let report = std::fs::read_to_string(file).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
-    let peak = report["peak_at_least_bytes"].as_u64().or(report["peak_bytes"].as_u64()).unwrap();
-    assert!(peak < 100_000_000, "{report:#}");
-}
-
-#[test]
-fn a_program_that_grows_late_is_judged_at_its_peak() {
-    testkit::require!(has_thp(), "THP are off on this machine");
-    let own = env!("CARGO_BIN_EXE_superpage");
-    let script = "sleep 0.5; exec \"$0\" workload chase --size 256M";
-    let report = reported(&["--pages", "thp", "--", "sh", "-c", script, own]);
-    assert!(report["peak_bytes"].as_u64().unwrap() >= 256 << 20, "{report:#}");
-    // Where much else runs, the peak may be missed: then nothing is judged.
-    let is_seen = report["coverage_of_peak"].as_f64().is_some_and(|share| share >= 0.8);
-    let effect = report["outcome"].as_str().unwrap();
-    assert!(effect == "as-asked" || !is_seen && effect == "unknown", "{report:#}");
-}
-
 #[test]
 fn hugetlb_that_fell_back_to_thp_is_not_as_asked() {
     testkit::require!(has_thp(), "THP are off on this machine");
@@ -480,7 +419,7 @@ fn hugetlb_that_fell_back_to_thp_is_not_as_asked() {
     testkit::require!(is_empty, "the pool has pages to give");
     let own = env!("CARGO_BIN_EXE_superpage");
     let program = ["workload", "chase", "--size", "256M"];
-    let report = reported(
+    let report = crate::peaks::reported(
         &[&["--pages", "hugetlb:2M", "--heap", "--mmap", "--", own], &program[..]].concat(),
     );
     assert_ne!(report["outcome"], "as-asked", "{report:#}");

@@ -16,7 +16,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use units::Pid;
+use host::process::Resident;
+use units::{ByteSize, Pid};
 
 /// Where the bounds are this near, relative to the lower one, their middle is within 5 % of the truth.
 const NEAR: f64 = 1.1;
@@ -138,6 +139,22 @@ pub(super) struct Peak {
 }
 
 impl Part {
+    /// What `/proc/PID/status` says of a process; nothing of whose child it is, nor of its faults.
+    pub(super) fn new(pid: Pid, status: &Resident) -> Self {
+        let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
+        Self {
+            pid,
+            parent: None,
+            anon: bytes(status.anon.or(status.rss)),
+            file: bytes(status.file),
+            shmem: bytes(status.shmem),
+            pool: bytes(status.hugetlb),
+            high_water: bytes(status.peak_rss),
+            image: None,
+            faults: None,
+        }
+    }
+
     fn held(&self) -> u64 {
         self.anon + self.file + self.shmem + self.pool
     }
@@ -226,16 +243,15 @@ impl Bounds {
         range
     }
 
-    /// What a look counted after a tick, and what processes held after it, and of that anonymous: a look may come late, or
-    /// take its time.
-    pub(super) fn look(&mut self, counted: u64, after: &BTreeMap<Pid, (u64, u64)>) {
+    /// What a look counted after a tick, and what processes held after it: a look may come late, or take its time.
+    pub(super) fn look(&mut self, counted: u64, after: &[Part]) {
         let held = |(pid, known): (&Pid, &Known)| {
-            let (before, anon_before) = (known.part.held(), known.part.anon);
-            let (now, anon_now) = after.get(pid).copied().unwrap_or((before, anon_before));
+            let before = &known.part;
+            let now = after.iter().find(|part| part.pid == *pid).unwrap_or(before);
             let held = HeldAtLook {
-                at_least: before.min(now),
-                at_most: before.max(now),
-                anon_at_most: anon_before.max(anon_now),
+                at_least: before.held().min(now.held()),
+                at_most: before.held().max(now.held()),
+                anon_at_most: before.anon.max(now.anon),
                 faults: known.faults,
             };
             (*pid, held)

@@ -1,7 +1,6 @@
 //! The processes of a watched run, and their `/proc/PID/status`, kept open.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::ops::RangeInclusive;
 
 use host::process::{self, KeptLoad, KeptStatus, Resident, Stat};
@@ -19,8 +18,6 @@ const MAX_FILES: usize = 128;
 const MIN_FAULTS: u64 = 8;
 /// Births looked at for processes that left the tree.
 const MAX_ORPHANS: u64 = 64;
-/// The first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h).
-const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// Births believed where pids began again from the lowest.
 const WRAPPED: u64 = 1 << 15;
 
@@ -40,10 +37,11 @@ pub(super) struct Members {
     gone: Vec<Pid>,
     /// Processes that may be of the tree and cannot be told from others.
     lost: u64,
-    /// Our process group, if orphans in it are known to be of the tree.
+    /// Our process group.
     group: Option<Pid>,
-    /// Our process group, if they are not.
-    beside: Option<Pid>,
+    /// Whether others than the tree's may look like orphans of it there: a shell that is the first process of a container has
+    /// other children in its group.
+    is_group_shared: bool,
     /// Who becomes the parent of orphans: the first process, and a manager of services that we are below.
     reapers: BTreeSet<Pid>,
     exits: Option<Exits>,
@@ -58,14 +56,10 @@ impl Members {
         let stats = BTreeMap::new();
         let own = process::stat(&root, sys::param::own_pid()).ok();
         let reapers = reapers(&root, own.as_ref());
-        // A shell that is the first process of a container has other children in its group, which look like orphans.
-        let is_told =
-            |own: &Stat| own.group == sys::param::own_pid() || !reapers.contains(&own.parent);
-        let is_told = own.as_ref().is_some_and(is_told);
-        let (group, beside) = match own.map(|own| own.group) {
-            group if is_told => (group, None),
-            group => (None, group),
-        };
+        let is_group_shared = own
+            .as_ref()
+            .is_some_and(|own| own.group != sys::param::own_pid() && reapers.contains(&own.parent));
+        let group = own.map(|own| own.group);
         let files = BTreeMap::new();
         Self {
             root,
@@ -79,7 +73,7 @@ impl Members {
             gone: Vec::new(),
             lost: 0,
             group,
-            beside,
+            is_group_shared,
             reapers,
             exits: None,
             killed: Vec::new(),
@@ -89,8 +83,7 @@ impl Members {
     /// From now on the kernel is asked what processes held that ended, if it may be.
     pub(super) fn listen(&mut self) {
         // Elsewhere it has other numbers for them.
-        let is_first = fs::read_link(self.root.path("/proc/self/ns/pid"))
-            .is_ok_and(|link| link.to_str() == Some(INITIAL_PID_NAMESPACE));
+        let is_first = process::is_in_first_namespace(&self.root);
         let cpus = self.root.read("/sys/devices/system/cpu/possible").ok().filter(|_| is_first);
         self.exits = cpus.and_then(|cpus| Exits::listen(cpus.trim()).ok());
     }
@@ -156,7 +149,8 @@ impl Members {
     fn adopt(&mut self, found: &mut BTreeMap<Pid, Stat>, born: RangeInclusive<i32>) {
         for pid in born.map(Pid).filter(|pid| !found.contains_key(pid)).collect::<Vec<_>>() {
             let Ok(stat) = process::stat(&self.root, pid) else { continue };
-            let is_ours = Some(stat.group) == self.group
+            let is_in_group = Some(stat.group) == self.group;
+            let is_ours = is_in_group && !self.is_group_shared
                 || found.contains_key(&stat.session)
                 || self.stats.contains_key(&stat.session);
             if !self.reapers.contains(&stat.parent) || !self.is_process(pid) {
@@ -164,8 +158,7 @@ impl Members {
             }
             if !is_ours {
                 // A daemon, of this tree or of the machine's; or an orphan in a group whose others look the same.
-                let is_beside = Some(stat.group) == self.beside;
-                self.lost += u64::from(stat.session == pid || is_beside);
+                self.lost += u64::from(stat.session == pid || is_in_group);
                 continue;
             }
             for (pid, stat) in process::tree_with_stat(&self.root, pid) {

@@ -5,6 +5,7 @@ use host::{Root, process};
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, Pid};
 
+use super::NEAR_PEAK;
 use super::bounds::{Peak, Range};
 
 /// A timeline is thinned to this many points.
@@ -87,6 +88,20 @@ impl Observed {
     pub fn coverage_of_peak(&self) -> Option<f64> {
         let (peak, coverage) = (self.peak_resident_bytes?, self.coverage.as_ref()?);
         (peak > 0).then(|| (coverage.resident().bytes() as f64 / peak as f64).min(1.0))
+    }
+
+    /// What was held at the peak: as far as it is known, at least.
+    pub fn least_peak(&self) -> Option<u64> {
+        self.peak_resident_bytes.or(self.peak_at_least_bytes)
+    }
+
+    /// Forgets a look that found less than [`NEAR_PEAK`] of the peak: of what was held then it says nothing.
+    pub fn forget_partial_look(&mut self) {
+        let counted = self.coverage.as_ref().map(|coverage| coverage.resident().bytes() as f64);
+        let looked = counted.zip(self.least_peak());
+        if looked.is_some_and(|(counted, peak)| counted < NEAR_PEAK * peak as f64) {
+            (self.coverage, self.zero_filled_bytes) = (None, None);
+        }
     }
 
     /// Takes in what the kernel says at the end of a run: the largest resident set of any of its processes.

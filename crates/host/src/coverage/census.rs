@@ -86,7 +86,7 @@ impl Census {
     pub fn new(root: &Root, pid: Pid) -> Option<Self> {
         let own = Pagemap::open(sys::param::own_pid()).ok().filter(|_| root.is_real())?;
         own.scan(0, root.page_size().bytes(), Categories::PRESENT, &mut Vec::new()).ok()?;
-        if !zero_page::is_told(root) {
+        if !zero_page::is_flagged(root) {
             return None;
         }
         Some(Self { root: root.clone(), lens: Lens::new(root, pid).ok()? })

@@ -1,4 +1,4 @@
-//! Whether PAGEMAP_SCAN tells the huge zero page, which takes no memory of a process, from superpages that do.
+//! Whether PAGEMAP_SCAN flags the huge zero page (PAGE_IS_PFNZERO), which takes no memory of a process.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -9,10 +9,10 @@ use sys::pagemap::{Categories, Pagemap};
 use crate::{Root, Thp};
 
 /// Whether it does. From Linux 6.7 to 6.15 it takes that page for any superpage, until "fs/proc/task_mmu: fix PAGE_IS_PFNZERO
-/// detection for the huge zero folio" (2025). Found out by mapping it once; where there is none, there is none to tell.
-pub(crate) fn is_told(root: &Root) -> bool {
-    static TOLD: OnceLock<bool> = OnceLock::new();
-    *TOLD.get_or_init(|| try_it(root).unwrap_or(true))
+/// detection for the huge zero folio" (2025). Found out by mapping it once; where there is none, nothing is wrong.
+pub(crate) fn is_flagged(root: &Root) -> bool {
+    static FLAGGED: OnceLock<bool> = OnceLock::new();
+    *FLAGGED.get_or_init(|| try_it(root).unwrap_or(true))
 }
 
 fn try_it(root: &Root) -> Option<bool> {
@@ -32,12 +32,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_kernel_tells_it_or_is_known_not_to() {
-        let told = is_told(&Root::real());
+    fn this_kernel_flags_it_or_is_known_not_to() {
+        let flagged = is_flagged(&Root::real());
         // From 6.16 on all kernels do.
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        assert!(told || version < (6, 16), "{release}");
+        assert!(flagged || version < (6, 16), "{release}");
     }
 }

@@ -39,7 +39,7 @@ pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, Jour
 
 /// Undoes what dead owners left in `dir`. A lock is taken only where there is a journal to look into: who
 /// opens one meanwhile is not to find it held.
-pub(super) fn restore_dead(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
+pub fn restore_dead(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
     let done = match is_there(&dir.join(FILE))? {
         true => restore_orphans(dir, root)?,
         false => shared::recover(dir, root, shared::MAX_WAIT)?,

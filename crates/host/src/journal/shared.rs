@@ -15,23 +15,22 @@
 //! holds a share of its own kind; there is then no other, and none is given meanwhile.
 //! See docs/decisions/pool.md#7.
 
-use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, DirEntry, OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use units::{NodeId, PageSize};
+use units::PageSize;
 
 use super::claims::{SHARE, Share, State, Wanted};
 use super::error::JournalError;
 use super::knob::Knob;
 use super::lock::{self, WriterLock};
 use super::outcome::{Outcome, Restoration};
-use super::restore;
 use super::writer::{KnobWriter, Written};
+use super::{nodes, restore};
 use crate::{Root, snapshot, text};
 
 /// The directory in the journal's.
@@ -275,7 +274,7 @@ pub(super) fn recover(
     Ok(done)
 }
 
-/// The same, of which is told only what was undone of dead holders.
+/// The same, returning only what was undone of dead holders.
 pub(super) fn recover_dead(
     journal_dir: &Path,
     root: &Root,
@@ -340,15 +339,19 @@ impl Place {
         JournalError::Busy { holder: holder.holder.clone(), path: self.dir.clone() }
     }
 
+    /// The files of all holders.
+    fn shares(&self) -> Result<Vec<PathBuf>, JournalError> {
+        let entries = fs::read_dir(&self.dir);
+        let entries = entries.map_err(|source| JournalError::io("read", &self.dir, source))?;
+        let is_share =
+            |entry: &DirEntry| entry.file_name().as_encoded_bytes().starts_with(SHARE.as_bytes());
+        Ok(entries.flatten().filter(is_share).map(|entry| entry.path()).collect())
+    }
+
     /// The living holders; the dead ones' shares are taken away.
     fn remove_dead(&self) -> Result<Vec<Wanted>, JournalError> {
-        let io = |doing, source| JournalError::io(doing, &self.dir, source);
         let mut living = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(|source| io("read", source))?.flatten() {
-            let path = entry.path();
-            if !entry.file_name().as_encoded_bytes().starts_with(SHARE.as_bytes()) {
-                continue;
-            }
+        for path in self.shares()? {
             let file = match OpenOptions::new().read(true).write(true).open(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 file => file.map_err(|source| JournalError::io("open", &path, source))?,
@@ -407,7 +410,9 @@ impl Place {
         }
         let wants: Vec<Claim> = self.remove_dead()?.into_iter().map(|one| one.want).collect();
         let before = before.filter(|_| !is_changed);
-        let nodes = before.as_ref().map_or_else(|| self.nodes(root), |state| state.nodes.clone());
+        let nodes = before
+            .as_ref()
+            .map_or_else(|| nodes::read(root, &self.knob), |state| state.nodes.clone());
         let found = before.map_or(old, |state| state.found);
         let limit = |want: &Claim| if let Claim::AtLeast(value) = want { *value } else { 0 };
         let plus = |want: &Claim| if let Claim::Plus(value) = want { *value } else { 0 };
@@ -421,7 +426,7 @@ impl Place {
                 noted?; // what is given back is, also where nothing can be written
             }
             if asked < old {
-                self.lower_nodes(root, &state.nodes, old - asked)?;
+                nodes::lower(root, &self.knob, &state.nodes, old - asked)?;
             }
             change(&mut Writer(root), old, asked)?;
         }
@@ -437,49 +442,8 @@ impl Place {
 
     /// The claims of others are of before somebody changed the knob.
     fn annul_all_but(&self, own: Option<&Path>) -> Result<(), JournalError> {
-        let io = |doing, source| JournalError::io(doing, &self.dir, source);
-        for entry in fs::read_dir(&self.dir).map_err(|source| io("read", source))?.flatten() {
-            let path = entry.path();
-            let is_share = entry.file_name().as_encoded_bytes().starts_with(SHARE.as_bytes());
-            if is_share && own != Some(path.as_path()) {
-                Wanted::annul(&path)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Persistent pages of each node, of a pool on several.
-    fn nodes(&self, root: &Root) -> BTreeMap<u32, u64> {
-        let Some(size) = self.knob.pool_size() else { return BTreeMap::new() };
-        let names = root.list(crate::hugetlb::NODES).unwrap_or_default();
-        let numbers = names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
-        let pages = |node: u32| {
-            let knob = Knob::hugetlb_node_pool(NodeId(node), size);
-            Some((node, knob.read(root).ok()?.parse().ok()?))
-        };
-        let nodes: BTreeMap<u32, u64> = numbers.filter_map(pages).collect();
-        if nodes.len() > 1 { nodes } else { BTreeMap::new() }
-    }
-
-    /// Takes `pages` first from nodes that have more than they had: the kernel takes them from each in turn.
-    fn lower_nodes(
-        &self,
-        root: &Root,
-        nodes: &BTreeMap<u32, u64>,
-        pages: u64,
-    ) -> Result<(), JournalError> {
-        let Some(size) = self.knob.pool_size() else { return Ok(()) };
-        let mut left = pages;
-        for (node, had) in nodes {
-            let knob = Knob::hugetlb_node_pool(NodeId(*node), size);
-            let now = knob.read(root).ok().and_then(|now| now.parse::<u64>().ok()).unwrap_or(0);
-            let given = left.min(now.saturating_sub(*had));
-            if given > 0 {
-                knob.write(root, &(now - given).to_string())?;
-                left -= given;
-            }
-        }
-        Ok(())
+        let others = self.shares()?.into_iter().filter(|path| own != Some(path.as_path()));
+        others.into_iter().try_for_each(|path| Wanted::annul(&path))
     }
 
     fn now(&self, root: &Root) -> Result<u64, JournalError> {

@@ -19,6 +19,13 @@ pub use smaps::{Smaps, SmapsEntry};
 pub use stat::{Stat, stat};
 pub use tree::{tree, tree_with_stat};
 
+/// Whether this process is in the first pid namespace, where every process has a number (PROC_PID_INIT_INO of
+/// linux/proc_ns.h).
+pub fn is_in_first_namespace(root: &crate::Root) -> bool {
+    let link = std::fs::read_link(root.path("/proc/self/ns/pid"));
+    link.is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
+}
+
 /// The parsers on text at hand.
 pub mod parse {
     pub use super::maps::parse_line as maps_line;

@@ -178,7 +178,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let ended = supervise(&plan, relay);
     report.ended = free(superpage).ok();
     let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
-    let goes_on = || interrupting.signal() == 0;
+    let goes_on = || interrupting.received().is_none();
     let taken = held.fragmented + held.occupied;
     drop(held);
     // What was left alone is whole in any case.

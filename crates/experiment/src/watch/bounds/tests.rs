@@ -83,7 +83,7 @@ fn what_is_shared_is_open_until_a_look_and_closed_backwards() {
         for tick in 0..4 {
             assert_eq!(bounds.tick(&parts, &Ends::default()).is_near(), looks && tick == 3);
             if looks && tick == 2 {
-                bounds.look(301 * MIB, &BTreeMap::new());
+                bounds.look(301 * MIB, &[]);
             }
         }
         bounds.end(&Ends::default())
@@ -93,16 +93,13 @@ fn what_is_shared_is_open_until_a_look_and_closed_backwards() {
     assert_eq!((peak.at_least / MIB, at_most(&peak, Some(300))), (300, Some(900)));
 }
 
-/// Beside a load minutes may seem to lie between a tick and its look.
+/// Beside a load much time may lie between a tick and its look.
 #[test]
 fn what_came_between_a_tick_and_its_look_is_not_counted_again() {
     let parts = |child| [part(1, 0, 10, 7), part(2, 1, child, 8)];
     let mut bounds = bounds();
     bounds.tick(&parts(5), &Ends::default());
-    bounds.look(
-        58 * MIB,
-        &BTreeMap::from([(Pid(1), (10 * MIB, 10 * MIB)), (Pid(2), (48 * MIB, 48 * MIB))]),
-    );
+    bounds.look(58 * MIB, &parts(48));
     bounds.tick(&parts(48), &Ends::default());
     let peak = bounds.end(&Ends::default());
     assert_eq!(peak.at_least / MIB, 58);

@@ -41,9 +41,6 @@ pub(super) struct Held {
     pub is_complete: bool,
 }
 
-/// The first pid namespace (PROC_PID_INIT_INO of linux/proc_ns.h).
-const FIRST_PIDS: &str = "pid:[4026531836]";
-
 pub(super) fn scan(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> (Vec<Holder>, Held) {
     let mut holders = Vec::new();
     let mut held = Held { files: BTreeSet::new(), is_complete: true };
@@ -67,7 +64,7 @@ pub(super) fn scan(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> (Vec
         reasons.note(&format!("{refused} processes"), why);
     }
     // In another pid namespace, or where /proc hides others' (hidepid), some are not in the list at all.
-    let is_first = fs::read_link("/proc/self/ns/pid").is_ok_and(|it| it.as_os_str() == FIRST_PIDS);
+    let is_first = process::is_in_first_namespace(root);
     if root.is_real() && !(is_first && fs::exists("/proc/1/stat").is_ok_and(|is_there| is_there)) {
         held.is_complete = false;
         reasons

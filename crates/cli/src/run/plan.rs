@@ -1,0 +1,64 @@
+//! The plan of a run, in words.
+
+use launch::{Plan, Promise, ThpRequest};
+use report::format as words;
+
+use crate::exit::{self, Done, Failure};
+/// Prints a plan, and what would be lent for it.
+pub(super) fn print_plan(plan: &Plan, would_lend: &[String], json: bool) -> Result<Done, Failure> {
+    if json {
+        let document = serde_json::json!({
+            "schema": "superpage.plan/1", "plan": plan, "would_lend": would_lend,
+        });
+        exit::print(&format!("{document:#}\n"))?;
+    } else {
+        exit::print(&plan_in_words(plan))?;
+        for line in would_lend {
+            exit::print(&format!("  lend         {line}\n"))?;
+        }
+    }
+    Ok(Done::Fine)
+}
+
+/// A plan for people; also what `compare --dry-run` prints for each arm.
+pub fn plan_in_words(plan: &Plan) -> String {
+    use std::fmt::Write;
+    let mut text = format!("{}\n", plan.name);
+    let mut line = |key: &str, value: &str| {
+        let _ = writeln!(text, "  {key:<12} {value}");
+    };
+    line("start", &plan.program.path.display().to_string());
+    if !plan.arguments.is_empty() {
+        line("arguments", &words::command(plan.arguments.iter().map(String::as_str)));
+    }
+    let thp = match plan.thp {
+        ThpRequest::Inherit => "",
+        ThpRequest::System => "the system's settings (prctl PR_SET_THP_DISABLE 0)",
+        ThpRequest::Disabled => "disabled for it and its children (prctl PR_SET_THP_DISABLE 1)",
+        ThpRequest::OnlyAdvised => {
+            "only where it advises them (prctl PR_SET_THP_DISABLE 1, PR_THP_DISABLE_EXCEPT_ADVISED)"
+        }
+    };
+    if !thp.is_empty() {
+        line("THP", thp);
+    }
+    for change in &plan.environment {
+        line("set", &format!("{}={}", change.variable, change.value));
+        line("", &format!("({})", change.why));
+    }
+    let promise = match plan.promise {
+        Promise::Nothing => "nothing is promised; coverage is reported",
+        Promise::BasePages => "no superpage at all, or it did not take effect",
+        Promise::SmallerSuperpages => {
+            "no superpages of the largest size, or it did not take effect"
+        }
+        Promise::Superpages => {
+            "the memory that can be on superpages is (--min-coverage), or it did not take effect"
+        }
+    };
+    line("promise", promise);
+    for note in &plan.notes {
+        line("note", note);
+    }
+    text
+}

@@ -1,0 +1,211 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn count(event: &str, value: f64) -> Count {
+    let (event, source) = (event.to_string(), "test".to_string());
+    Count { event, value: Some(value), counted: Some(1.0), group: 0, source }
+}
+
+fn table(name: &str) -> Option<&'static Table> {
+    events::tables().find(|table| table.name == name)
+}
+
+#[test]
+fn active_walks_are_taken_before_their_sums() {
+    let counts = [
+        count("cycles", 1e9),
+        count("dtlb_load_misses.walk_active", 1e8),
+        count("dtlb_store_misses.walk_active", 5e7),
+        count("itlb_misses.walk_active", 1e7),
+        count("dtlb_load_misses.walk_pending", 1.9e9),
+    ];
+    let estimate = interpret(&counts, Context::default());
+    assert_eq!(estimate.method, Method::PmuWalkCycles);
+    let dtlb = estimate.dtlb.unwrap();
+    assert!((dtlb.low() - 0.1).abs() < 1e-9 && (dtlb.high() - 0.15).abs() < 1e-9, "{dtlb:?}");
+    assert!((estimate.itlb.unwrap().mid() - 0.01).abs() < 1e-9);
+    assert_eq!(estimate.evidence.len(), 5);
+    assert_eq!(estimate.scope, Some(Scope::UserAndKernel));
+}
+
+/// vMitosis' GUPS: the sum of outstanding walks is 1.55 times the cycles.
+#[test]
+fn sums_of_two_walkers_may_exceed_the_time() {
+    let counts = [
+        count("cycles:u", 1e9),
+        count("dtlb_load_misses.walk_pending:u", 1.5e9),
+        count("dtlb_store_misses.walk_pending:u", 0.05e9),
+    ];
+    let context = Context { table: table("Skylake"), cost: None };
+    let estimate = interpret(&counts, context);
+    let share = estimate.share.unwrap();
+    assert!((share.low() - 0.775).abs() < 1e-9 && share.high() == 1.0, "{share:?}");
+    assert!((share.mid() - 0.949).abs() < 1e-3, "{share:?}");
+    assert_eq!(estimate.scope, Some(Scope::User));
+    assert!(estimate.notes.iter().any(|note| note.contains("instruction fetches")));
+    // Nobody says how many walkers there are: the bound must hold for the most.
+    let unknown = interpret(&counts, Context::default()).share.unwrap();
+    assert!(unknown.low() <= share.low() / 2.0 + 1e-9);
+}
+
+#[test]
+fn walk_cycles_over_walks_are_the_cost_of_a_walk() {
+    let mut counts = vec![
+        count("cycles", 1e9),
+        count("dtlb_load_misses.walk_completed", 2e6),
+        count("dtlb_load_misses.walk_active", 1e8),
+        count("itlb_misses.walk_active", 1e7),
+    ];
+    let found = |counts: &[Count]| {
+        let estimate = interpret(counts, Context { table: table("Skylake"), cost: None });
+        let found = estimate.evidence.into_iter().find(|it| it.name == "cycles of a data walk");
+        found.map(|it| (it.value, it.source.contains("at least")))
+    };
+    assert_eq!(found(&counts), Some((50.0, true)));
+    // Walks that overlap are cycles of each.
+    counts.push(count("dtlb_load_misses.walk_pending", 1.5e8));
+    assert_eq!(found(&counts), Some((75.0, false)));
+    counts.remove(1);
+    assert_eq!(found(&counts), None, "no walks, no cost");
+}
+
+#[test]
+fn broadwells_duration_is_a_sum_and_haswells_is_not() {
+    let counts = [count("cycles", 1e9), count("dtlb_load_misses.walk_duration", 4e8)];
+    let share =
+        |name| interpret(&counts, Context { table: table(name), cost: None }).share.unwrap();
+    assert_eq!(share("Haswell").low(), 0.4);
+    assert_eq!((share("Broadwell").low(), share("Broadwell").high()), (0.2, 0.4));
+}
+
+#[test]
+fn misses_need_a_cost_and_hits_may_have_their_own() {
+    let counts = [
+        count("cycles", 1e9),
+        count("ls_l1_d_tlb_miss.all_l2_miss", 1e6),
+        count("ls_l1_d_tlb_miss.all_l2_hit", 1e7),
+        count("bp_l1_tlb_miss_l2_tlb_miss.all", 1e5),
+    ];
+    let why = interpret(&counts, Context::default());
+    assert!(why.reason().unwrap().contains("--cost"), "{why:?}");
+    assert_eq!(why.share, None);
+    let cost = MissCost {
+        walk: 30.0,
+        second_level_hit: Some(7.0),
+        is_of_cached_tables: false,
+        source: "test".into(),
+    };
+    let context = Context { table: table("Zen 3 to 5"), cost: Some(&cost) };
+    let estimate = interpret(&counts, context);
+    assert_eq!(estimate.method, Method::PmuMissesTimesCost);
+    assert!((estimate.dtlb.unwrap().mid() - 0.1).abs() < 1e-9, "{estimate:?}");
+    assert!((estimate.itlb.unwrap().mid() - 0.003).abs() < 1e-9);
+}
+
+#[test]
+fn misses_by_page_size_add_up() {
+    let counts = [
+        count("cycles", 1e9),
+        count("ls_l1_d_tlb_miss.tlb_reload_4k_l2_miss", 1e6),
+        count("ls_l1_d_tlb_miss.tlb_reload_2m_l2_miss", 2e6),
+    ];
+    let cost = MissCost {
+        walk: 10.0,
+        second_level_hit: None,
+        is_of_cached_tables: true,
+        source: "test".into(),
+    };
+    let estimate = interpret(&counts, Context { table: None, cost: Some(&cost) });
+    assert!((estimate.share.unwrap().mid() - 0.03).abs() < 1e-9);
+}
+
+#[test]
+fn an_event_that_a_core_lacks_is_not_zero_walks() {
+    let counts = [
+        count("cpu_cycles", 1e9),
+        count("dtlb_walk", 1e6),
+        count("itlb_walk", 1e3),
+        count("dtlb_walk_percyc", 0.0),
+        count("itlb_walk_percyc", 0.0),
+    ];
+    let context = Context { table: table("Armv8"), cost: None };
+    assert!(interpret(&counts, context).reason().unwrap().contains("--cost"));
+}
+
+#[test]
+fn each_group_is_divided_by_its_own_cycles() {
+    let in_group = |count: Count, group| Count { group, ..count };
+    let counts = [
+        in_group(count("cycles", 1e9), 0),
+        in_group(count("dtlb_load_misses.walk_active", 1e8), 0),
+        in_group(count("cycles", 2e9), 1),
+        in_group(count("itlb_misses.walk_active", 1e8), 1),
+    ];
+    let estimate = interpret(&counts, Context::default());
+    assert_eq!(estimate.dtlb.unwrap().mid(), 0.1);
+    assert_eq!(estimate.itlb.unwrap().mid(), 0.05);
+}
+
+#[test]
+fn what_cannot_be_told_is_unknown_with_the_reason() {
+    let walk = count("dtlb_load_misses.walk_active", 10.0);
+    let not_counted = |event: &str| Count { value: None, ..count(event, 0.0) };
+    for (counts, word) in [
+        (vec![walk.clone()], "cycles were not counted"),
+        (vec![not_counted("cycles"), walk.clone()], "no performance counter"),
+        (vec![count("cycles", 5e5), walk], "only 500000 cycles"),
+        (vec![count("cycles", 1e9)], "no TLB event"),
+        (vec![count("cycles", 1e9), not_counted("dTLB-load-misses")], "no TLB event"),
+        (vec![], "cycles were not counted"),
+    ] {
+        let estimate = interpret(&counts, Context::default());
+        assert!(estimate.reason().is_some_and(|why| why.contains(word)), "{estimate:?}");
+        assert_eq!((estimate.share, estimate.gain), (None, None));
+    }
+}
+
+#[test]
+fn shared_counters_and_missing_ones_are_told() {
+    let mut shared = count("dtlb_load_misses.walk_active", 1e8);
+    shared.counted = Some(0.25);
+    let mut missing = count("itlb_misses.walk_active", 0.0);
+    missing.value = None;
+    let estimate = interpret(&[count("cycles", 1e9), shared, missing], Context::default());
+    let notes = estimate.notes.join("\n");
+    assert!(notes.contains("25 %") && notes.contains("itlb_misses.walk_active"), "{notes}");
+    assert!(estimate.itlb.is_none());
+}
+
+proptest! {
+    #[test]
+    fn any_counts_give_a_sound_estimate(
+        values in prop::collection::vec((0usize..40, any::<f64>(), any::<Option<f64>>(), 0u32..3), 0..12),
+        cost in any::<Option<(f64, f64)>>(),
+    ) {
+        let names: Vec<&str> = events::tables()
+            .flat_map(|table| table.groups.iter().copied().flatten())
+            .map(|event| event.name)
+            .chain(["cycles", "cycles:u", "dTLB-load-misses"])
+            .collect();
+        let counts: Vec<Count> = values
+            .into_iter()
+            .map(|(name, value, counted, group)| Count {
+                group,
+                counted,
+                ..count(names[name % names.len()], value)
+            })
+            .collect();
+        let cost = cost.map(|(walk, hit)| MissCost {
+            walk,
+            second_level_hit: Some(hit),
+            is_of_cached_tables: false,
+            source: String::new(),
+        });
+        for table in [None, table("Skylake"), table("Armv8")] {
+            let estimate = interpret(&counts, Context { table, cost: cost.as_ref() });
+            prop_assert_eq!(estimate.share.is_none(), estimate.reason().is_some());
+            prop_assert_eq!(estimate.share.is_none(), estimate.gain.is_none());
+        }
+    }
+}
