@@ -1,10 +1,10 @@
-// Fragments the machine's free memory: one page that cannot be moved in each free 2 MiB, until so
-// many free blocks of a superpage are left. `fragment LEFT KEEP_MIB`
+// Fragments the machine's free memory: one page that cannot be moved in each free 2 MiB, until no
+// more of them are had. `fragment KEEP_MIB`
 //
-// Only KEEP_MIB of memory stay free, of which all but LEFT blocks are fragmented; the other free
-// blocks are taken as surplus pages of the hugetlb pool, which costs microseconds each. Needs root,
-// and the lock that everybody holds who changes the pool: the overcommit limit is raised for one
-// call. (`superpage bench frag` changes no setting, and takes longer.)
+// What is free is made contiguous first. Only KEEP_MIB of memory stay free, and are fragmented; the
+// other free blocks are taken as surplus pages of the hugetlb pool, which costs microseconds each.
+// Needs root, and the lock that everybody holds who changes the pool: the overcommit limit is raised
+// while pages are taken. (`superpage bench frag` changes no setting, and takes longer.)
 //
 // A superpage is faulted, split (MADV_COLD on a part splits it), one of its pages is spliced into a
 // pipe, whose reference keeps compaction from moving it, and the other 511 are given back. So
@@ -22,7 +22,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, ORDER = 9, CHUNK = 64 };
+enum { PAGE = 4096, ORDER = 9, CHUNK = 64, MISSES = 16 };
 static const long SUPERPAGE = 2 << 20;
 
 // Free blocks of 2 MiB, larger ones counted as several; *free_mib: all that is free.
@@ -63,15 +63,34 @@ static long overcommit(long set)
     return value;
 }
 
+// 21: the size, as in MAP_HUGE_2MB.
+static const int POOL = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | 21 << 26;
+
+// What is free comes together: what was compacted for the pool lies free when it is given back.
+static void gather(long count)
+{
+    enum { MOST = 1024 };
+    void *taken[MOST];
+    long before = overcommit(-1), steps = 0, short_of = 0;
+    if (before < 0) return;
+    overcommit(before + count);
+    for (; steps < MOST && steps * CHUNK < count && short_of < 16; short_of++) {
+        void *at = mmap(0, CHUNK * SUPERPAGE, PROT_READ, POOL, -1, 0);
+        if (at == MAP_FAILED) continue;
+        taken[steps++] = at;
+        short_of = -1;
+    }
+    overcommit(before);
+    while (steps > 0) munmap(taken[--steps], CHUNK * SUPERPAGE);
+}
+
 // Takes free blocks out of everybody's reach, until the process ends.
 static void occupy(long count)
 {
     long before = overcommit(-1);
     if (before < 0) return;
     overcommit(before + count);
-    // 21: the size, as in MAP_HUGE_2MB.
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | 21 << 26;
-    while (count > 0 && mmap(0, count * SUPERPAGE, PROT_READ, flags, -1, 0) == MAP_FAILED) count -= count / 16 + 1;
+    while (count > 0 && mmap(0, count * SUPERPAGE, PROT_READ, POOL, -1, 0) == MAP_FAILED) count -= count / 16 + 1;
     overcommit(before);
 }
 
@@ -92,33 +111,40 @@ static int pin(char *page)
     return 0;
 }
 
+// Whether the touch of one page brought all of them.
+static int is_superpage(char *at)
+{
+    unsigned char last = 0;
+    return mincore(at + SUPERPAGE - PAGE, PAGE, &last) == 0 && last & 1;
+}
+
 int main(int count, char **arguments)
 {
-    long left = count > 1 ? atol(arguments[1]) : 0;
-    long keep = count > 2 ? atol(arguments[2]) : 8192;
+    long keep = count > 1 ? atol(arguments[1]) : 8192;
     struct rlimit files = { 4096, 4096 };
     setrlimit(RLIMIT_NOFILE, &files);
-    long pinned = 0, misses = 0, free_mib, excess = blocks(&free_mib) - keep / 2;
+    long pinned = 0, misses = 0, free_mib, excess;
+    blocks(&free_mib);
+    gather((free_mib - 1024) / 2);
+    excess = blocks(&free_mib) - keep / 2;
     if (free_mib / 2 - keep / 2 < excess) excess = free_mib / 2 - keep / 2;
     if (excess > 0) occupy(excess);
-    while (blocks(&free_mib) > left && free_mib > 1024 && misses < 8) {
+    // Until none is had, also not of those in the lists of CPUs, which /proc/buddyinfo does not show.
+    while (blocks(&free_mib), free_mib > 1024 && misses < MISSES) {
         size_t length = CHUNK * SUPERPAGE;
         char *raw = mmap(0, length + SUPERPAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (raw == MAP_FAILED) break;
         char *start = (char *)(((size_t)raw + SUPERPAGE - 1) & -SUPERPAGE);
         madvise(start, length, MADV_HUGEPAGE);
-        long todo = blocks(0) - left;
-        for (int i = 0; i < CHUNK && i < todo; i++) {
+        for (int i = 0; i < CHUNK && misses < MISSES; i++) {
             char *at = start + i * SUPERPAGE;
-            struct rusage before, after;
-            getrusage(RUSAGE_SELF, &before);
             *at = 1;
-            getrusage(RUSAGE_SELF, &after);
-            if (after.ru_minflt - before.ru_minflt > 8) {
+            if (!is_superpage(at)) {
                 misses++;
                 madvise(at, SUPERPAGE, MADV_DONTNEED);
                 continue;
             }
+            misses = 0;
             madvise(at, PAGE, MADV_COLD);
             // Before the pin: a superpage that is referenced cannot be split.
             if (pin(at)) { perror("vmsplice"); return 1; }
