@@ -12,6 +12,7 @@ pub mod schemas;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 pub use control_group::ControlGroup;
 
@@ -67,6 +68,21 @@ pub fn shared_machine_lock() -> Option<MachineLock> {
 pub fn thp_are_for_all() -> bool {
     let mode = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     mode.is_ok_and(|mode| mode.contains("[always]"))
+}
+
+/// Copies a program that is executed then. By another process: while this one has the copy open for writing, a child that
+/// another test just forked has it open too, and executing it fails with ETXTBSY.
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status();
+    assert!(copied.expect("cp starts").success());
+}
+
+/// Writes a script that is executed then; by another process, as [`copy_program`] does.
+pub fn write_script(path: impl AsRef<Path>, text: &str) {
+    let write = r#"printf %s "$2" > "$1" && chmod +x "$1""#;
+    let written =
+        Command::new("sh").args(["-c", write, "sh"]).arg(path.as_ref()).arg(text).status();
+    assert!(written.expect("sh starts").success());
 }
 
 fn lock_file() -> Option<File> {

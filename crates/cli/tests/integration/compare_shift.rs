@@ -1,6 +1,5 @@
 //! `superpage compare stream` with arms whose rates depend on where the arrays are, end to end.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,8 +25,7 @@ echo "\"scale\":{\"best_bytes_per_second\":1e9},\"add\":{\"best_bytes_per_second
 /// The words of a `compare stream` of such arms, which count their runs in `directory`.
 fn words(directory: &Path, good: &str, sleep: &str) -> Vec<String> {
     let path = |name: &str| directory.join(name).to_str().unwrap().to_string();
-    std::fs::write(path("fake"), FAKE).unwrap();
-    std::fs::set_permissions(path("fake"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    testkit::write_script(path("fake"), FAKE);
     let arm = |name: &str| {
         let variables = format!("COUNT={} GOOD={good} SLEEP={sleep}", path(name));
         format!("{name}: {variables} -- {}", path("fake"))

@@ -71,9 +71,19 @@ fn a_machine_that_the_last_version_measured_is_read() {
     let machines = data.path().join("superpage/machines");
     std::fs::create_dir_all(&machines).unwrap();
     let kept = format!("{}/tests/documents/0.1.0/tlb-1.json", env!("CARGO_MANIFEST_DIR"));
-    std::fs::copy(kept, machines.join("this.json")).unwrap();
+    let kept = std::fs::read_to_string(kept).unwrap();
+    let mut kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
     let words = ["measure", "--json", "--misses", "1000", "--cycles", "1e9", "--cost", "this"];
-    let output = superpage(&words).env("XDG_DATA_HOME", data.path()).output().unwrap();
+    let mut measure_on = |model: serde_json::Value| {
+        kept["processor"]["model"] = model;
+        std::fs::write(machines.join("this.json"), kept.to_string()).unwrap();
+        superpage(&words).env("XDG_DATA_HOME", data.path()).output().unwrap()
+    };
+    // Kept on another machine, whose costs are not this one's; then on this one, as far as is known.
+    let output = measure_on("A Processor of 1999".into());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("of another machine"), "{}", stderr(&output));
+    let output = measure_on(serde_json::Value::Null);
     assert!(output.status.success(), "{}", stderr(&output));
     let document: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert!(document["estimate"]["share"]["mid"].as_f64() > Some(0.0), "{document}");

@@ -9,10 +9,7 @@ use crate::common::{refused, stderr, stdout};
 /// Written by a process of its own: a file that this one has open for writing, a child forked meanwhile has open too,
 /// and nobody can start it ("Text file busy").
 fn script(path: &Path, lines: &str) {
-    let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" > \"$1\" && chmod +x \"$1\"";
-    let mut shell = Command::new("sh");
-    shell.args(["-c", write, "sh", path.to_str().unwrap(), lines]);
-    assert!(shell.status().unwrap().success());
+    testkit::write_script(path, &format!("#!/bin/sh\n{lines}\n"));
 }
 
 /// Where the command can be linked to.

@@ -200,6 +200,8 @@ fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
     };
     // What a program cannot do at all proves nothing.
     assert!(!matches!(plain.output.status.code(), None | Some(124..=127)), "{:?}", plain.output);
+    // Where memory is fragmented the launcher grows the pool for a moment, which others may compare.
+    let shared = testkit::shared_machine_lock();
     if has_thp() {
         same(Way::Unnamed);
         same(Way::Thp);
@@ -212,6 +214,7 @@ fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
         Ok(()) => same(Way::InForce),
         Err(why) => testkit::skipped!("no design can be in force: {why}"),
     }
+    drop(shared);
     let Some(pool) = Pool::lock() else {
         testkit::skipped!("needs root and an empty pool of 2 MiB hugetlb pages");
         return;

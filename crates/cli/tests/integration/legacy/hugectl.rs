@@ -74,7 +74,9 @@ fn the_heap_lies_on_superpages() {
     let python = Command::new("python3").arg("--version").output();
     testkit::require!(python.is_ok(), "no python3 to fill a heap with");
     testkit::require!(has_thp(), "THP are off");
+    let shared = testkit::shared_machine_lock();
     let output = tool("hugectl", &["--thp", "python3", "-c", FILLS]);
+    drop(shared);
     let kib: u64 = stdout(&output).trim().parse().unwrap_or_else(|_| panic!("{output:?}"));
     assert!(kib >= 36 << 10, "{kib} kB on superpages: {}", stderr(&output));
     testkit::require!(testkit::is_root(), "not root: no pool can be filled");

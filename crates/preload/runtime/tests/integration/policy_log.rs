@@ -165,6 +165,7 @@ fn a_c_program_is_advised_as_it_is_logged() {
 #[test]
 fn segments_lie_on_superpages_as_it_is_logged() {
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
+    let _lock = testkit::shared_machine_lock();
     for memory in ["text=copy,data", "text,data"] {
         let (report, _dir, path) = logged_program("segments.c", &["parts"], memory);
         let kib = |part| programs::number(&report, part);

@@ -56,7 +56,8 @@ static int getline_flush_and_fork(void)
     sleep(2);
     long before[] = {lines, flushes, forks};
     int go_on = 0;
-    for (int tenths = 0; tenths < 100 && !go_on; tenths++) {
+    /* glibc's lock of the list of files is not fair: a fork may wait for it long. */
+    for (int tenths = 0; tenths < 400 && !go_on; tenths++) {
         usleep(100000);
         go_on = lines > before[0] && flushes > before[1] && forks > before[2];
     }
