@@ -52,9 +52,38 @@ impl Count {
         NAMES.contains(&self.name().as_str())
     }
 
-    /// Whether only the program's own mode was counted: the modifier `u` without `k`.
-    pub fn is_user_only(&self) -> bool {
+    /// In which mode it was counted: by the modifiers `u` and `k`.
+    pub fn mode(&self) -> Mode {
         let modifiers = events::modifiers(&self.event);
-        modifiers.contains('u') && !modifiers.contains('k')
+        match (modifiers.contains('u'), modifiers.contains('k')) {
+            (true, false) => Mode::User,
+            (false, true) => Mode::Kernel,
+            (true, true) | (false, false) => Mode::Both,
+        }
+    }
+}
+
+/// In which mode of the processor something was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// User mode.
+    User,
+    /// The kernel's.
+    Kernel,
+    /// Either.
+    Both,
+}
+
+impl Mode {
+    /// In the order in which they are preferred: what is of all the time first.
+    pub const ALL: [Self; 3] = [Self::Both, Self::User, Self::Kernel];
+
+    /// In words after "in".
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::User => "user mode",
+            Self::Kernel => "kernel mode",
+            Self::Both => "user and kernel mode",
+        }
     }
 }

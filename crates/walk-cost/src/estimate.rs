@@ -61,8 +61,9 @@ pub enum Scope {
 pub struct Gain {
     /// The share of the time that superpages are likely to give back: [`formula::WALK_EXPOSURE`].
     pub saved: Interval,
-    /// How many times as fast the program can become at most; unbounded if it does nothing but
-    /// translate.
+    /// How many times as fast the program can become at most by what the share is of: where instruction fetches are not
+    /// known, by loads and stores alone. None if it does nothing but translate, where loads or stores were not counted,
+    /// or where misses are priced by a measured cost.
     pub speedup_at_most: Option<f64>,
 }
 
@@ -133,13 +134,22 @@ impl Estimate {
             }
         };
         let notes = left_out.map(String::from).into_iter().collect();
-        Self { dtlb, itlb, notes, ..Self::of_share(method, share) }
+        let estimate = Self { dtlb, itlb, notes, ..Self::of_share(method, share) };
+        if dtlb.is_some() { estimate } else { estimate.without_bound() }
     }
 
     /// An estimate whose method does not tell loads and stores from instruction fetches.
     pub fn of_share(method: Method, share: Interval) -> Self {
         let gain = Some(formula::gain(share));
         Self { method, share: Some(share), gain, ..Self::unknown("") }
+    }
+
+    /// Without a largest speedup: there is more to translate than is known.
+    pub(crate) fn without_bound(mut self) -> Self {
+        if let Some(gain) = &mut self.gain {
+            gain.speedup_at_most = None;
+        }
+        self
     }
 
     /// With what it rests on.
@@ -190,6 +200,9 @@ mod tests {
         assert_eq!(estimate.share, data);
         assert_eq!(estimate.notes.len(), 1);
         assert!(serde_json::to_value(&estimate).unwrap()["itlb"].is_null());
+        assert!(estimate.gain.unwrap().speedup_at_most.is_some());
+        let fetches = Estimate::from_parts(Method::PmuWalkCycles, None, data);
+        assert_eq!(fetches.gain.unwrap().speedup_at_most, None, "most is loads and stores");
     }
 
     #[test]

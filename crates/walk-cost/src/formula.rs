@@ -36,10 +36,32 @@ pub fn outstanding(walk_sum: f64, cycles: f64, walkers: u32) -> Option<Interval>
 }
 
 /// Misses times the cost of one, over all cycles (LWN "Huge pages" part 5, section 2).
-pub fn misses_times_cost(misses: f64, cost: f64, cycles: f64) -> Option<Interval> {
-    let cost_of_all = misses * cost;
+///
+/// # Errors
+/// Where that is more than all cycles.
+pub fn misses_times_cost(
+    misses: f64,
+    cost: f64,
+    cycles: f64,
+) -> Result<Option<Interval>, MoreThanAll> {
     let sound = misses >= 0.0 && cost >= 0.0;
-    sound.then(|| active(cost_of_all, cycles)).flatten()
+    match ratio(misses * cost, cycles).filter(|_| sound) {
+        // More than by rounding.
+        Some(share) if share > 1.0 + 1e-9 => Err(MoreThanAll { share }),
+        share => Ok(share.and_then(|share| Interval::exactly(share.min(1.0)))),
+    }
+}
+
+/// What misses would take at a price is more than there is: no share, and not all of the time either.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "the misses would take {:.0} % of all cycles at this cost: walks overlap, or the cost is another \
+     processor's",
+    share * 100.0
+)]
+pub struct MoreThanAll {
+    /// Of 1.
+    pub share: f64,
 }
 
 /// What superpages can gain at most, and what of the time they are likely to give back, if
@@ -73,7 +95,8 @@ mod tests {
         fn any_numbers_give_a_share_or_none(
             a in any::<f64>(), b in any::<f64>(), c in any::<f64>(), walkers in any::<u32>(),
         ) {
-            let shares = [active(a, b), outstanding(a, b, walkers), misses_times_cost(a, b, c)];
+            let priced = misses_times_cost(a, b, c).ok().flatten();
+            let shares = [active(a, b), outstanding(a, b, walkers), priced];
             for share in shares.into_iter().flatten() {
                 prop_assert!(Interval::new(share.low(), share.mid(), share.high()).is_some());
                 let gain = gain(share);
@@ -106,8 +129,16 @@ mod tests {
         assert_eq!(active(0.0, 0.0), None);
         assert_eq!(active(1.0, 0.0), None);
         assert_eq!(active(f64::NAN, 1.0), None);
-        assert_eq!(misses_times_cost(-1.0, -1.0, 1.0), None);
+        assert_eq!(misses_times_cost(-1.0, -1.0, 1.0), Ok(None));
+        assert_eq!(misses_times_cost(1.0, 1.0, 0.0), Ok(None));
         assert_eq!(active(0.0, 1.0), Interval::exactly(0.0));
+    }
+
+    #[test]
+    fn a_price_above_all_the_time_is_no_share() {
+        assert_eq!(misses_times_cost(1.0, 100.0, 100.0), Ok(Interval::exactly(1.0)));
+        let above = misses_times_cost(9_492_000.0, 5630.0, 29_953_650_000.0).unwrap_err();
+        assert!(above.to_string().contains("178 % of all cycles"), "{above}");
     }
 
     #[test]
@@ -122,7 +153,7 @@ mod tests {
     #[test]
     fn stream_on_a_ppc970_as_published() {
         let (misses, cycles) = (9492.0 * 1000.0, 599_073.0 * 50_000.0);
-        let share = misses_times_cost(misses, 563.0, cycles).unwrap();
+        let share = misses_times_cost(misses, 563.0, cycles).unwrap().unwrap();
         assert_eq!(format!("{:.2}", share.mid() * 100.0), "17.84");
         let measured = 1.0 - 11.95 / 13.69;
         assert_eq!(format!("{:.1}", measured * 100.0), "12.7");

@@ -116,16 +116,22 @@ impl Given {
         if cycles <= 0.0 {
             return Estimate::unknown("cycles must be above 0");
         }
-        let part = |misses: Option<f64>| {
-            let misses = misses? * self.miss_period.unwrap_or(1.0);
-            formula::misses_times_cost(misses, cost, cycles)
+        let parts = self.dtlb_misses.or(self.itlb_misses);
+        if self.misses.is_some() && parts.is_some() {
+            return Estimate::unknown("give either misses, or dtlb_misses and itlb_misses");
+        }
+        let priced = |misses: f64| {
+            formula::misses_times_cost(misses * self.miss_period.unwrap_or(1.0), cost, cycles)
         };
+        let given = [self.misses, self.dtlb_misses, self.itlb_misses].into_iter().flatten();
+        // Both parts together too: neither may hide that the price is too high.
+        if let Err(above) = priced(given.sum()) {
+            return Estimate::unknown(above.to_string());
+        }
+        let part = |misses: Option<f64>| priced(misses?).ok().flatten();
         let method = Method::GivenMissesTimesCost;
         match (part(self.misses), part(self.dtlb_misses), part(self.itlb_misses)) {
-            (Some(_), Some(_), _) | (Some(_), _, Some(_)) => {
-                Estimate::unknown("give either misses, or dtlb_misses and itlb_misses")
-            }
-            (Some(share), None, None) => Estimate::of_share(method, share),
+            (Some(share), ..) => Estimate::of_share(method, share),
             (None, None, None) => {
                 Estimate::unknown("misses are missing: misses, or dtlb_misses and itlb_misses")
             }
@@ -175,6 +181,11 @@ mod tests {
             (Given { cost: Some(f64::NAN), ..whole }, "cost must be"),
             (Given { dtlb_misses: Some(1.0), ..whole }, "give either misses"),
             (Given { walk_cycles: Some(1.0), ..whole }, "give one of cost"),
+            (Given { cost: Some(150.0), ..whole }, "would take 150 % of all cycles"),
+            (
+                Given { misses: None, dtlb_misses: Some(30.0), itlb_misses: Some(30.0), ..whole },
+                "would take 120 % of all cycles",
+            ),
         ] {
             let estimate = given.estimate();
             assert!(estimate.reason().is_some_and(|why| why.contains(word)), "{estimate:?}");

@@ -1,7 +1,7 @@
 //! From counts to an estimate: which of the counted events say most, and what they say together.
 //! Pure; called for live counters and for files alike.
 
-use crate::count::{Count, MissCost};
+use crate::count::{Count, MissCost, Mode};
 use crate::events::{self, Meaning, Says, Side, Table};
 use crate::{Estimate, Evidence, Interval, Method, Scope, formula};
 
@@ -70,6 +70,13 @@ impl<'a> Counted<'a> {
                 "no TLB event was counted; count walk cycles or misses together with cycles",
             );
         }
+        let is_comparable = |(_, count): &(Says, &Count)| self.in_mode_of_cycles(count).is_some();
+        if !self.said.iter().any(is_comparable) {
+            return Estimate::unknown(
+                "TLB events and cycles were counted in different modes; count both in the same: perf stat -e \
+                 cycles:u,EVENT:u",
+            );
+        }
         self.by_walk_cycles(context).unwrap_or_else(|| self.by_misses(context))
     }
 
@@ -92,16 +99,11 @@ impl<'a> Counted<'a> {
             }
             .with_note("includes walks of the host's page tables, for data and code together");
         }
-        for (side, what) in [(Side::Load, "loads"), (Side::Store, "stores")] {
-            let counted = |side| {
-                [Meaning::Active, Meaning::Outstanding]
-                    .iter()
-                    .any(|meaning| self.rate(side, *meaning).is_some())
-            };
-            if data.is_some() && !counted(side) && !counted(Side::Data) {
-                estimate = estimate.with_note(format!("walks for {what} were not counted"));
-            }
-        }
+        let meanings = [Meaning::Active, Meaning::Outstanding];
+        estimate = match data {
+            Some(_) => self.without_uncounted(estimate, "walks for", &meanings),
+            None => estimate.without_bound(),
+        };
         for (sides, name) in [(DATA, "cycles of a data walk"), (CODE, "cycles of a code walk")] {
             let found = self.of_a_walk(sides);
             estimate = estimate
@@ -115,6 +117,23 @@ impl<'a> Counted<'a> {
             );
         }
         Some(estimate)
+    }
+
+    /// The estimate with a note, and without a bound, if these were not counted of loads or of stores.
+    fn without_uncounted(
+        &self,
+        mut estimate: Estimate,
+        what: &str,
+        meanings: &[Meaning],
+    ) -> Estimate {
+        let counted = |side| meanings.iter().any(|meaning| self.rate(side, *meaning).is_some());
+        for (side, whose) in [(Side::Load, "loads"), (Side::Store, "stores")] {
+            if !counted(side) && !counted(Side::Data) {
+                let note = format!("{what} {whose} were not counted");
+                estimate = estimate.without_bound().with_note(note);
+            }
+        }
+        estimate
     }
 
     /// How long a walk for one of these took: the cycles of walks that overlap are summed where the processor sums
@@ -133,19 +152,20 @@ impl<'a> Counted<'a> {
         })
     }
 
-    /// The time in which a walk for one of these was under way.
+    /// The time in which a walk for one of these was under way: of each side by the event that says most.
     fn busy(&self, sides: &[Side], walkers: u32) -> Option<Interval> {
         let rates = |meaning| sides.iter().filter_map(move |side| self.rate(*side, meaning));
         let active = rates(Meaning::Active).filter_map(|rate| formula::active(rate, 1.0));
-        if let Some(together) = active.reduce(Interval::and) {
-            return Some(together);
-        }
-        let sum = rates(Meaning::Outstanding).reduce(|a, b| a + b);
+        let active = active.reduce(Interval::and);
+        let others = sides.iter().filter(|side| self.rate(**side, Meaning::Active).is_none());
+        let sums = others.filter_map(|side| self.rate(*side, Meaning::Outstanding));
+        let sum = sums.reduce(|a, b| a + b);
         // A core that does not have the event counts zero of it, even while it walks.
         let walks = rates(Meaning::Walks).sum::<f64>() > 0.0;
         let sum = sum.filter(|sum| *sum > 0.0 || !walks);
-        if let Some(sum) = sum {
-            return formula::outstanding(sum, 1.0, walkers);
+        let outstanding = sum.and_then(|sum| formula::outstanding(sum, 1.0, walkers));
+        if let Some(together) = active.into_iter().chain(outstanding).reduce(Interval::and) {
+            return Some(together);
         }
         let stalled = rates(Meaning::Stalled).reduce(|a, b| a + b).filter(|rate| *rate > 0.0);
         formula::active(stalled?, 1.0)
@@ -160,27 +180,33 @@ impl<'a> Counted<'a> {
             );
         };
         let (data, fetch) = (self.misses(DATA, cost), self.misses(CODE, cost));
+        let both = [data, fetch].into_iter().flatten();
+        let of_walk = Evidence::new("cost of a walk, cycles", cost.walk, &cost.source);
+        // Both parts together: neither may hide that the price is too high.
+        if let Err(above) = formula::misses_times_cost(both.map(|part| part.cost).sum(), 1.0, 1.0) {
+            return Estimate::unknown(above.to_string()).with_evidence([of_walk]);
+        }
         let share = |part: Option<Misses>| part.and_then(|part| formula::active(part.cost, 1.0));
         let mut estimate =
             Estimate::from_parts(Method::PmuMissesTimesCost, share(data), share(fetch));
         if estimate.share.is_none() {
             return estimate;
         }
+        if let Some(data) = data {
+            estimate = self.without_uncounted(estimate, "misses of", &[data.of]);
+        }
         if cost.is_of_cached_tables {
-            if let Some(gain) = &mut estimate.gain {
-                gain.speedup_at_most = None;
-            }
-            estimate = estimate.with_note(
+            estimate = estimate.without_bound().with_note(
                 "the cost of a walk is of page tables in the caches, as `superpage tlb` measures it; those of much memory are \
                  not, and cost more",
             );
         }
-        estimate.evidence.push(Evidence::new("cost of a walk, cycles", cost.walk, &cost.source));
+        estimate.evidence.push(of_walk);
         if let Some(hit) = cost.second_level_hit {
             let name = "cost of a second-level hit, cycles";
             estimate.evidence.push(Evidence::new(name, hit, &cost.source));
         }
-        if [data, fetch].into_iter().flatten().any(|part| part.of_first_level) {
+        if [data, fetch].into_iter().flatten().any(|part| part.of == Meaning::FirstLevelMisses) {
             estimate = estimate.with_note(
                 "the kernel's generic events count page walks on Intel, but first-level misses on AMD \
                  and Arm: give the cost of what was counted",
@@ -194,16 +220,14 @@ impl<'a> Counted<'a> {
             let rates = sides.iter().filter_map(|side| self.rate(*side, meaning));
             rates.reduce(|a, b| a + b)
         };
-        let walks = rate(Meaning::Walks).or_else(|| rate(Meaning::WalksOfOneSize));
         let hits = rate(Meaning::SecondLevelHits).or_else(|| rate(Meaning::HitsOfOneSize));
         let hits = hits.zip(cost.second_level_hit).map_or(0.0, |(rate, hit)| rate * hit);
-        match walks {
-            Some(walks) => Some(Misses { cost: walks * cost.walk + hits, of_first_level: false }),
-            None => {
-                let misses = rate(Meaning::FirstLevelMisses)?;
-                Some(Misses { cost: misses * cost.walk, of_first_level: true })
-            }
+        let walks = [Meaning::Walks, Meaning::WalksOfOneSize];
+        if let Some((of, walks)) = walks.into_iter().find_map(|of| Some((of, rate(of)?))) {
+            return Some(Misses { cost: walks * cost.walk + hits, of });
         }
+        let of = Meaning::FirstLevelMisses;
+        Some(Misses { cost: rate(of)? * cost.walk, of })
     }
 
     /// Events of this kind per cycle, the cycles being those of the same group where it has them.
@@ -212,11 +236,14 @@ impl<'a> Counted<'a> {
         let of_kind = self.said.iter().filter(|(says, _)| *says == Says { side, meaning });
         let mut rates: Vec<(String, f64)> = Vec::new();
         for (_, count) in of_kind {
-            let (Some(value), Some(cycles)) = (count.value, self.cycles_of(count)) else {
-                continue;
-            };
             let name = count.name();
-            if rates.iter().all(|(seen, _)| *seen != name) {
+            if rates.iter().any(|(seen, _)| *seen == name) {
+                continue;
+            }
+            if let Some(mode) = self.in_mode_of_cycles(count)
+                && let Some((value, group)) = self.in_mode(&name, mode)
+                && let Some(cycles) = self.cycles_of(group, mode)
+            {
                 rates.push((name, value / cycles));
             }
         }
@@ -233,20 +260,70 @@ impl<'a> Counted<'a> {
         self.said.iter().any(|(says, count)| says.meaning == meaning && count.value.is_some())
     }
 
-    fn cycles_of(&self, count: &Count) -> Option<f64> {
-        let known = || self.cycles.iter().filter(|cycles| cycles.value.is_some());
-        let own = known().find(|cycles| cycles.group == count.group);
-        own.or_else(|| known().next())?.value.filter(|cycles| *cycles > 0.0)
+    /// The mode in which an event is compared with cycles: one in which both were counted.
+    fn in_mode_of_cycles(&self, count: &Count) -> Option<Mode> {
+        let name = count.name();
+        let is_whole = |mode: &Mode| {
+            self.in_mode(&name, *mode)
+                .is_some_and(|(_, group)| self.cycles_of(group, *mode).is_some())
+        };
+        Mode::ALL.into_iter().find(is_whole)
     }
 
+    /// How often an event happened in a mode, and in which group that was counted. What was counted in user mode and in
+    /// the kernel's apart is added.
+    fn in_mode(&self, name: &str, mode: Mode) -> Option<(f64, u32)> {
+        let of = |mode| {
+            let counts = self.said.iter().map(|(_, count)| count);
+            let mut counts = counts.filter(|count| count.mode() == mode && count.name() == name);
+            counts.find_map(|count| Some((count.value?, count.group)))
+        };
+        let apart = || {
+            let ((user, group), (kernel, _)) = of(Mode::User).zip(of(Mode::Kernel))?;
+            Some((user + kernel, group))
+        };
+        of(mode).or_else(|| apart().filter(|_| mode == Mode::Both))
+    }
+
+    /// Cycles in a mode, those of the group where it has them.
+    fn cycles_of(&self, group: u32, mode: Mode) -> Option<f64> {
+        let of = |mode| {
+            let known = || {
+                let counts = self.cycles.iter().filter(move |count| count.mode() == mode);
+                counts.filter(|count| count.value.is_some_and(|cycles| cycles > 0.0))
+            };
+            let own = known().find(|count| count.group == group);
+            own.or_else(|| known().next())?.value
+        };
+        let apart = || of(Mode::User).zip(of(Mode::Kernel)).map(|(user, kernel)| user + kernel);
+        of(mode).or_else(|| apart().filter(|_| mode == Mode::Both))
+    }
+
+    /// Of which cycles the shares are.
     fn scope(&self) -> Option<Scope> {
-        let counts =
-            || self.said.iter().map(|(_, count)| *count).chain(self.cycles.iter().copied());
-        match (counts().any(Count::is_user_only), counts().all(Count::is_user_only)) {
-            (true, true) => Some(Scope::User),
-            (false, _) if counts().next().is_some() => Some(Scope::UserAndKernel),
-            _ => None,
+        let of_said = self.said.iter().filter_map(|(_, count)| self.in_mode_of_cycles(count));
+        let of_said: Vec<Mode> = of_said.collect();
+        let of_cycles = || self.cycles.iter().map(|count| count.mode()).collect();
+        let modes: Vec<Mode> = if of_said.is_empty() { of_cycles() } else { of_said };
+        let is_all = |mode: Mode| !modes.is_empty() && modes.iter().all(|one| *one == mode);
+        match (is_all(Mode::Both), is_all(Mode::User)) {
+            (true, _) => Some(Scope::UserAndKernel),
+            (_, true) => Some(Scope::User),
+            (false, false) => None,
         }
+    }
+
+    /// That counts are left out for which there are no cycles of their mode.
+    fn left_out(&self) -> impl Iterator<Item = String> {
+        let is_any_known = Mode::ALL.into_iter().any(|mode| self.cycles_of(0, mode).is_some());
+        let counts = self.said.iter().map(|(_, count)| *count).filter(move |_| is_any_known);
+        let left_out = counts.filter(|count| {
+            let (mode, own) = (self.in_mode_of_cycles(count), count.mode());
+            count.value.is_some() && mode != Some(own) && mode != Some(Mode::Both)
+        });
+        left_out.map(|count| {
+            format!("{} was counted in {}, cycles were not", count.event, count.mode().in_words())
+        })
     }
 
     fn evidence(&self) -> impl Iterator<Item = Evidence> {
@@ -258,7 +335,7 @@ impl<'a> Counted<'a> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.left_out().collect();
         let counts =
             || self.said.iter().map(|(_, count)| *count).chain(self.cycles.iter().copied());
         let least = counts().filter(|count| count.value.is_some()).filter_map(|c| c.counted);
@@ -283,7 +360,8 @@ impl<'a> Counted<'a> {
 #[derive(Clone, Copy)]
 struct Misses {
     cost: f64,
-    of_first_level: bool,
+    /// What they were told by.
+    of: Meaning,
 }
 
 #[cfg(test)]

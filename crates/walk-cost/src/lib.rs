@@ -21,7 +21,7 @@ mod interpret;
 mod interval;
 
 pub use attribution::{Attribution, Share};
-pub use count::{Count, MissCost};
+pub use count::{Count, MissCost, Mode};
 pub use estimate::{Estimate, Evidence, Gain, Method, Scope};
 pub use given::{Given, KEYS as GIVEN_KEYS};
 pub use interpret::{Context, MIN_CYCLES, interpret};

@@ -51,9 +51,12 @@ fn shares(estimate: &Estimate) -> String {
         }
     }
     if let Some(gain) = estimate.gain {
+        // Of loads and stores only, where those are all that is known.
+        let is_data = estimate.dtlb.is_some() && estimate.itlb.is_none();
+        let of = if is_data { "translation of data alone" } else { "translation alone" };
         let most = gain.speedup_at_most;
         let most = most.map_or("no bound".to_string(), |most| {
-            format!("by translation alone at most {}x as fast", words::ratio(most))
+            format!("by {of} at most {}x as fast", words::ratio(most))
         });
         let likely = interval(gain.saved);
         line(

@@ -95,6 +95,46 @@ fn perf_stat_gives_both_parts_or_the_reason_why_not() {
 }
 
 #[test]
+fn a_bound_is_of_what_was_counted() {
+    let walks = |events: &[&str]| {
+        let event = |name: &&str| counted(name, "300000000.0", 100);
+        counted("cycles", "2000000000.0", 100) + &events.iter().map(event).collect::<String>()
+    };
+    let data = ["dtlb_load_misses.walk_active", "dtlb_store_misses.walk_active"];
+    let bound = |events: &[&str]| {
+        let text = walks(events);
+        let document = json(&from(&text, &["--json"]));
+        let most = document["estimate"]["gain"]["speedup_at_most"].clone();
+        (stdout(&from(&text, &[])), most)
+    };
+    let (text, most) = bound(&[&data[..], &["itlb_misses.walk_active"]].concat());
+    assert!(text.contains("by translation alone at most") && most.is_number(), "{text}");
+    let (text, most) = bound(&data);
+    assert!(text.contains("by translation of data alone at most") && most.is_number(), "{text}");
+    let (text, most) = bound(&data[..1]);
+    assert!(text.contains("no bound") && most.is_null(), "{text}");
+    assert!(text.contains("walks for stores were not counted"), "{text}");
+}
+
+#[test]
+fn only_what_fits_together_is_a_share() {
+    let words = ["measure", "--misses", "9492000", "--cost", "5630", "--cycles", "29953650000"];
+    let output = run(&words);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("unknown: the misses would take 178 % of all cycles"), "{text}");
+    let events = [
+        counted("cycles:k", "1000000000.0", 100),
+        counted("cycles:u", "9000000000.0", 100),
+        counted("dtlb_load_misses.walk_active:k", "600000000.0", 100),
+        counted("dtlb_load_misses.walk_active:u", "900000000.0", 100),
+    ];
+    let document = json(&from(&events.concat(), &["--json"]));
+    assert_eq!(document["estimate"]["share"]["mid"], 0.15);
+    assert_eq!(document["estimate"]["scope"], "user-and-kernel");
+}
+
+#[test]
 fn samples_are_shared_out_to_mappings_and_functions() {
     // Page faults of `true`, as perf wrote them into a pipe.
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../walk-cost/tests/fixtures/piped.data");

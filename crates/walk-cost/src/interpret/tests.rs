@@ -148,6 +148,110 @@ fn each_group_is_divided_by_its_own_cycles() {
 }
 
 #[test]
+fn counts_are_divided_by_cycles_of_their_mode() {
+    let walks = "dtlb_load_misses.walk_active";
+    let apart = [count(&format!("{walks}:k"), 6e8), count(&format!("{walks}:u"), 9e8)];
+    let cycles = [count("cycles:k", 1e9), count("cycles:u", 9e9)];
+    let share = |counts: &[Count]| {
+        let estimate = interpret(counts, Context::default());
+        let share = estimate.share.unwrap_or_else(|| panic!("{estimate:?}"));
+        ((share.mid() * 1e6).round() / 1e6, estimate.scope, estimate.notes.join("; "))
+    };
+    let both = Some(Scope::UserAndKernel);
+    let [kernel, user] = apart;
+    for (of_cycles, of_walks, expected, scope) in [
+        (&cycles[..], vec![kernel.clone(), user.clone()], 0.15, both),
+        (&[count("cycles", 10e9)], vec![user.clone(), kernel.clone()], 0.15, both),
+        (&cycles, vec![count(walks, 1.5e9)], 0.15, both),
+        (&cycles, vec![user.clone()], 0.1, Some(Scope::User)),
+        (&cycles, vec![kernel.clone()], 0.6, None),
+        (&[count("cycles:uk", 10e9)], vec![count(walks, 1.5e9)], 0.15, both),
+    ] {
+        let (found, of, notes) = share(&[of_cycles, &of_walks].concat());
+        assert_eq!((found, of), (expected, scope), "{of_cycles:?} {of_walks:?}");
+        assert!(!notes.contains("cycles were not"), "{notes}");
+    }
+    // Half of it has no cycles to be divided by.
+    let (found, _, notes) = share(&[cycles[1].clone(), user.clone(), kernel]);
+    assert!(found == 0.1 && notes.contains(":k was counted in kernel mode, cycles were not"));
+    let unlike = interpret(&[count("cycles", 1e10), user], Context::default());
+    assert!(unlike.reason().unwrap().contains("different modes"), "{unlike:?}");
+    assert!(unlike.notes[0].contains(":u was counted in user mode, cycles were not"));
+}
+
+#[test]
+fn of_each_side_the_event_is_taken_that_says_most() {
+    let counts = [
+        count("cycles", 1e9),
+        count("dtlb_load_misses.walk_active", 1e8),
+        count("dtlb_store_misses.walk_pending", 2e8),
+    ];
+    let estimate = interpret(&counts, Context { table: table("Skylake"), cost: None });
+    let data = estimate.dtlb.unwrap();
+    assert!((data.high() - 0.3).abs() < 1e-9 && (data.low() - 0.1).abs() < 1e-9, "{data:?}");
+    assert!(!estimate.notes.join(" ").contains("stores"), "{:?}", estimate.notes);
+}
+
+#[test]
+fn without_loads_or_stores_there_is_no_largest_speedup() {
+    let cost = MissCost {
+        walk: 30.0,
+        second_level_hit: None,
+        is_of_cached_tables: false,
+        source: "test".into(),
+    };
+    let context = Context { table: None, cost: Some(&cost) };
+    for (load, store, note) in [
+        (
+            "dtlb_load_misses.walk_active",
+            "dtlb_store_misses.walk_active",
+            "walks for stores were not counted",
+        ),
+        ("dTLB-load-misses", "dTLB-store-misses", "misses of stores were not counted"),
+    ] {
+        let counts = [count("cycles", 1e9), count(load, 1e6), count(store, 1e6)];
+        let told = |counts: &[Count]| {
+            let estimate = interpret(counts, context);
+            let has_note = estimate.notes.iter().any(|one| one == note);
+            (has_note, estimate.gain.unwrap().speedup_at_most.is_some())
+        };
+        assert_eq!(told(&counts), (false, true));
+        assert_eq!(told(&counts[..2]), (true, false));
+    }
+    // Walks of the host do not bring the bound back.
+    let fetches = [
+        count("cycles", 1e9),
+        count("itlb_misses.walk_active", 1e6),
+        count("ept.walk_pending", 1e6),
+    ];
+    let estimate = interpret(&fetches, Context { table: table("Skylake"), cost: None });
+    assert_eq!(estimate.gain.unwrap().speedup_at_most, None);
+}
+
+#[test]
+fn misses_that_would_take_more_than_all_the_time_are_unknown() {
+    let cost = MissCost {
+        walk: 700.0,
+        second_level_hit: None,
+        is_of_cached_tables: false,
+        source: "test".into(),
+    };
+    let counts = [
+        count("cycles", 1e9),
+        count("ls_l1_d_tlb_miss.all_l2_miss", 1e6),
+        count("bp_l1_tlb_miss_l2_tlb_miss.all", 1e6),
+    ];
+    let context = Context { table: table("Zen 3 to 5"), cost: Some(&cost) };
+    assert!((interpret(&counts[..2], context).share.unwrap().mid() - 0.7).abs() < 1e-9);
+    let above = interpret(&counts, context);
+    assert!(above.reason().unwrap().contains("140 % of all cycles"), "{above:?}");
+    assert!(above.evidence.iter().any(|one| one.value == 700.0), "{above:?}");
+    // Counted walk cycles are a share, whatever scaling made of them.
+    let walks = [count("cycles", 1e9), count("dtlb_load_misses.walk_active", 1.01e9)];
+    assert_eq!(interpret(&walks, Context::default()).share.unwrap().mid(), 1.0);
+}
+
+#[test]
 fn what_cannot_be_told_is_unknown_with_the_reason() {
     let walk = count("dtlb_load_misses.walk_active", 10.0);
     let not_counted = |event: &str| Count { value: None, ..count(event, 0.0) };
