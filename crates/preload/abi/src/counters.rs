@@ -79,6 +79,8 @@ words! {
         Smaller = "smaller",
         /// A mapped file that was cached in small pages was copied.
         Copied = "copied",
+        /// The program's stack is executable, or nobody knows, and then threads' stacks must be, too.
+        ExecutableStack = "executable-stack",
     }
 }
 
@@ -114,6 +116,7 @@ impl Reason {
                 "files cached in small pages were copied, for each process that maps them"
             }
             Self::MappedAgain => "code that V8 maps again from its file is not copied",
+            Self::ExecutableStack => "the program's stacks are executable, and were left alone",
         }
     }
 }
@@ -139,7 +142,7 @@ words! {
 }
 
 /// `spledgr` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x05");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x06");
 
 /// Words by which a process asks the command beside it for free superpages; of each the first four bytes. A process
 /// that finds `WANTED` 0 and `SERVES` not writes a number there, wakes it, and waits for `SERVED` to change.

@@ -13,7 +13,7 @@ use ::abi::supply::{GOT, REFUSED, SERVED, SERVES, WANTED};
 pub use ::abi::{Column, Kind, Prepared, Reason};
 
 use crate::text::Text;
-use crate::{message, raw, settings};
+use crate::{filter, message, raw, settings};
 
 /// This process's own words.
 static OWN: [AtomicU64; ::abi::WORDS] = [const { AtomicU64::new(0) }; ::abi::WORDS];
@@ -209,8 +209,11 @@ pub fn after_fork() {
 }
 
 /// Says at the end what SUPERPAGE_REPORT asks for: a line if this process did not get all, or its
-/// report as one line of JSON appended to a file.
+/// report as one line of JSON appended to a file. Nothing where a filter may end the process for opening one.
 pub fn report() {
+    if filter::may_be_in_place() {
+        return;
+    }
     if settings::get().says_shortage {
         say_shortage();
     }

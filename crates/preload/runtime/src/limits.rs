@@ -10,7 +10,6 @@
 //! One system call, with a place for its answer.
 //! See docs/decisions/library.md#1.
 
-use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::files::read_file;
@@ -75,23 +74,69 @@ pub fn is_in_limited_cgroup(page: usize) -> bool {
     limited
 }
 
-/// Calls `tell` with the files of the limit and the use of each memory cgroup we are in, and of those
-/// above it, nearest first. They need not exist.
-fn each_memory_group(mut tell: impl FnMut(&CStr, &CStr)) {
+/// A memory cgroup that we are in, or one above it. It need not exist.
+struct MemoryGroup<'a> {
+    version: Version,
+    mount: &'a [u8],
+    path: &'a [u8],
+}
+
+/// Calls `tell` with each of them, nearest first.
+fn each_memory_group(mut tell: impl FnMut(&MemoryGroup)) {
     each_group(b"memory", |version, path| {
-        let (mount, limit, usage): (&[u8], &[u8], &[u8]) = match version {
-            Version::Two => (v2_mount().unwrap_or_default(), b"/memory.max", b"/memory.current"),
-            Version::One => {
-                (b"/sys/fs/cgroup/memory", b"/memory.limit_in_bytes", b"/memory.usage_in_bytes")
-            }
+        let mount: &[u8] = match version {
+            Version::Two => v2_mount().unwrap_or_default(),
+            Version::One => b"/sys/fs/cgroup/memory",
         };
-        upwards(path, |path| {
-            let file = |name| Text::<512>::join(&[mount, path, name]);
-            if let (Some(limit), Some(usage)) = (file(limit), file(usage)) {
-                tell(limit.c_str(), usage.c_str());
-            }
-        });
+        upwards(path, |path| tell(&MemoryGroup { version, mount, path }));
     });
+}
+
+impl MemoryGroup<'_> {
+    fn file(&self, name: &[u8]) -> Option<Text<512>> {
+        Text::join(&[self.mount, self.path, name])
+    }
+
+    fn number(&self, first: &[u8], second: &[u8]) -> Option<usize> {
+        let name = match self.version {
+            Version::One => first,
+            Version::Two => second,
+        };
+        first_number(read_file(self.file(name)?.c_str(), &mut [0; 64])?)
+    }
+
+    /// What it may use, and uses; `None`: it has no limit, or nobody knows.
+    fn limit_and_usage(&self) -> Option<(usize, usize)> {
+        let limit = self.number(b"/memory.limit_in_bytes", b"/memory.max")?;
+        // `max` is no number. Version 1 writes a number near 2^63 for none.
+        let limit = Some(limit).filter(|limit| *limit < 1 << 62)?;
+        Some((limit, self.number(b"/memory.usage_in_bytes", b"/memory.current")?))
+    }
+
+    /// What of its use the kernel reclaims first, without swapping.
+    fn reclaimable(&self) -> usize {
+        let mut bytes = 0usize;
+        if let Some(file) = self.file(b"/memory.stat") {
+            let _ = each_line(file.c_str(), |line| {
+                bytes = bytes.saturating_add(reclaimable_in(self.version, line));
+            });
+        }
+        bytes
+    }
+}
+
+/// What a line of memory.stat says can be reclaimed: cached files that were not used for long, and half of what was, or
+/// of what the kernel keeps about files, as `MemAvailable` has it (si_mem_available). Version 1 counts groups below
+/// under other names.
+fn reclaimable_in(version: Version, line: &[u8]) -> usize {
+    let (whole, halves): (&[u8], [&[u8]; 2]) = match version {
+        // Version 1 does not say what of its slabs is reclaimable.
+        Version::One => (b"total_inactive_file ", [b"total_active_file "; 2]),
+        Version::Two => (b"inactive_file ", [b"active_file ", b"slab_reclaimable "]),
+    };
+    let number = |name: &[u8]| first_number(line.strip_prefix(name)?);
+    let half = || halves.iter().find_map(|name| number(name)).map(|bytes| bytes / 2);
+    number(whole).or_else(half).unwrap_or(0)
 }
 
 /// Whether no limit of the process's own counts memory that it does not use yet; once there may be a filter, as it was when it
@@ -124,7 +169,8 @@ pub fn available_memory() -> Option<usize> {
         available = available.or_else(|| first_number(line.strip_prefix(b"MemAvailable:")?));
     })?;
     let available = available?.checked_mul(1024)?;
-    Some(available.min(cgroup_headroom().unwrap_or(usize::MAX)))
+    let in_groups = least_left(|group| group.reclaimable());
+    Some(available.min(in_groups.unwrap_or(usize::MAX)))
 }
 
 /// Whether anything of this machine is paged out, or may be.
@@ -137,19 +183,28 @@ pub fn may_be_paged_out() -> bool {
     read.is_none() || total != free || total.is_none()
 }
 
-/// What the process's cgroups may still use, the least; `None`: there is no limit, or nobody knows.
+/// What the process's cgroups may still use, the least, with nothing of theirs reclaimed for it; `None`: there is no
+/// limit, or nobody knows.
 pub fn cgroup_headroom() -> Option<usize> {
-    let number_in = |path: &CStr| first_number(read_file(path, &mut [0; 64])?);
-    let mut headroom: Option<usize> = None;
-    each_memory_group(|limit, usage| {
-        if let (Some(limit), Some(usage)) = (number_in(limit), number_in(usage)) {
-            let left = limit.saturating_sub(usage);
-            headroom = Some(headroom.map_or(left, |headroom| headroom.min(left)));
-        }
-    });
-    headroom
+    least_left(|_| 0)
 }
 
+fn least_left(reclaimable: impl Fn(&MemoryGroup) -> usize) -> Option<usize> {
+    let mut least: Option<usize> = None;
+    each_memory_group(|group| {
+        if let Some((limit, usage)) = group.limit_and_usage() {
+            let left = left_of(limit, usage, reclaimable(group));
+            least = Some(least.map_or(left, |least| least.min(left)));
+        }
+    });
+    least
+}
+
+fn left_of(limit: usize, usage: usize, reclaimable: usize) -> usize {
+    limit.saturating_add(reclaimable).saturating_sub(usage).min(limit)
+}
+
+#[derive(Clone, Copy)]
 enum Version {
     One,
     Two,
@@ -252,4 +307,28 @@ pub fn lock_future(is_locked: bool) {
 /// Whether it is: then the heap is not grown ahead.
 pub fn is_future_locked() -> bool {
     FUTURE_IS_LOCKED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_group_can_reclaim_is_left() {
+        let of = |version, text: &str| -> usize {
+            text.lines().map(|line| reclaimable_in(version, line.as_bytes())).sum()
+        };
+        let two = "anon 7\nfile 900\ninactive_anon 7\ninactive_file 100\nactive_file 60\n\
+                   slab_reclaimable 20\nslab 90\nworkingset_refault_file 5\n";
+        assert_eq!(of(Version::Two, two), 100 + 30 + 10);
+        let one = "cache 900\ninactive_file 4096\nactive_file 4096\ntotal_cache 900\n\
+                   total_inactive_file 100\ntotal_active_file 60\ntotal_unevictable 0\n";
+        assert_eq!(of(Version::One, one), 100 + 30);
+        assert_eq!(of(Version::One, "total_active_file x\n\n") + of(Version::Two, "\n"), 0);
+
+        assert_eq!(left_of(1000, 1000, 900), 900);
+        assert_eq!(left_of(1000, 900, 0), 100);
+        assert_eq!(left_of(1000, 1200, 100), 0, "the limit was lowered");
+        assert_eq!(left_of(1000, 100, 500), 1000, "read at two times");
+    }
 }

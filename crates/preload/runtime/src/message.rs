@@ -1,14 +1,57 @@
-//! One line on standard error, from inside somebody else's program.
+//! One line on standard error, from inside somebody else's program: as it was when the program was started. A daemon
+//! closes descriptor 2, and the next file it opens is that.
 //!
 //! # Safety
 //! `writev(2)` with parts that live across the call; nothing is allocated.
 
-use crate::raw;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::{filter, raw};
+
+const STANDARD_ERROR: i32 = 2;
+
+/// Whether it was looked at, and whether there was one.
+static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+static WAS_OPEN: AtomicBool = AtomicBool::new(false);
+/// Its device and inode.
+static DEVICE: AtomicU64 = AtomicU64::new(0);
+static INODE: AtomicU64 = AtomicU64::new(0);
+
+fn standard_error() -> Option<(u64, u64)> {
+    let file = raw::keeping_errno(|| raw::fstat(STANDARD_ERROR))?;
+    Some((file.st_dev, file.st_ino))
+}
+
+/// Notes which file it is. Before the program's own code runs: who has something to say earlier calls it as well.
+pub fn begin() {
+    if IS_KNOWN.load(Ordering::Relaxed) {
+        return;
+    }
+    let file = standard_error();
+    let (device, inode) = file.unwrap_or_default();
+    DEVICE.store(device, Ordering::Relaxed);
+    INODE.store(inode, Ordering::Relaxed);
+    WAS_OPEN.store(file.is_some(), Ordering::Relaxed);
+    IS_KNOWN.store(true, Ordering::Relaxed);
+}
+
+/// Whether it still is that one.
+fn is_as_it_was() -> bool {
+    let noted = (DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed));
+    WAS_OPEN.load(Ordering::Relaxed) && standard_error() == Some(noted)
+}
 
 /// Writes `superpage: ` and the parts as one line, in one system call. What cannot be written is
-/// lost: there is nobody to tell.
+/// lost: there is nobody to tell. Nothing is written where a filter may end the process for asking.
 pub fn line(parts: &[&[u8]]) {
     const MAX_PARTS: usize = 16;
+    if filter::may_be_in_place() {
+        return;
+    }
+    begin();
+    if !is_as_it_was() {
+        return;
+    }
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MAX_PARTS];
     let all = [b"superpage: " as &[u8]].into_iter().chain(parts.iter().copied());
     let mut count = 0;
@@ -17,10 +60,11 @@ pub fn line(parts: &[&[u8]]) {
             libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
         count += 1;
     }
-    raw::keeping_errno(|| {
+    let write = || {
         // SAFETY: `count` vectors, each of a slice that outlives the call and is only read.
-        unsafe { raw::call!(SYS_writev, 2, vectors.as_ptr(), count) };
-    });
+        unsafe { raw::call!(SYS_writev, STANDARD_ERROR, vectors.as_ptr(), count) };
+    };
+    raw::keeping_errno(|| raw::without_signals_of_a_write(write));
 }
 
 /// A number in decimal, without allocating.

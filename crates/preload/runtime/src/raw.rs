@@ -176,7 +176,8 @@ pub fn append(path: &CStr, mode: c_int, line: &[u8]) -> Option<()> {
     keeping_errno(|| {
         let fd = open(path, flags, mode)?;
         // SAFETY: a descriptor of our own and a slice that is only read.
-        let written = unsafe { call!(SYS_write, fd, line.as_ptr(), line.len()) };
+        let write = || unsafe { call!(SYS_write, fd, line.as_ptr(), line.len()) };
+        let written = without_signals_of_a_write(write);
         close(fd);
         (written == line.len() as libc::c_long).then_some(())
     })
@@ -448,15 +449,52 @@ pub fn errno_address() -> usize {
 
 /// Blocks exactly these signals in this thread; what was blocked before.
 pub fn set_signals(blocked: u64) -> u64 {
+    change_signals(libc::SIG_SETMASK, blocked)
+}
+
+/// `rt_sigprocmask(2)`: what was blocked before. errno is left alone.
+fn change_signals(how: c_int, signals: u64) -> u64 {
     let mut before = 0u64;
     keeping_errno(|| {
         // SAFETY: two sets of the kernel's size.
         unsafe {
-            let (new, old) = (&raw const blocked, &raw mut before);
-            call!(SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, size_of::<u64>())
+            let (new, old) = (&raw const signals, &raw mut before);
+            call!(SYS_rt_sigprocmask, how, new, old, size_of::<u64>())
         };
     });
     before
+}
+
+/// Runs `work`, a write that the program did not ask for, so that no signal comes of it: not of a pipe that nobody
+/// reads, a limit on the size of files, or a terminal that is another job's. What was pending before stays so.
+pub fn without_signals_of_a_write<R>(work: impl FnOnce() -> R) -> R {
+    const fn bit(signal: c_int) -> u64 {
+        1 << (signal - 1)
+    }
+    const RAISED: u64 = bit(libc::SIGPIPE) | bit(libc::SIGXFSZ);
+    let blocked = change_signals(libc::SIG_BLOCK, RAISED | bit(libc::SIGTTOU));
+    let before = pending_signals();
+    let result = work();
+    let raised = pending_signals() & RAISED & !before;
+    if raised != 0 {
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let nothing = std::ptr::null_mut::<libc::siginfo_t>();
+        // SAFETY: a set of the kernel's size and a time; nothing is waited for.
+        keeping_errno(|| unsafe {
+            let (set, time) = (&raw const raised, &raw const now);
+            call!(SYS_rt_sigtimedwait, set, nothing, time, size_of::<u64>())
+        });
+    }
+    set_signals(blocked);
+    result
+}
+
+/// `rt_sigpending(2)`, of this thread and its process; errno is left alone.
+fn pending_signals() -> u64 {
+    let mut pending = 0u64;
+    // SAFETY: a set of the kernel's size.
+    keeping_errno(|| unsafe { call!(SYS_rt_sigpending, &raw mut pending, size_of::<u64>()) });
+    pending
 }
 
 /// What a C function returns: 0, or -1 with errno set.

@@ -17,8 +17,9 @@ use abi::Kind;
 use abi::environment::{self as variable, FILES_COPY, FILES_MIN, REPORT_SHORTAGE, TEXT_COPY};
 pub use abi::environment::{Children, Fallback, Text};
 
-use crate::text::{decimal, first_number};
-use crate::{environment, message};
+use crate::message::Decimal;
+use crate::text::{self, decimal, first_number, page_size};
+use crate::{environment, files, message, raw};
 
 /// Which pages the memory named by [`Settings::memory`] is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +190,7 @@ fn understand() -> Settings {
     let mut named = false;
     let mut bad = None;
     let mut morecore = None;
+    let mut default_size: &[u8] = b"";
     let mut verbose = 2;
     let mut restricted = false;
     let mut under_valgrind = false;
@@ -219,6 +221,7 @@ fn understand() -> Settings {
                 morecore = Some(bytes).filter(|text| !text.eq_ignore_ascii_case(b"no"));
                 true
             }
+            "HUGETLB_DEFAULT_PAGE_SIZE" => set(&mut default_size, Some(bytes)),
             "HUGETLB_VERBOSE" => set(&mut verbose, Some(first_number(bytes).unwrap_or(0))),
             // glibc gives back what it has free by rules of its own.
             "HUGETLB_MORECORE_SHRINK" => true,
@@ -240,6 +243,18 @@ fn understand() -> Settings {
     if under_valgrind {
         return Settings::NONE;
     }
+    for (name, path, kept) in [
+        (variable::REPORT, &mut settings.report, &REPORT),
+        (variable::POLICY_LOG, &mut settings.policy_log, &POLICY_LOG),
+    ] {
+        if let Some(value) = *path {
+            // SAFETY: `read` calls this once.
+            *path = unsafe { kept.keep(value) };
+            if path.is_none() {
+                bad = Some((name.as_bytes(), value));
+            }
+        }
+    }
     if let Some((name, value)) = bad {
         message::line(&[
             name,
@@ -251,7 +266,7 @@ fn understand() -> Settings {
     }
     if let Some(text) = morecore.filter(|_| settings.pages == Pages::Unasked && !restricted) {
         let warns = verbose >= 2;
-        if let Some(pages) = legacy_heap(text) {
+        if let Some(pages) = legacy_heap(text, default_size, warns) {
             settings.pages = pages;
             settings.memory.heap = true;
             settings.whole_heap = true;
@@ -271,6 +286,32 @@ fn understand() -> Settings {
         settings.memory.mmap = true;
     }
     settings
+}
+
+/// A path that is used later than at start-up: servers write their titles over the environment (setproctitle(3)).
+struct Kept(UnsafeCell<[u8; libc::PATH_MAX as usize]>);
+// SAFETY: written once, before what `keep` returns is known to anybody.
+unsafe impl Sync for Kept {}
+
+static REPORT: Kept = Kept::new();
+static POLICY_LOG: Kept = Kept::new();
+
+impl Kept {
+    const fn new() -> Self {
+        Self(UnsafeCell::new([0; libc::PATH_MAX as usize]))
+    }
+
+    /// A copy; `None`: it does not fit, and the kernel would not take it either.
+    ///
+    /// # Safety
+    /// Only called once.
+    unsafe fn keep(&'static self, path: &CStr) -> Option<&'static CStr> {
+        let bytes = path.to_bytes_with_nul();
+        // SAFETY: the contract: nobody has a reference to it.
+        let place = unsafe { &mut *self.0.get() }.get_mut(..bytes.len())?;
+        place.copy_from_slice(bytes);
+        CStr::from_bytes_with_nul(place).ok()
+    }
 }
 
 /// Stores what a variable says; `false`: it was not understood.
@@ -301,11 +342,16 @@ fn pages(text: &[u8]) -> Option<Pages> {
     }
 }
 
-/// `HUGETLB_MORECORE` of libhugetlbfs: `yes`, `thp`, or the size of the pages, with a unit. Anything
-/// else asks for nothing, as it did there.
-fn legacy_heap(text: &[u8]) -> Option<Pages> {
+/// `HUGETLB_MORECORE` of libhugetlbfs: `yes` (pages of `HUGETLB_DEFAULT_PAGE_SIZE`), `thp`, or the size of the pages, with
+/// a unit. Anything else asks for nothing, as it did there.
+fn legacy_heap(text: &[u8], default_size: &[u8], warns: bool) -> Option<Pages> {
     if text.eq_ignore_ascii_case(b"yes") {
-        return Some(Pages::Hugetlb(0));
+        let size = superpage_size(default_size).filter(|size| has_pool(*size));
+        if size.is_none() && !default_size.is_empty() && warns {
+            let why = b": no such superpage size here; malloc asks for the kernel's default size";
+            message::line(&[b"HUGETLB_DEFAULT_PAGE_SIZE", b"=", default_size, why]);
+        }
+        return Some(Pages::Hugetlb(size.unwrap_or(0)));
     }
     if text.eq_ignore_ascii_case(b"thp") {
         return Some(Pages::Thp(0));
@@ -313,18 +359,18 @@ fn legacy_heap(text: &[u8]) -> Option<Pages> {
     superpage_size(text).map(Pages::Hugetlb)
 }
 
-/// `2097152` or `2M`: a power of two above base pages.
+/// A page size above that of base pages.
 fn superpage_size(text: &[u8]) -> Option<usize> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let shift = match &text[digits..] {
-        b"" => 0,
-        b"k" | b"K" => 10,
-        b"m" | b"M" => 20,
-        b"g" | b"G" => 30,
-        _ => return None,
-    };
-    let size = decimal(&text[..digits])?.checked_mul(1 << shift)?;
-    (size.is_power_of_two() && size > 4096).then_some(size)
+    page_size(text).filter(|size| *size > raw::base_page())
+}
+
+/// Whether the machine has a pool, however small, of this page size.
+fn has_pool(size: usize) -> bool {
+    let kib = Decimal::new((size >> 10) as u64);
+    let pieces: [&[u8]; 3] =
+        [b"/sys/kernel/mm/hugepages/hugepages-", kib.bytes(), b"kB/nr_hugepages"];
+    let path = text::Text::<96>::join(&pieces);
+    path.is_some_and(|path| files::read_file(path.c_str(), &mut [0; 32]).is_some())
 }
 
 /// `HUGETLB_RESTRICT_EXE=a:b`: whether the list has the name this program was called by.
@@ -417,4 +463,35 @@ fn prezero(text: &[u8]) -> Option<usize> {
         decimal(word.strip_prefix(b"load=").or_else(|| word.strip_prefix(b"start="))?).map(drop)
     })?;
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_sizes_are_read_in_all_their_forms() {
+        for text in ["2M", "2m", "2MB", "2MiB", "2048k", "2097152", "0x200000"] {
+            assert_eq!(superpage_size(text.as_bytes()), Some(2 << 20), "{text}");
+        }
+        for text in ["", "4096", "3M", "M", "2X", "x2M", "99999999999999999999"] {
+            assert_eq!(superpage_size(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_heap_of_libhugetlbfs_has_the_default_size_that_is_named() {
+        let heap = |default: &str| legacy_heap(b"yes", default.as_bytes(), false);
+        assert_eq!(heap(""), Some(Pages::Hugetlb(0)));
+        // Those that this machine does not have.
+        assert_eq!([heap("8T"), heap("banana")], [Some(Pages::Hugetlb(0)); 2]);
+        for pool in std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten() {
+            let name = pool.file_name().into_string().unwrap();
+            let kib = name.strip_prefix("hugepages-").and_then(|it| it.strip_suffix("kB")).unwrap();
+            let size = kib.parse::<usize>().unwrap() << 10;
+            assert_eq!(heap(&format!("{kib}k")), Some(Pages::Hugetlb(size)));
+        }
+        assert_eq!(legacy_heap(b"4M", b"2M", false), Some(Pages::Hugetlb(4 << 20)));
+        assert_eq!(legacy_heap(b"thp", b"2M", false), Some(Pages::Thp(0)));
+    }
 }

@@ -21,7 +21,7 @@ use crate::settings::{self, Fallback, Pages};
 use crate::sizes::superpage;
 use crate::table;
 use crate::{
-    contiguity, copies, executor, filter, fork_lock, in_place, limits, message, write_protect,
+    contiguity, copies, executor, filter, fork_lock, in_place, limits, maps, message, write_protect,
 };
 
 /// On what pages a request came to lie.
@@ -164,15 +164,19 @@ unsafe fn place_in_file(
     unsafe { in_place::place(at, length, protection, how) }
 }
 
-/// Whether a process with a seccomp filter has nothing on the pool; not where superpages are wanted at any price.
-pub fn is_left_for_filters() -> bool {
+/// Whether nothing is put, or stays, on the pool that could not be moved, as with a seccomp filter; not where superpages are
+/// wanted at any price.
+pub fn is_left_alone_if_stuck() -> bool {
     let settings = settings::get();
     !settings.always_pool && settings.fallback != Fallback::Error
 }
 
 /// Whether private memory may lie on pages that are not ordinary. From now on a fork asks whether any does.
 fn may_be_private() -> Result<(), Reason> {
-    if filter::is_set() && is_left_for_filters() || !write_protect::is_possible() {
+    // Without the list of mappings (another root, without /proc) no part of it can be moved, nor a fork have a copy.
+    let is_listed = || filter::may_be_in_place() || maps::can_be_read();
+    let can_be_moved = || !filter::is_set() && is_listed();
+    if is_left_alone_if_stuck() && !can_be_moved() || !write_protect::is_possible() {
         return Err(Reason::Unprotected);
     }
     if !table::can_be_changed() {

@@ -26,6 +26,7 @@ extern "C" fn start() {
         settings::turn_off();
         return;
     }
+    crate::message::begin();
     let settings = settings::get();
     crate::executor::begin();
     if settings.pages == Pages::Unasked {

@@ -224,7 +224,7 @@ pub fn mark(from: usize, to: usize, change: impl Fn(&mut Marks)) {
     TABLE.with(|table| table.change(from, to, note));
 }
 
-/// In a forked child: what another thread was changing is forgotten. `fork` asks the kernel.
+/// In a forked child: what another thread was changing is forgotten, and that memory was locked. `fork` asks the kernel.
 pub fn after_fork() {
     TABLE.after_fork(|table, was_held| {
         if was_held {
@@ -235,6 +235,8 @@ pub fn after_fork() {
             if entry.leaving != me {
                 entry.leaving = 0;
             }
+            // Locks are not inherited.
+            entry.marks.locked = Locked::No;
         };
         table.change(0, usize::MAX, stay);
     });

@@ -5,7 +5,7 @@
 //! wrote, without addresses and without the library's own messages. Programs are in
 //! `programs/harmless`; each says there what it shows. Modes: T `--heap --mmap --pages thp`,
 //! P the same with `--prezero 64M --prefault 64M`, H `--heap --mmap --pages hugetlb`, S the same with
-//! `--shm`. No test asserts a time; `scripts/harmless-times` prints those.
+//! `--shm`, K as T with `--stack 4M` and something to say at the end. No test asserts a time; `scripts/harmless-times` prints those.
 //!
 //! `SUPERPAGE_TEST_MODES=TP` leaves the others out; `SUPERPAGE_TEST_LIBRARY` names another library.
 //!
@@ -68,6 +68,9 @@ cases! {
         do_not_fork                             [T P H S]
         no_superpages                           [T P H S]
         fresh_memory_is_not_resident            [T P H S]
+        populates                               [T P H S]
+        // A kernel before Linux 5.14 has no private memory on the pool.
+        populates_without_advice                [T P]
     }
     remap {
         grow                                    [T P H S]
@@ -124,39 +127,43 @@ cases! {
         forks_of_forks                          [T P H S]
     }
     threads {
-        cancelled_in_ioctl                      [T P H S]
-        cancelled_while_mapping                 [T P H S]
-        alarms_while_mapping                    [T P H S]
-        exit_while_threads_allocate             [T P H S]
-        fork_while_threads_allocate             [T P H S]
-        thousand_threads                        [T P H S]
-        memory_of_finished_threads              [T P H S]
+        cancelled_in_ioctl                      [T P H S K]
+        cancelled_while_mapping                 [T P H S K]
+        alarms_while_mapping                    [T P H S K]
+        exit_while_threads_allocate             [T P H S K]
+        fork_while_threads_allocate             [T P H S K]
+        thousand_threads                        [T P H S K]
+        memory_of_finished_threads              [T P H S K]
     }
     ends {
-        main_thread_leaves                      [T P H S]
-        raw_exit                                [T P H S]
-        strict_seccomp_and_exit                 [T P H S]
-        strict_seccomp_and_a_forbidden_call     [T P H S]
-        strict_seccomp_and_malloc               [T P H S]
-        aborts                                  [T P H S]
-        segmentation_fault                      [T P H S]
-        leaves_at_once                          [T P H S]
-        leaves_quickly                          [T P H S]
-        leaves_with_handlers                    [T P H S]
-        executes_another                        [T P H S]
+        main_thread_leaves                      [T P H S K]
+        raw_exit                                [T P H S K]
+        strict_seccomp_and_exit                 [T P H S K]
+        strict_seccomp_and_a_forbidden_call     [T P H S K]
+        strict_seccomp_and_malloc               [T P H S K]
+        aborts                                  [T P H S K]
+        segmentation_fault                      [T P H S K]
+        leaves_at_once                          [T P H S K]
+        leaves_quickly                          [T P H S K]
+        leaves_with_handlers                    [T P H S K]
+        executes_another                        [T P H S K]
+        standard_error_is_a_closed_pipe         [T P H S K]
+        files_may_have_no_bytes                 [T P H S K]
+        another_file_is_standard_error          [T P H S K]
     }
     sandbox {
-        filter_that_kills                       [T P H S]
-        filter_that_refuses                     [T P H S]
-        filter_of_all_threads                   [T P H S]
-        filter_and_parts                        [T P H S]
-        filter_and_fork                         [T P H S]
-        asks_for_filters                        [T P H S]
-        enters_namespaces                       [T P H S]
-        leaves_namespaces                       [T P H S]
-        becomes_nobody                          [T P H S]
-        changes_root                            [T P H S]
-        closes_all_descriptors                  [T P H S]
+        filter_that_kills                       [T P H S K]
+        filter_that_refuses                     [T P H S K]
+        filter_of_all_threads                   [T P H S K]
+        filter_and_parts                        [T P H S K]
+        filter_and_fork                         [T P H S K]
+        filter_and_threads                      [T P H S K]
+        asks_for_filters                        [T P H S K]
+        enters_namespaces                       [T P H S K]
+        leaves_namespaces                       [T P H S K]
+        becomes_nobody                          [T P H S K]
+        changes_root                            [T P H S K]
+        closes_all_descriptors                  [T P H S K]
     }
     limits {
         address_space                           [T P H S]
@@ -169,6 +176,7 @@ cases! {
         unmap_what_is_locked                    [T P H S]
         unmap_what_root_locked                  [T P H S]
         lock_parts                              [T P H S]
+        locks_of_a_child                        [T P H S]
     }
     misuse {
         small_twice                             [T P H S]
@@ -182,6 +190,7 @@ cases! {
     }
     malloc {
         resized_to_any_size                     [T P H S]
+        resized_in_the_heap                     [T P H S]
         information                             [T P H S]
         information_in_xml                      [T P H S]
         usable_sizes                            [T P H S]

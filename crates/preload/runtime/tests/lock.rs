@@ -3,6 +3,8 @@
 
 #![allow(dead_code, missing_docs, reason = "modules of the library, of which a part is used")]
 
+#[path = "../src/filter.rs"]
+mod filter;
 #[path = "../src/lock.rs"]
 mod lock;
 #[path = "../src/message.rs"]

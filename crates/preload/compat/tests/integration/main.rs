@@ -376,6 +376,11 @@ fn what_falls_back_is_said() {
                 "KiB that were to be on superpages are not",
             ),
             (
+                &[("HUGETLB_MORECORE", "yes"), ("HUGETLB_DEFAULT_PAGE_SIZE", "8T"), preload],
+                4,
+                "HUGETLB_DEFAULT_PAGE_SIZE=8T: no such superpage size here; malloc",
+            ),
+            (
                 &[("HUGETLB_MORECORE", "banana"), preload],
                 4,
                 "HUGETLB_MORECORE=banana: invalid page size",

@@ -33,7 +33,7 @@ use crate::counters::{self, Column, Kind, Reason};
 use crate::mapping::{demote, is_hugetlb};
 use crate::maps::{self, Vma};
 use crate::settings::{self, Children};
-use crate::table::Range;
+use crate::table::{Entry, Range};
 use crate::{
     executor, filter, fork_lock, in_place, message, raw, sizes, source, stack, table, write_protect,
 };
@@ -114,7 +114,10 @@ pub fn prepare() {
         return;
     }
     if !maps::can_be_read() {
-        unguarded(b"/proc cannot be read");
+        let is_private = |entry: &Entry| !entry.is_ordinary && !entry.range.shared;
+        if table::first_entry(0, usize::MAX, is_private).is_some() {
+            unguarded(b"/proc cannot be read");
+        }
         return;
     }
     let mut ends = [-1i32; 2];

@@ -44,7 +44,7 @@ const MAX_AHEAD_ON_POOL: usize = 8 << 20;
 
 /// What lies below needs no look: in the main arena.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
-/// The same in threads' arenas, by the number of their span.
+/// The same in threads' arenas, by the number of their span: of that one of several spans which came first. 0: of none.
 static THREADS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 /// Where the main arena begins.
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -108,8 +108,7 @@ const HEADERS: usize = 4 * size_of::<usize>();
 pub fn reach(chunk: Chunk) -> bool {
     let end = chunk.end();
     let is_known = if chunk.is_of_a_thread() {
-        // The slot may be another span's.
-        slot(end).load(Ordering::Relaxed).wrapping_sub(end) <= SPAN
+        is_below(slot(end).load(Ordering::Relaxed), end)
     } else {
         end <= MAIN.load(Ordering::Relaxed)
     };
@@ -119,6 +118,14 @@ pub fn reach(chunk: Chunk) -> bool {
 #[inline(always)]
 fn slot(address: usize) -> &'static AtomicUsize {
     &THREADS[address / SPAN % THREADS.len()]
+}
+
+/// Whether what ends at `end` needs no look, as the slot of its span has it. Spans whose numbers are 1024 apart have the same
+/// slot: of those that came later none is looked at, or each would be taken for a new one whenever it follows another.
+#[inline(always)]
+fn is_below(limit: usize, end: usize) -> bool {
+    // A limit may be its span's end.
+    end <= limit || limit != 0 && (limit - 1) / SPAN != end / SPAN
 }
 
 /// One at a time: whoever comes meanwhile is seen at the next allocation.
@@ -139,7 +146,10 @@ fn advance(chunk: Chunk) -> bool {
         let span = end - end % SPAN;
         let limit = slot(end);
         let known = limit.load(Ordering::Relaxed);
-        let is_first = !(span..=span + SPAN).contains(&known);
+        if is_below(known, end) {
+            return true; // another thread was faster
+        }
+        let is_first = known == 0;
         let known = if is_first { span } else { known };
         // Of the last step only what is in use: a thread's first object makes no heap of 2 MiB.
         let counted = if is_first { span + STEP } else { known };
@@ -327,4 +337,25 @@ pub fn stop_growing_ahead() -> bool {
 /// In a forked child.
 pub fn after_fork() {
     IS_BUSY.store(false, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_that_share_a_slot_do_not_take_it_from_each_other() {
+        let (first, apart) = (5 * SPAN, THREADS.len() * SPAN);
+        assert!(std::ptr::eq(slot(first), slot(first + apart)));
+        for other in [first + apart, first + 3 * apart] {
+            for limit in [first + 1, first + STEP, first + SPAN - STEP, first + SPAN] {
+                assert!(is_below(limit, other + STEP), "{limit:#x}: below it");
+                assert!(is_below(other + limit - first, first + STEP), "{limit:#x}: above it");
+                // Its own.
+                assert!(is_below(limit, limit) && is_below(limit, first + 1));
+                assert!(limit == first + SPAN || !is_below(limit, limit + 1));
+            }
+        }
+        assert!(!is_below(0, first + 1), "nobody's yet");
+    }
 }

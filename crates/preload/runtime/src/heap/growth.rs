@@ -47,7 +47,13 @@ pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
             fresh = next::malloc(size);
         }
         if fresh.is_null() {
-            return fresh;
+            // There may be room behind it; but the kernel cannot enlarge what lies on the pool.
+            let is_on_pool = old.is_mapped() && table::first(old.memory, old.end()).is_some();
+            let is_for_superpages_only = settings::get().fallback == Fallback::Error;
+            return match is_on_pool || is_for_superpages_only {
+                true => fresh,
+                false => next::realloc(old.memory as *mut c_void, size),
+            };
         }
         let chunk = Chunk::from_memory(fresh);
         if chunk.is_mapped() {

@@ -248,7 +248,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
         let old = Chunk::from_memory(memory);
         if old.is_mapped() {
             large::resize(old, size)
-        } else if large::is_for_pool(size) {
+        } else if large::is_for_pool(size) && size > old.usable() {
             // What glibc returns has the contents already, and pages of the pool would take their place.
             growth::grow(old, size)
         } else {

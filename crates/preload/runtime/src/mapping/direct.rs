@@ -8,7 +8,7 @@
 //! # Safety
 //! As the system calls.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_char, c_int, c_long, c_void};
 
 use super::demote::Scope;
 use super::{Request, others, parts, remap};
@@ -45,6 +45,10 @@ pub unsafe extern "C" fn syscall() {
         "je {seen}",
         "cmp rdi, {seccomp}",
         "je {seen}",
+        "cmp rdi, {chroot}",
+        "je {seen}",
+        "cmp rdi, {pivot_root}",
+        "je {seen}",
         "cmp rdi, {mseal}",
         "je {seen}",
         "cmp rdi, {mbind}",
@@ -71,6 +75,8 @@ pub unsafe extern "C" fn syscall() {
         set_mempolicy = const libc::SYS_set_mempolicy,
         prctl = const libc::SYS_prctl,
         seccomp = const libc::SYS_seccomp,
+        chroot = const libc::SYS_chroot,
+        pivot_root = const libc::SYS_pivot_root,
     )
 }
 
@@ -154,6 +160,10 @@ unsafe extern "C" fn seen(
                 }
             }
             libc::SYS_prctl => others::prctl(a as c_int, b as _, c as _, d as _, e as _).into(),
+            libc::SYS_chroot | libc::SYS_pivot_root => {
+                let change = || raw::system_call(number, a, b, c, d, e, f);
+                others::changing_root(a as *const c_char, change)
+            }
             libc::SYS_seccomp => {
                 // Not who asks whether there is such a thing: without a program, or with flags of the strict mode.
                 const SET_MODE_STRICT: usize = 0;

@@ -42,7 +42,6 @@ mod remap;
 mod shared;
 pub mod small;
 
-pub use exclusive::after_fork;
 pub use plan::is_hugetlb;
 
 use policy::live;
@@ -54,6 +53,8 @@ use crate::executor;
 use crate::filter;
 use crate::fork_lock;
 use crate::in_place;
+use crate::limits;
+use crate::once::OnceBool;
 use crate::prepare;
 use crate::raw::{self, Errno, PRIVATE_ANONYMOUS, READ_WRITE};
 use crate::settings::{self, Fallback, Pages, Settings};
@@ -137,6 +138,13 @@ pub fn settle(from: usize, to: usize) {
         // Where there is no memory for that, the child does not have them.
         let _ = demote::make_ordinary(from, to, Scope::Covered);
     }
+}
+
+/// In a forked child, which inherits no locks of memory (mlock(2)); those of `table` it forgets itself.
+pub fn after_fork() {
+    exclusive::after_fork();
+    demote::lock_copies(false);
+    limits::lock_future(false);
 }
 
 /// Whether equal pages of this process are merged (`PR_SET_MEMORY_MERGE`), which takes ordinary ones.
@@ -263,8 +271,9 @@ impl Request {
             return unsafe { self.plain() };
         }
         // The kernel would populate with base pages before the advice could be given.
-        let populated = self.is_populated();
+        let populated = self.is_populated_later();
         if self.is_prepared()
+            && (populated || !self.is_populated())
             && let Some(start) = prepare::take(self.length)
         {
             if populated {
@@ -304,7 +313,7 @@ impl Request {
     unsafe fn small(mut self) -> Result<usize, Errno> {
         let is_joined = self.address != 0 && executor::advises();
         // What has pages of its own before the advice is never joined with what lies beside it.
-        let populated = is_joined && self.is_populated();
+        let populated = is_joined && self.is_populated_later();
         if populated {
             self.flags &= !libc::MAP_POPULATE;
         }
@@ -340,6 +349,13 @@ impl Request {
         // MAP_NONBLOCK takes MAP_POPULATE back (mmap(2)).
         let both = libc::MAP_POPULATE | libc::MAP_NONBLOCK;
         self.flags & both == libc::MAP_POPULATE && self.protection & libc::PROT_WRITE != 0
+    }
+
+    /// The same, where that can be asked for after the mapping is made (Linux 5.14).
+    fn is_populated_later(&self) -> bool {
+        static IS_KNOWN: OnceBool = OnceBool::new();
+        // SAFETY: no memory: asks whether there is such advice.
+        self.is_populated() && IS_KNOWN.get_or_init(|| unsafe { raw::populate(0, 0) }.is_ok())
     }
 
     /// A body of superpages and a tail of base pages.

@@ -1,11 +1,11 @@
 //! Calls that few programs make of their memory, and that the kernel does not carry on the pool as on
-//! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd. And two
-//! that leave something to be done: `mincore`, for what `prepare` has populated, and `prctl`.
+//! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd. And some
+//! that leave something to be done: `mincore`, for what `prepare` has populated, `prctl`, and `chroot`.
 //!
 //! # Safety
 //! As the system calls of the same names.
 
-use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{iovec, size_t, ssize_t};
 
@@ -108,11 +108,13 @@ pub unsafe extern "C" fn mincore(
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     // What is kept would be locked, and counted; what is grown ahead, resident at once.
     prepare::give_way();
-    if flags & libc::MCL_FUTURE != 0 {
-        limits::lock_future(true);
-    }
+    let (was_locked, is_asked) = (limits::is_future_locked(), flags & libc::MCL_FUTURE != 0);
+    // Already now: another thread may be about to grow the heap ahead.
+    limits::lock_future(was_locked || is_asked);
     // SAFETY: numbers only.
     let result = unsafe { raw::call!(SYS_mlockall, flags) } as c_int;
+    // Without that flag the call takes back what an earlier one said of the future.
+    limits::lock_future(if result == 0 { is_asked } else { was_locked });
     if result == 0 && flags & libc::MCL_CURRENT != 0 {
         demote::lock_copies(true);
     }
@@ -341,6 +343,47 @@ pub unsafe extern "C" fn prctl(
     unsafe { raw::call!(SYS_prctl, option, second, third, fourth, fifth) as c_int }
 }
 
+/// `int chroot(const char *path)`.
+///
+/// # Safety
+/// As the system call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { changing_root(path, || raw::call!(SYS_chroot, path)) as c_int }
+}
+
+/// Runs `change`, which makes `path` the root. If /proc is not there, nobody can say any more what lies where, and nothing
+/// could be moved: what can be leaves the pool before.
+///
+/// # Safety
+/// A C string, or what the kernel refuses.
+pub(super) unsafe fn changing_root(path: *const c_char, change: impl FnOnce() -> c_long) -> c_long {
+    let is_on_pool = || source::is_left_alone_if_stuck() && table::first(0, usize::MAX).is_some();
+    // SAFETY: the contract.
+    if is_on_pool() && !filter::may_be_in_place() && unsafe { has_no_list_of_mappings(path) } {
+        let _ = demote::make_all_ordinary();
+    }
+    change()
+}
+
+/// Whether there is a directory at `path`, without the file from which this library learns of mappings (`maps`).
+unsafe fn has_no_list_of_mappings(path: *const c_char) -> bool {
+    let open = |directory: c_int, path: *const c_char, flags: c_int| {
+        // SAFETY: the contract, or a C string.
+        let fd = unsafe { raw::call!(SYS_openat, directory, path, flags | libc::O_CLOEXEC) };
+        (fd >= 0).then_some(fd as c_int)
+    };
+    raw::keeping_errno(|| {
+        let Some(root) = open(libc::AT_FDCWD, path, libc::O_PATH | libc::O_DIRECTORY) else {
+            return false;
+        };
+        let list = open(root, c"proc/thread-self/maps".as_ptr(), libc::O_RDONLY);
+        raw::close(root);
+        list.map(raw::close).is_none()
+    })
+}
+
 /// Looking after what is kept takes calls that a filter may not know.
 pub(super) fn expect_filter() {
     filter::expect();
@@ -357,7 +400,7 @@ pub(super) fn expect_filter() {
 pub(super) fn setting_filter(set: impl FnOnce() -> c_long) -> c_long {
     let was_set = filter::is_set();
     expect_filter();
-    if !was_set && source::is_left_for_filters() {
+    if !was_set && source::is_left_alone_if_stuck() {
         let _ = demote::make_all_ordinary();
     }
     filter::set(true);

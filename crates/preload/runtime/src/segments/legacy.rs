@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::image::{self, Segments};
 use super::{Fit, Order, Share};
 use crate::settings::{self, Fallback, Pages, Text};
-use crate::text::first_number;
+use crate::text::{first_number, page_size};
 use crate::{message, raw, sizes};
 
 /// What the environment says.
@@ -87,27 +87,12 @@ impl Variables {
     }
 
     fn is_for_this_program(&self) -> bool {
-        let Some(names) = self.restricted_to else { return true };
-        let mut buffer = [0; 4096];
-        let path = raw::read_link(libc::AT_FDCWD, c"/proc/self/exe", &mut buffer).unwrap_or(b"");
-        let program = path.rsplit(|&byte| byte == b'/').next().unwrap_or(b"");
-        names.split(|&byte| byte == b':').any(|name| name == program)
+        self.restricted_to.is_none_or(settings::names_this_program)
     }
 }
 
-/// `2M`, `2048K`, `1g`, or bytes.
 fn size(text: &[u8]) -> Option<usize> {
-    let number = first_number(text)?;
-    let unit = text.iter().find(|byte| !byte.is_ascii_digit());
-    let shift = match unit.map(u8::to_ascii_uppercase) {
-        None => 0,
-        Some(b'K') => 10,
-        Some(b'M') => 20,
-        Some(b'G') => 30,
-        Some(_) => return None,
-    };
-    let size = number.checked_mul(1 << shift)?;
-    (size.is_power_of_two() && size >= raw::base_page()).then_some(size)
+    page_size(text).filter(|size| *size >= raw::base_page())
 }
 
 /// At the start of a process that preloads this library: what its `HUGETLB_ELFMAP` asks for.

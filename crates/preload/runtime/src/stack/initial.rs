@@ -8,8 +8,9 @@
 //! # Safety
 //! Only memory below the stack pointer is touched, by system calls, which fail where a fault would
 //! be fatal.
+//! See docs/decisions/stacks.md#3.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use policy::live;
 
@@ -22,12 +23,31 @@ use crate::{executor, maps, raw, sizes, source};
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether code may run on stacks, or nobody knows.
+static IS_EXECUTABLE: AtomicBool = AtomicBool::new(false);
+
+/// Whether stacks are left alone: of a program, or with a library, that is linked for executable ones (`PT_GNU_STACK`, for
+/// functions within functions of C), libc makes those of threads executable, too. Ours are not.
+pub fn is_executable() -> bool {
+    IS_EXECUTABLE.load(Ordering::Relaxed)
+}
+
 /// Gives the stack `size` bytes, on superpages as far as they fit.
 pub fn provide(size: usize) {
     let settings = settings::get();
     let page = sizes::superpage();
     let size = size.next_multiple_of(page);
-    let Some(stack) = Stack::find() else { return };
+    let found = Stack::find();
+    let Some(stack) = found.filter(|stack| !stack.is_executable) else {
+        IS_EXECUTABLE.store(true, Ordering::Relaxed);
+        if settings.is_hugetlb() && executor::fall_back(settings.fallback, size) == Fallback::Error
+        {
+            source::refuse(Kind::Stack);
+        }
+        counters::because(Reason::ExecutableStack);
+        counters::count(Kind::Stack, Column::FellBack, size);
+        return;
+    };
     let result = match settings.pages {
         Pages::Hugetlb(_) => match stack.put_pool_below(size, page) {
             Ok(()) => Ok(()),
@@ -52,13 +72,17 @@ pub fn provide(size: usize) {
 struct Stack {
     start: usize,
     end: usize,
+    is_executable: bool,
 }
 
 impl Stack {
     fn find() -> Option<Self> {
         let here = 0u8;
         let here = &raw const here as usize;
-        maps::at(here).map(|vma| Self { start: vma.start, end: vma.end })
+        maps::at(here).map(|vma| {
+            let is_executable = vma.protection() & libc::PROT_EXEC != 0;
+            Self { start: vma.start, end: vma.end, is_executable }
+        })
     }
 
     /// Makes the kernel grow it down to `low`.

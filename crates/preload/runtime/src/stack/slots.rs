@@ -6,6 +6,9 @@
 //! its last instruction, and says nothing afterwards. Joining is, for libc, whose record of the
 //! thread lies on the stack and is needed until then.
 //!
+//! Where a seccomp filter may be in place nothing is asked of the kernel that malloc does not ask: a stack that was released
+//! stays as it is, and new threads have libc's own (`threads`).
+//!
 //! # Safety
 //! The records lie in mappings of their own that are never unmapped, so a pointer to one stays good.
 //! They are changed under the lock, but for `tid`, which the thread itself writes. A fork does not
@@ -19,7 +22,7 @@ use crate::counters::{self, Column, Kind};
 use crate::lock::{Lock, Rank};
 use crate::source::{self, Backing};
 use crate::table::{self, Range};
-use crate::{raw, settings, sizes};
+use crate::{filter, raw, settings, sizes};
 
 /// What a thread is to run: `void *(*start_routine)(void *)`. It may end by unwinding
 /// (`pthread_exit`, cancellation).
@@ -166,8 +169,7 @@ pub fn after_fork() {
         for slot in slots.iter() {
             let range = slot.start..slot.end;
             if range.contains(&here) || range.contains(&this) {
-                // SAFETY: takes nothing.
-                slot.tid.store(unsafe { raw::call!(SYS_gettid) } as c_int, Ordering::Relaxed);
+                slot.tid.store(this_thread(), Ordering::Relaxed);
             } else if matches!(slot.state, State::Taken | State::Released) {
                 slot.state = State::Idle;
             }
@@ -175,6 +177,15 @@ pub fn after_fork() {
             slot.is_backed &= !settings::get().is_hugetlb();
         }
     });
+}
+
+/// The kernel's number of this thread; 0, which no thread has, where a filter may forbid the question: then its stack stays.
+pub fn this_thread() -> c_int {
+    if filter::may_be_in_place() {
+        return 0;
+    }
+    // SAFETY: takes nothing.
+    unsafe { raw::call!(SYS_gettid) as c_int }
 }
 
 /// What is added at the top of a stack on pool pages (see the module above).
@@ -200,6 +211,9 @@ impl Slots {
     /// time, so that making a thread does not cost a system call for each of the others.
     fn reap(&mut self) {
         const ASKED: usize = 64;
+        if filter::may_be_in_place() {
+            return;
+        }
         let ours = raw::pid();
         let mut asked = 0;
         let mut slot = self.cursor;

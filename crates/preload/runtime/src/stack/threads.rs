@@ -9,6 +9,7 @@
 //! # Safety
 //! The exported functions are those of libc, with the same contracts. No frame here has anything to
 //! drop, so a thread that ends by unwinding may pass.
+//! See docs/decisions/stacks.md#3.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -19,7 +20,7 @@ use libc::{clockid_t, pthread_attr_t, pthread_t, timespec};
 use super::slots::{self, Routine, Slot};
 use super::{initial, next_function};
 use crate::settings::{self, Fallback};
-use crate::{executor, raw, sizes};
+use crate::{executor, filter, sizes};
 
 unsafe extern "C" {
     fn pthread_attr_getdetachstate(attributes: *const pthread_attr_t, into: *mut c_int) -> c_int;
@@ -43,7 +44,7 @@ pub unsafe extern "C" fn pthread_create(
     let settings = settings::get();
     // SAFETY: the caller's contract, throughout.
     unsafe {
-        if settings.memory.stack == 0 {
+        if settings.memory.stack == 0 || initial::is_executable() || filter::may_be_in_place() {
             return create(thread, attributes, routine, argument);
         }
         let mut copy = MaybeUninit::<pthread_attr_t>::uninit();
@@ -121,7 +122,7 @@ extern "C-unwind" fn begin(slot: *mut c_void) -> *mut c_void {
     let slot = slot.cast::<Slot>();
     // SAFETY: the record that `pthread_create` filled in for this thread.
     let work = unsafe {
-        (*slot).tid.store(raw::call!(SYS_gettid) as c_int, Ordering::Release);
+        (*slot).tid.store(slots::this_thread(), Ordering::Release);
         (*slot).work
     };
     match work {

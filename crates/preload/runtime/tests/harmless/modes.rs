@@ -1,4 +1,4 @@
-//! The four ways in which each case is run beside the native one, and whether this machine has them.
+//! The ways in which each case is run beside the native one, and whether this machine has them.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,6 +18,8 @@ pub enum Mode {
     H,
     /// The same with `--shm`
     S,
+    /// `--heap --mmap --stack 4M --pages thp`, and a report that cannot be written, which is said at the end
+    K,
 }
 
 /// 4 GiB for the cases that run at a time; none is taken that is not used.
@@ -31,12 +33,19 @@ impl Mode {
     /// What the library is asked for.
     pub fn variables(self) -> Vec<(&'static str, String)> {
         let pages = if self.is_pool() { "hugetlb:2097152" } else { "thp" };
-        let memory = if self == Self::S { "heap,mmap,shm" } else { "heap,mmap" };
+        let memory = match self {
+            Self::S => "heap,mmap,shm",
+            Self::K => "heap,mmap,stack=4194304",
+            _ => "heap,mmap",
+        };
         let mut variables = vec![
             ("SUPERPAGE_PAGES", pages.to_string()),
             ("SUPERPAGE_MEMORY", memory.to_string()),
             ("SUPERPAGE_FALLBACK", "thp".to_string()),
         ];
+        if self == Self::K {
+            variables.push(("SUPERPAGE_REPORT", "json:/proc/none/report".to_string()));
+        }
         if self == Self::P {
             // On a machine as busy as one that runs tests, too.
             variables.push(("SUPERPAGE_PREZERO", "67108864,load=100000".to_string()));

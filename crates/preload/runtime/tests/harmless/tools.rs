@@ -91,6 +91,18 @@ fn sanitized(name: &'static str, flags: &[&str]) {
     compare(name, &[Mode::T, Mode::P, Mode::H, Mode::S], None, || natively(&program));
 }
 
+/// Its threads' stacks must be executable, too.
+#[test]
+fn a_program_with_executable_stacks() {
+    let flags = ["-O1", "-pthread", "-z", "execstack"];
+    let program = built_as("executable", "executable", &flags);
+    testkit::require!(program.is_some(), "no C compiler");
+    let program = program.unwrap();
+    testkit::require!(works(natively(&program)), "no executable stacks here");
+    let modes = [Mode::T, Mode::P, Mode::H, Mode::S, Mode::K];
+    compare("a_program_with_executable_stacks", &modes, None, || natively(&program));
+}
+
 #[test]
 fn a_program_under_valgrind() {
     testkit::require!(programs::has("valgrind"), "no valgrind");

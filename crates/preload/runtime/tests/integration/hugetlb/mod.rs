@@ -7,6 +7,8 @@ mod split;
 
 use crate::common::*;
 use std::ffi::c_void;
+use std::io::{Error, Write};
+use std::process::Command;
 
 const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
 
@@ -91,6 +93,44 @@ fn without_a_way_to_hold_up_system_calls_only_who_asks_gets_the_pool() {
         assert!(succeeds(command), "{word}");
         assert!(pool.is_empty());
     }
+}
+
+#[test]
+fn memory_that_a_group_fills_with_cache_is_had() {
+    let pool = Pool::lock();
+    testkit::require!(pool.is_some(), "{NEEDS}");
+    let pool = pool.unwrap();
+    let group = testkit::ControlGroup::of_memory(320 << 20, "cached");
+    testkit::require!(group.is_some(), "needs a memory cgroup that root can make");
+    let group = group.unwrap();
+    pool.allow(64);
+    let inner = child("hugetlb::child_fills_its_group_with_cache", HUGETLB);
+    let mut command = Command::new("sh");
+    group.join(&mut command).arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        value.map(|value| command.env(name, value));
+    }
+    assert!(succeeds(command));
+    assert!(pool.is_empty());
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_fills_its_group_with_cache() {
+    const LENGTH: usize = 96 * MIB;
+    // On a disk: what is in a tmpfs is no cache.
+    let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    for _ in 0..400 {
+        file.write_all(&[1; MIB]).expect("room for it");
+    }
+    file.sync_all().expect("written");
+    let start = map(LENGTH);
+    fill(start, LENGTH, 7);
+    assert_eq!(hugetlb_mib(), 96);
+    // SAFETY: memory of this function's own.
+    assert_eq!(unsafe { libc::mlock(start.cast(), LENGTH) }, 0, "{:?}", Error::last_os_error());
+    assert_eq!(hugetlb_mib(), 0);
+    assert!(holds(start, 0, LENGTH, 7));
 }
 
 #[test]

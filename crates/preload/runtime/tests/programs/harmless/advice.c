@@ -1,6 +1,11 @@
 /* madvise of wholes and parts. On base pages every advice is taken for whole pages and refused for
  * parts of one; a child sees what was to be wiped as zeroes and what was not to be copied not at all. */
 #include "common.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 static int every_advice(void)
 {
@@ -97,5 +102,39 @@ static int fresh_memory_is_not_resident(void)
     return 0;
 }
 
-MAIN(CASE(every_advice), CASE(wipe_on_fork), CASE(do_not_fork), CASE(no_superpages),
+/* Memory is populated as it is mapped, also where the kernel has no advice for that: here every MADV_POPULATE_WRITE
+ * fails. */
+static int populates_without_advice(void)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 2),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_POPULATE_WRITE, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)) {
+        printf("no seccomp filter: %s\n", strerrorname_np(errno));
+        return SKIPPED;
+    }
+    execl("/proc/self/exe", "advice", "populates", (char *)0);
+    return 1;
+}
+
+static int populates(void)
+{
+    static unsigned char resident[8192];
+    int pages = 0;
+    char *start = map_as(32 * MIB, MAP_PRIVATE | MAP_POPULATE);
+    mincore(start, 32 * MIB, resident);
+    for (int i = 0; i < 8192; i++)
+        pages += resident[i] & 1;
+    printf("%d pages resident\n", pages);
+    return 0;
+}
+
+MAIN(CASE(populates_without_advice), CASE(populates), CASE(every_advice), CASE(wipe_on_fork), CASE(do_not_fork), CASE(no_superpages),
      CASE(fresh_memory_is_not_resident))

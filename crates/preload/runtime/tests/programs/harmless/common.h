@@ -137,9 +137,9 @@ HELPER int churn(void)
         if (start == MAP_FAILED)
             return 6;
         start[0] = 1;
-        munmap(start + PAGE, PAGE);
-        munmap(start, PAGE);
-        munmap(start + 2 * PAGE, 6 * MIB - 2 * PAGE);
+        if (munmap(start + PAGE, PAGE) || munmap(start, PAGE)
+            || munmap(start + 2 * PAGE, 6 * MIB - 2 * PAGE))
+            return 7;
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 static void *outlive_main(void *unused)
@@ -110,7 +111,52 @@ static int executes_another(void)
     return 1;
 }
 
+/* Whatever is to be said at the end, nobody hears it. */
+static int standard_error_is_a_closed_pipe(void)
+{
+    int ends[2];
+    pipe(ends);
+    dup2(ends[1], 2);
+    close(ends[0]);
+    close(ends[1]);
+    execl("/proc/self/exe", "ends", "leaves_with_handlers", (char *)0);
+    return 1;
+}
+
+/* Who writes more to a file gets a signal. */
+static int files_may_have_no_bytes(void)
+{
+    struct rlimit none = {0, 0};
+    begin();
+    pid_t child = fork();
+    if (!child) {
+        setrlimit(RLIMIT_FSIZE, &none);
+        exit(9);
+    }
+    ended_well("child", child);
+    return 0;
+}
+
+/* A daemon closes its standard files, and its data get their numbers. */
+static int another_file_is_standard_error(void)
+{
+    char path[] = "/tmp/dataXXXXXX";
+    int data = mkstemp(path);
+    unlink(path);
+    begin();
+    pid_t child = fork();
+    if (!child) {
+        dup2(data, 2);
+        write(2, "data", 4);
+        exit(9);
+    }
+    ended_well("child", child);
+    printf("%ld bytes of data\n", (long)lseek(data, 0, SEEK_END));
+    return 0;
+}
+
 MAIN(CASE(main_thread_leaves), CASE(raw_exit), CASE(strict_seccomp_and_exit),
      CASE(strict_seccomp_and_a_forbidden_call), CASE(strict_seccomp_and_malloc), CASE(aborts),
      CASE(segmentation_fault), CASE(leaves_at_once), CASE(leaves_quickly),
-     CASE(leaves_with_handlers), CASE(executes_another))
+     CASE(leaves_with_handlers), CASE(executes_another), CASE(standard_error_is_a_closed_pipe),
+     CASE(files_may_have_no_bytes), CASE(another_file_is_standard_error))

@@ -142,6 +142,21 @@ static int lock_parts(void)
     return 0;
 }
 
+/* A child has none of its parent's locks, whatever it then does with its memory. */
+static int locks_of_a_child(void)
+{
+    use_memory();
+    printf("mlockall %s\n", outcome(mlockall(MCL_CURRENT)));
+    pid_t child = fork();
+    if (!child) {
+        char *start = map_filled(8 * MIB);
+        printf("protect %s", outcome(mprotect(start + PAGE, PAGE, PROT_READ)));
+        printf(", locked %ld KiB\n", status_kib("VmLck:"));
+        _exit(0);
+    }
+    return !ended_well("child", child);
+}
+
 MAIN(CASE(address_space), CASE(data), CASE(descriptors), CASE(processes), CASE(stack),
      CASE(lock_everything), CASE(lock_everything_as_root), CASE(unmap_what_is_locked),
-     CASE(unmap_what_root_locked), CASE(lock_parts))
+     CASE(unmap_what_root_locked), CASE(lock_parts), CASE(locks_of_a_child))

@@ -2,6 +2,7 @@
  * every run: glibc's. */
 #include "common.h"
 #include <malloc.h>
+#include <sys/resource.h>
 
 static void print_information(const char *when)
 {
@@ -159,5 +160,28 @@ static int resized_to_any_size(void)
     return 0;
 }
 
-MAIN(CASE(resized_to_any_size), CASE(information), CASE(information_in_xml), CASE(usable_sizes), CASE(settings),
+static void resize(char **memory, size_t size)
+{
+    char *resized = realloc(*memory, size);
+    printf("to %zu MiB: %s\n", size / MIB, !resized ? "none" : resized == *memory ? "there" : "elsewhere");
+    *memory = resized ? resized : *memory;
+}
+
+/* An object of the heap is made smaller where it is, and larger where nothing is behind it: there need not be memory for
+ * a second one. */
+static int resized_in_the_heap(void)
+{
+    mallopt(M_MMAP_MAX, 0);
+    char *memory = memset(malloc(40 * MIB), 7, 40 * MIB);
+    for (size_t size = 30; size >= 10; size -= 5)
+        resize(&memory, size * MIB);
+    size_t most = (status_kib("VmSize:") << 10) + 36 * MIB;
+    struct rlimit limit = {most, most};
+    setrlimit(RLIMIT_AS, &limit);
+    resize(&memory, 42 * MIB);
+    printf("%d %d\n", memory[0], memory[10 * MIB - 1]);
+    return 0;
+}
+
+MAIN(CASE(resized_to_any_size), CASE(resized_in_the_heap), CASE(information), CASE(information_in_xml), CASE(usable_sizes), CASE(settings),
      CASE(perturbed), CASE(without_mappings), CASE(errors))

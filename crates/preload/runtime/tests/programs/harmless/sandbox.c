@@ -6,7 +6,9 @@
 #include <grp.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -14,7 +16,7 @@
 #define ALLOW(call)                                                                                \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-static int allows_processes;
+static int allows_processes, allows_threads;
 
 /* Allows malloc's system calls, output and the end; all others have `verdict`. */
 static void confine(unsigned verdict, int flags)
@@ -29,6 +31,9 @@ static void confine(unsigned verdict, int flags)
         ALLOW(allows_processes ? SYS_set_robust_list : SYS_read),
         ALLOW(allows_processes ? SYS_rt_sigprocmask : SYS_read),
         ALLOW(allows_processes ? SYS_gettid : SYS_read), ALLOW(allows_processes ? SYS_getpid : SYS_read),
+        ALLOW(allows_threads ? SYS_clone3 : SYS_read), ALLOW(allows_threads ? SYS_clone : SYS_read),
+        ALLOW(allows_threads ? SYS_rseq : SYS_read), ALLOW(allows_threads ? SYS_set_robust_list : SYS_read),
+        ALLOW(allows_threads ? SYS_rt_sigprocmask : SYS_read),
         BPF_STMT(BPF_RET | BPF_K, verdict),
     };
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
@@ -124,6 +129,42 @@ static int asks_for_filters(void)
     return churn();
 }
 
+static sem_t go;
+
+static void *waits(void *unused)
+{
+    sem_wait(&go);
+    return unused;
+}
+
+static void *allocates(void *unused)
+{
+    free(memset(malloc(100000), 1, 100000));
+    return unused;
+}
+
+/* Threads of before end after, and others begin: what pthreads need is allowed, and no more. */
+static int filter_and_threads(void)
+{
+    pthread_t early[20], late;
+    int joined = 0;
+    for (int i = 0; i < 20; i++)
+        pthread_create(&early[i], 0, waits, 0);
+    for (int i = 0; i < 10; i++)
+        pthread_detach(early[i]);
+    allows_threads = 1;
+    confine(SECCOMP_RET_KILL_PROCESS, SECCOMP_FILTER_FLAG_TSYNC);
+    for (int i = 0; i < 20; i++)
+        sem_post(&go);
+    for (int i = 10; i < 20; i++)
+        joined += !pthread_join(early[i], 0);
+    for (int i = 0; i < 30; i++)
+        if (!pthread_create(&late, 0, allocates, 0))
+            joined += !pthread_join(late, 0);
+    printf("joined %d, churn %d\n", joined, churn());
+    return 0;
+}
+
 /* Entering them is allowed to processes of one thread only. */
 static int enters_namespaces(void)
 {
@@ -168,12 +209,18 @@ static int becomes_nobody(void)
 
 static int changes_root(void)
 {
-    char path[] = "/tmp/emptyXXXXXX";
+    char path[] = "/tmp/emptyXXXXXX", *before[3];
     use_memory();
+    for (int i = 0; i < 3; i++)
+        before[i] = map_filled(8 * MIB);
     int parent = open("/tmp", O_RDONLY | O_DIRECTORY);
     int failed = !mkdtemp(path) || chroot(path) || chdir("/");
     unlinkat(parent, path + strlen("/tmp/"), AT_REMOVEDIR);
     printf("chroot %d, churn %d\n", failed, churn());
+    printf("unmap %s", outcome(munmap(before[0] + 3 * MIB + PAGE, PAGE)));
+    printf(", protect %s", outcome(mprotect(before[1] + 3 * MIB + PAGE, PAGE, PROT_READ)));
+    printf(", discard %s", outcome(madvise(before[2] + 3 * MIB + PAGE, PAGE, MADV_DONTNEED)));
+    printf(", %d %d\n", before[1][3 * MIB], before[2][3 * MIB + PAGE]);
     pid_t child = fork();
     if (!child)
         _exit(churn());
@@ -194,6 +241,6 @@ static int closes_all_descriptors(void)
 }
 
 MAIN(CASE(filter_that_kills), CASE(filter_that_refuses), CASE(filter_of_all_threads),
-     CASE(filter_and_parts), CASE(filter_and_fork), CASE(asks_for_filters),
+     CASE(filter_and_parts), CASE(filter_and_fork), CASE(filter_and_threads), CASE(asks_for_filters),
      CASE(enters_namespaces), CASE(leaves_namespaces), CASE(becomes_nobody), CASE(changes_root),
      CASE(closes_all_descriptors))
