@@ -6,6 +6,8 @@
 # DESTDIR is put before every path that is written. The files and the directories that were made are listed in
 # $PREFIX/share/superpage/installed; an older installation there is removed first.
 set -eu
+# What is installed is for everybody, whatever this shell lets others read.
+umask 022
 PREFIX=${PREFIX:-/usr/local} DESTDIR=${DESTDIR-}
 LIBDIR=${LIBDIR:-$PREFIX/lib}
 list=$PREFIX/share/superpage/installed
@@ -56,7 +58,12 @@ install)
     *.in)
       sed "s|@prefix@|$PREFIX|; s|@libdir@|$LIBDIR|; s|@includedir@|$PREFIX/include|; s|@version@|$version|" "$file" >"$DESTDIR$to"
       ;;
-    *) cp -P "$file" "$DESTDIR$to.new" && mv -f "$DESTDIR$to.new" "$DESTDIR$to" ;; # programs may be running
+    *)
+      cp -P "$file" "$DESTDIR$to.new"
+      # The tarball may have been unpacked for its owner alone.
+      [ -h "$file" ] || chmod u=rwX,go=rX "$DESTDIR$to.new"
+      mv -f "$DESTDIR$to.new" "$DESTDIR$to" # programs may be running
+      ;;
     esac
     echo "$to" >>"$made"
   done <"$work/files"
