@@ -11,7 +11,7 @@ use launch::LaunchError;
 
 /// The last paragraph of `--help`.
 pub const HELP: &str = "\
-Exit codes: 0 success; 1 a negative result that was asked about; 2 wrong usage or an error; 3 not
+Exit codes: 0 success; 1 a negative result that was asked about; 2 wrong usage or an error; 3 not \
 possible on this machine. `run` exits with the program's code, or 125, 126, 127 if it cannot start it.";
 
 /// How a subcommand ended well.
@@ -44,6 +44,8 @@ pub struct Failure {
     line: String,
     /// More of them, each a mistake of its own.
     further: Vec<String>,
+    /// By which we end, where it was the failure.
+    signal: Option<i32>,
 }
 
 /// The program was not found.
@@ -56,19 +58,25 @@ pub const LAUNCHER: u8 = 125;
 impl Failure {
     /// The caller's mistake, or ours.
     pub fn usage(why: impl Display) -> Self {
-        Self { code: 2, line: why.to_string(), further: Vec::new() }
+        Self { code: 2, line: why.to_string(), further: Vec::new(), signal: None }
     }
 
     /// Several of the caller's mistakes, a line each; there is at least one.
     pub fn mistakes(lines: impl IntoIterator<Item = String>) -> Self {
         let mut lines = lines.into_iter();
         let line = lines.next().unwrap_or_default();
-        Self { code: 2, line, further: lines.collect() }
+        Self { code: 2, line, further: lines.collect(), signal: None }
     }
 
     /// This machine, or this user on it, cannot.
     pub fn cannot(why: impl Display) -> Self {
-        Self { code: 3, line: why.to_string(), further: Vec::new() }
+        Self { code: 3, line: why.to_string(), further: Vec::new(), signal: None }
+    }
+
+    /// A signal came before it was done: we end by it, once what was made is written.
+    pub fn interrupted(signal: i32, what: impl Display) -> Self {
+        let line = format!("{what} was interrupted");
+        Self { code: by_signal(signal), line, further: Vec::new(), signal: Some(signal) }
     }
 
     /// The same failure as a launcher reports it: 125, 126 or 127, so that it is told from the
@@ -81,7 +89,7 @@ impl Failure {
             LaunchError::Start { .. } => NOT_EXECUTABLE,
             _ => LAUNCHER,
         };
-        Self { code, line: error.to_string(), further: Vec::new() }
+        Self { code, line: error.to_string(), further: Vec::new(), signal: None }
     }
 
     /// Whether it is the machine that cannot, not the caller who erred.
@@ -229,16 +237,23 @@ pub fn finish(done: Result<Done, Failure>) -> ExitCode {
         Ok(Done::Code(code)) => ExitCode::from(code),
         Ok(Done::Signal(signal)) => {
             sys::signal::die_by(signal);
-            // A signal that does not kill us (it was blocked for good): the shell's convention.
-            ExitCode::from(128u8.saturating_add(signal as u8))
+            ExitCode::from(by_signal(signal))
         }
         Err(failure) => {
             for line in [&failure.line].into_iter().chain(&failure.further) {
                 say(&line.replace('\n', "; "));
             }
+            if let Some(signal) = failure.signal {
+                sys::signal::die_by(signal);
+            }
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// The shell's convention, for a signal that does not kill us (it was blocked for good).
+fn by_signal(signal: i32) -> u8 {
+    128u8.saturating_add(signal as u8)
 }
 
 /// Writes one line of ours to stderr. That nobody reads it is no reason to fail.
@@ -292,7 +307,33 @@ pub fn to_json(document: &impl serde::Serialize) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::plainly;
+    use std::process::Command;
+
+    use super::*;
+
+    const CHILD: &str = "SUPERPAGE_TEST_EXIT";
+
+    /// What a process does whose command failed by a signal.
+    #[test]
+    fn child() {
+        if std::env::var_os(CHILD).is_none() {
+            return;
+        }
+        finish(Err(Failure::interrupted(libc::SIGTERM, "the prediction").on("gups")));
+        std::process::exit(17);
+    }
+
+    #[test]
+    fn what_a_signal_interrupted_ends_by_it() {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["exit::tests::child", "--exact", "--nocapture"]).env(CHILD, "1");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGTERM));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("superpage: gups: the prediction was interrupted"), "{said}");
+        let failure = Failure::interrupted(libc::SIGINT, "x");
+        assert_eq!((failure.code, failure.is_cannot()), (130, false));
+    }
 
     #[test]
     fn numbers_are_told_in_words_of_people() {

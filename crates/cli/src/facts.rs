@@ -3,6 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
+use host::pool::Status;
 use host::{Choice, FreeContiguity, HugetlbPools, MemInfo, Root, Snapshot, Thp};
 use launch::{Facts, Pool};
 use units::{ByteSize, PageSize};
@@ -11,6 +12,7 @@ use units::{ByteSize, PageSize};
 pub fn read() -> Facts {
     let root = Root::real();
     let default = MemInfo::read(&root).ok().and_then(|memory| memory.default_hugepage);
+    let gigantic = Status::read(&root).map(|status| status.gigantic).unwrap_or_default();
     let mut pools: Vec<Pool> = HugetlbPools::read_sizes(&root)
         .iter()
         .map(|(size, pool)| Pool {
@@ -19,6 +21,7 @@ pub fn read() -> Facts {
             free: pool.free.unwrap_or(0),
             reserved: pool.reserved.unwrap_or(0),
             overcommit_left: pool.overcommit.unwrap_or(0).saturating_sub(pool.surplus.unwrap_or(0)),
+            is_gigantic: gigantic.get(size) == Some(&Some(true)),
         })
         .collect();
     pools.sort_by_key(|pool| Some(pool.size) != default);
@@ -33,9 +36,15 @@ pub fn read() -> Facts {
         thp_only_advised: sys::prctl::has_only_advised(),
         pools,
         runtime: runtime_library(),
-        ld_preload: env::var("LD_PRELOAD").ok(),
-        glibc_tunables: env::var("GLIBC_TUNABLES").ok(),
+        ld_preload: variable("LD_PRELOAD"),
+        glibc_tunables: variable("GLIBC_TUNABLES"),
     }
+}
+
+/// A variable as the program gets it.
+fn variable(name: &str) -> Option<String> {
+    let removed = || sys::secure::removed_variables().iter().find(|(removed, _)| removed == name);
+    env::var(name).ok().or_else(|| removed()?.1.to_str().map(String::from))
 }
 
 /// The part of what is available that a measurement takes of each kind of page.

@@ -46,7 +46,7 @@ pub use runs::{JobOutcome, seconds, share};
 pub use trace::words::event as trace_event;
 pub use trace::{info as trace_info, open as open_trace};
 
-/// Run Linux programs on superpages, and measure what that buys.
+/// Run Linux programs on superpages (huge pages) and measure the speedup.
 ///
 /// Start with `superpage compare gups`, or `superpage compare -- ./your-program`.
 #[derive(Debug, Parser)]

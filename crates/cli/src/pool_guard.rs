@@ -41,6 +41,12 @@ pub fn journal_dir() -> PathBuf {
     PathBuf::from("/var/lib/superpage/journal")
 }
 
+/// Gives back what killed commands left, before it is decided what is to change; what that was.
+pub fn give_back_of_the_dead(root: &Root) -> Vec<Restoration> {
+    // Where it cannot be, the change fails too, and says why.
+    host::journal::restore_dead(&journal_dir(), root).unwrap_or_default()
+}
+
 /// Raises what arms need, if the policy allows it; why a pool of theirs was not raised.
 pub fn raise_for_arms(
     policy: PoolPolicy,
@@ -83,15 +89,23 @@ pub fn raise(
     guard
 }
 
-/// What [`raise`] would do, in words; `facts` become what they would then be.
+/// What [`raise`] would do, in words, and why a pool would not be raised; `facts` become what they would then be.
 pub fn preview(
     recipes: &[&Recipe],
     grow: Option<ByteSize>,
     facts: &mut launch::Facts,
-) -> Vec<String> {
+) -> (Vec<String>, Vec<Failure>) {
     let sizes = pools_of(recipes, grow.is_some(), facts);
-    let mut words = Vec::new();
+    let (mut words, mut refused) = (Vec::new(), Vec::new());
     for size in sizes {
+        if !facts.may_change_settings {
+            let knob = match grow {
+                Some(_) => Knob::hugetlb_pool(size),
+                None => Knob::hugetlb_overcommit(size),
+            };
+            refused.push(Failure::cannot(format!("raising {knob} needs root")));
+            continue;
+        }
         if let Some(bytes) = grow {
             let pages = bytes.bytes().div_ceil(size.bytes());
             if let Some(pool) = facts.pools.iter_mut().find(|pool| pool.size == size) {
@@ -100,13 +114,19 @@ pub fn preview(
             words.push(format!("{} grown by {pages}", Knob::hugetlb_pool(size)));
             continue;
         }
-        let Ok(pages) = limit_to_raise(size) else { continue };
+        let pages = match limit_to_raise(size) {
+            Ok(pages) => pages,
+            Err(why) => {
+                refused.push(why);
+                continue;
+            }
+        };
         if let Some(pool) = facts.pools.iter_mut().find(|pool| pool.size == size) {
             pool.overcommit_left = pool.overcommit_left.max(pages);
         }
         words.push(format!("{} raised to {pages}", Knob::hugetlb_overcommit(size)));
     }
-    words
+    (words, refused)
 }
 
 fn pools_of(recipes: &[&Recipe], grows: bool, facts: &launch::Facts) -> Vec<PageSize> {
@@ -234,13 +254,17 @@ fn say_restored(restored: &[Restoration]) {
 
 /// What is on demand already, and nine tenths of what is available: the limit lets a program take pages, it
 /// does not take them. More than it needs on purpose: a forked child that writes needs pages beyond the
-/// reservation.
+/// reservation. Of gigantic pages the kernel takes no limit.
 fn limit_to_raise(size: PageSize) -> Result<u64, Failure> {
+    let status = Status::read(&Root::real())?;
+    if status.gigantic.get(&size) == Some(&Some(true)) {
+        return Err(PoolError::GiganticOvercommit { size }.into());
+    }
     let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
     let available = available.ok_or_else(|| {
         Failure::cannot("/proc/meminfo does not say how much memory is available; use --pool keep")
     })?;
-    let surplus = Status::read(&Root::real())?.surplus(size, None)?.unwrap_or(0);
+    let surplus = status.surplus(size, None)?.unwrap_or(0);
     Ok(surplus + share_of(available, size))
 }
 

@@ -37,10 +37,9 @@ use crate::{design, facts, signals};
 /// superpage reach it. A one-line report on standard error says which pages it got.
 ///
 /// Without --heap, --mmap, --shm, --text, --data, --stack and --files, glibc's malloc is told to use
-/// superpages and the program's own mappings are advised (MADV_HUGEPAGE). With any of them,
-/// libsuperpage.so is preloaded and backs exactly that memory: THP where free memory is contiguous,
-/// or pages of a hugetlb pool, reserved when memory is mapped. --prezero and --prefault imply --heap
-/// and --mmap.
+/// superpages and libsuperpage.so advises the program's own mappings (MADV_HUGEPAGE). With any of them,
+/// libsuperpage.so backs exactly that memory: THP where free memory is contiguous, or pages of a hugetlb
+/// pool, reserved when memory is mapped. --prezero and --prefault imply --heap and --mmap.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Pages to use: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (hugetlb if the pool has free
@@ -74,7 +73,8 @@ pub struct Args {
     #[arg(long, help_heading = "Memory")]
     mmap: bool,
 
-    /// Back shared memory: MAP_SHARED|MAP_ANONYMOUS; System V, memfd and POSIX with THP only.
+    /// Back shared memory, with THP. With SUPERPAGE_POOL=always, System V segments and MAP_SHARED|MAP_ANONYMOUS use the
+    /// hugetlb pool.
     #[arg(long, help_heading = "Memory")]
     shm: bool,
 
@@ -105,9 +105,9 @@ pub struct Args {
     )]
     stack: Option<ByteSize>,
 
-    /// Back files of MIN and more that are mapped to be read: superpages of the page cache, made when the
-    /// file is first read (ext4, XFS, btrfs, tmpfs). What is cached in small pages stays so; with copy or
-    /// copy:MIN private mappings get a copy of it, which each process makes for itself.
+    /// Back files of at least MIN that are mapped for reading, by superpages of the page cache, made when the
+    /// file is first read (ext4, XFS, btrfs, tmpfs). Parts that are already cached in small pages stay so; with copy
+    /// or copy:MIN, each process gets its own superpage copy of those parts in private mappings.
     #[arg(
         long,
         value_name = "MIN",
@@ -282,23 +282,26 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let notes: Vec<String> =
         rules.iter().map(ToString::to_string).chain(refused.iter().cloned()).collect();
     let mut guard = OvercommitGuard::default();
-    let mut would_lend = Vec::new();
+    let (mut would_lend, mut not_raised) = (Vec::new(), Vec::new());
     let grow = args.grow_pool.filter(|size| size.bytes() > 0);
     if args.lends() && args.report.dry_run {
-        would_lend = pool_guard::preview(&[&recipe], grow, &mut facts);
+        (would_lend, not_raised) = pool_guard::preview(&[&recipe], grow, &mut facts);
     } else if args.lends() {
         guard = pool_guard::raise(&[&recipe], grow, &facts, &|| relay.asked().is_none());
-        for why in std::mem::take(&mut guard.refused) {
-            if recipe.fallback == Fallback::Error {
-                return Err(why.in_launcher());
-            }
-            exit::say(&format!("the pool is not changed: {why}"));
-        }
+        not_raised = std::mem::take(&mut guard.refused);
         facts = facts::read();
     }
     let search = facts::search_path();
     let planned = crate::in_passing(|| launch::resolve(&recipe, &args.command, &search, &facts));
+    let is_needed =
+        recipe.fallback == Fallback::Error || matches!(planned, Err(LaunchError::PoolEmpty { .. }));
+    if let Some(why) = not_raised.pop_if(|_| is_needed) {
+        // Where a larger pool would have helped, the reason is why it was not raised.
+        return Err(why.in_launcher());
+    }
     let mut plan = planned.map_err(|error| Failure::of_launcher(&error))?;
+    let not_raised = not_raised.iter().map(|why| format!("the pool is not changed: {why}"));
+    let notes: Vec<String> = not_raised.chain(notes).collect();
     plan.notes.extend(notes.iter().cloned());
     if args.report.dry_run {
         return print_plan(&plan, &would_lend, args.report.json);

@@ -72,7 +72,16 @@ impl Drop for Interrupting {
 pub struct Relay {
     program: Sender<Pid>,
     relaying: Relaying,
-    asked: Arc<AtomicUsize>,
+}
+
+/// The last signal that asked us to end, written by the signal's handler.
+#[derive(Default)]
+struct Asked(Arc<AtomicUsize>);
+
+impl Asked {
+    fn signal(&self) -> Option<i32> {
+        Some(self.0.load(Ordering::SeqCst) as i32).filter(|signal| *signal != 0)
+    }
 }
 
 /// Those that end a program, and a launcher before it has started one.
@@ -102,12 +111,12 @@ impl Relay {
             let remedy = "allow more processes (ulimit -u; pids.max of the control group)";
             Failure::cannot(format!("a thread cannot be started: {error}; {remedy}"))
         })?;
-        let asked = Arc::new(AtomicUsize::new(0));
+        let asked = Asked::default();
         for signal in ENDING.into_iter().filter(|signal| !sys::signal::is_ignored(*signal)) {
-            let noted = flag::register_usize(signal, Arc::clone(&asked), signal as usize);
+            let noted = flag::register_usize(signal, Arc::clone(&asked.0), signal as usize);
             noted.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))?;
         }
-        Ok(Self { program, relaying: Relaying { handle, thread, _heeding: heeding }, asked })
+        Ok(Self { program, relaying: Relaying { handle, thread, asked, _heeding: heeding } })
     }
 
     /// While it lives none of them ends us, also after the relay: until settings are put back.
@@ -117,7 +126,7 @@ impl Relay {
 
     /// The signal that asked us to end before the program was started.
     pub fn asked(&self) -> Option<i32> {
-        Some(self.asked.load(Ordering::SeqCst) as i32).filter(|signal| *signal != 0)
+        self.relaying.asked.signal()
     }
 
     /// Starts passing them to `program`, but not back what it, or a process below it, sent us.
@@ -131,14 +140,17 @@ impl Relay {
 pub struct Relaying {
     handle: Handle,
     thread: JoinHandle<()>,
+    asked: Asked,
     _heeding: Heeding,
 }
 
 impl Relaying {
-    /// Ends it; before the program is reaped, when its pid may come to mean another.
-    pub fn stop(self) {
+    /// Ends it; before the program is reaped, when its pid may come to mean another. The signal that asked us to end until
+    /// then, if one did.
+    pub fn stop(self) -> Option<i32> {
         self.handle.close();
         let _ = self.thread.join();
+        self.asked.signal()
     }
 }
 

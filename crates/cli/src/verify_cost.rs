@@ -26,12 +26,12 @@ use crate::workload::WorkloadArgs;
 
 /// Predict what superpages save, then measure it, and report the error.
 ///
-/// Without a name: stream and gups. A program's accesses are recorded under QEMU, several times slower
-/// than it runs; those of built-in workloads are known. Compared is the share of CPU time that superpages
+/// Without a name: stream and gups. A program's accesses are recorded under QEMU, which takes 20 to 130 times
+/// its CPU time; those of built-in workloads are known. Compared is the share of CPU time that superpages
 /// save: of the program, or of the timed phase of a workload. Runs continue until their ratio is known
 /// within 2 % at 99 % confidence, or until --max-runs or --max-time; the saving has a confidence interval.
-/// A prediction lies between what the least and the most favourable prices and run times would say, and at the
-/// lower end walks go on beside other work.
+/// The bounds of a prediction come from the least and the most favourable costs and run times; the lower one also
+/// assumes that page walks overlap with other work.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Built-in workloads: gups, chase, stream, touch, pagerank, btree, hashmap.
@@ -58,7 +58,7 @@ pub struct Args {
     within: Option<f64>,
 
     /// Print what would be run; do nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     dry_run: bool,
 
     // Last: their headings hold for all flags after them.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use host::coverage::Coverage;
-use launch::{Pages, Promise, Recipe};
+use launch::{Pages, Plan, Promise, Recipe};
 use serde::Serialize;
 use units::{ByteSize, PageSize};
 
@@ -197,7 +197,7 @@ fn effect(document: &Document, arm: usize) -> Effect {
     let promise = document.arms[arm].plan.promise;
     let (coverages, _) = coverages(document, arm as u32);
     if promise == Promise::Nothing {
-        return own_effect(recipe, &coverages);
+        return own_effect(recipe, &document.arms[arm].plan, &coverages);
     }
     if coverages.is_empty() && promise == Promise::BasePages {
         // Too dear to look at, but every tick said that it can have no superpage.
@@ -229,23 +229,42 @@ fn effect(document: &Document, arm: usize) -> Effect {
     }
 }
 
-/// Whether a program that was to ask for superpages itself got any. How many it asked for nobody knows: one is enough.
+/// Whether a program got any superpages that was to ask for them itself, or for a kind of whose memory libsuperpage.so
+/// was to. How many those are nobody knows: one is enough.
 /// See docs/decisions/evaluate.md#1.
-fn own_effect(recipe: &Recipe, coverages: &[&Coverage]) -> Effect {
+fn own_effect(recipe: &Recipe, plan: &Plan, coverages: &[&Coverage]) -> Effect {
+    let memory = asked_of_library(recipe, plan);
+    let has_files =
+        memory.is_some_and(|_| recipe.memory.text.is_some() || recipe.memory.files.is_some());
     let is_without = |one: &&Coverage| {
-        let huge = one.eligible_huge.bytes() + one.shmem_pmd.bytes() + hugetlb_of(one, None);
-        huge == 0
+        let files = if has_files { one.file_pmd.bytes() } else { 0 };
+        one.eligible_huge.bytes() + one.shmem_pmd.bytes() + files + hugetlb_of(one, None) == 0
     };
-    match recipe.asks_itself() {
-        Some(switch) if !coverages.is_empty() && coverages.iter().all(is_without) => {
-            let why = format!(
-                "{switch}: none of its memory was on superpages; either it did not ask for any, or \
-                 the system has none to give (superpage pool, /sys/kernel/mm/transparent_hugepage)"
-            );
-            Effect::Missing { why }
-        }
-        _ => Effect::AsPromised,
+    if coverages.is_empty() || !coverages.iter().all(is_without) {
+        return Effect::AsPromised;
     }
+    let (who, why_none) = match (recipe.asks_itself(), memory) {
+        (Some(switch), _) => (switch, "it did not ask for any"),
+        (None, Some(memory)) => {
+            (format!("memory={memory}"), "none of that is as large as a superpage")
+        }
+        (None, None) => return Effect::AsPromised,
+    };
+    let why = format!(
+        "{who}: none of its memory was on superpages; either {why_none}, or the system has none to give \
+         (superpage pool, /sys/kernel/mm/transparent_hugepage)"
+    );
+    Effect::Missing { why }
+}
+
+/// Whether one superpage is enough for an arm that promises nothing, and none is not.
+pub(crate) fn asks_for_some(recipe: &Recipe, plan: &Plan) -> bool {
+    recipe.asks_itself().is_some() || asked_of_library(recipe, plan).is_some()
+}
+
+/// The kinds of memory that an arm names for libsuperpage.so to ask superpages for, where they can be read back.
+fn asked_of_library<'a>(recipe: &Recipe, plan: &'a Plan) -> Option<&'a str> {
+    plan.asked_of_library().filter(|_| !recipe.memory.is_empty())
 }
 
 /// Measured runs that nobody could look at, but whose faults give them away: more than those of
@@ -424,7 +443,9 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use launch::{Facts, Kind, Pool, Program};
+
     use super::*;
 
     fn coverage(eligible: u64, huge: u64) -> Coverage {
@@ -432,18 +453,70 @@ mod tests {
         Coverage { eligible, eligible_huge, ..Coverage::default() }
     }
 
+    /// What a recipe comes to where there are THP, a pool of 10 pages, and this share of free memory in superpages.
+    pub(crate) fn planned(
+        recipe: &str,
+        free_in_superpages: f64,
+        thp_sizes: Vec<PageSize>,
+    ) -> (Recipe, Plan) {
+        let recipe: Recipe = recipe.parse().expect("a recipe");
+        let pool = Pool {
+            size: PageSize::new(2 << 20).expect("a size"),
+            total: 10,
+            free: 10,
+            reserved: 0,
+            overcommit_left: 0,
+            is_gigantic: false,
+        };
+        let facts = Facts {
+            thp_mode: Some("madvise".to_string()),
+            free_in_superpages: Some(free_in_superpages),
+            thp_sizes,
+            pools: vec![pool],
+            runtime: Some("/lib/libsuperpage.so".into()),
+            ..Facts::default()
+        };
+        let program = Program { path: "/bin/x".into(), kind: Kind::Glibc, allocator: None };
+        let plan = Plan::resolve(&recipe, program, None, Vec::new(), &facts).expect("a plan");
+        (recipe, plan)
+    }
+
     #[test]
-    fn a_switch_that_brought_no_superpage_did_not_take_effect() {
+    fn an_arm_that_asked_for_some_superpages_and_got_none_did_not_take_effect() {
         let [none, some] = [coverage(512, 0), coverage(512, 2)];
+        let shared = Coverage { shmem_pmd: ByteSize::mib(2), ..none.clone() };
+        let file = Coverage { file_pmd: ByteSize::mib(2), ..none.clone() };
+        let pool = BTreeMap::from([(PageSize::new(2 << 20).expect("a size"), ByteSize::mib(2))]);
+        let buffers = Coverage { hugetlb_shared: pool, ..none.clone() };
         for (recipe, runs, kept) in [
             ("jvm-thp", &[&none, &none][..], false),
             ("jvm-thp", &[&none, &some], true),
             ("jvm-thp", &[], true),
+            ("jvm-thp", &[&file], false),
             ("tcmalloc", &[&none], true),
             ("x: A=1", &[&none], true),
+            ("x: pages=hugetlb memory=heap fallback=base", &[&none, &none], false),
+            ("x: pages=hugetlb memory=heap fallback=base", &[&none, &some], true),
+            ("x: pages=hugetlb memory=heap fallback=base", &[], true),
+            ("x: pages=hugetlb memory=shm SUPERPAGE_POOL=always", &[&none], false),
+            ("x: pages=hugetlb memory=shm SUPERPAGE_POOL=always", &[&buffers], true),
+            ("x: pages=thp memory=shm", &[&shared], true),
+            ("x: pages=thp memory=text", &[&file], true),
+            ("x: pages=thp memory=heap", &[&file], false),
+            ("x: pages=auto memory=mmap", &[&none], false),
+            // That asks for nothing.
+            ("x: memory=heap", &[&none], true),
         ] {
-            let effect = own_effect(&recipe.parse().expect("a recipe"), runs);
-            assert_eq!(effect == Effect::AsPromised, kept, "{recipe}: {effect:?}");
+            let (recipe, plan) = planned(recipe, 0.9, Vec::new());
+            assert_eq!(plan.promise, Promise::Nothing, "{recipe:?}");
+            let effect = own_effect(&recipe, &plan, runs);
+            assert_eq!(effect == Effect::AsPromised, kept, "{recipe:?}: {effect:?}");
+        }
+        // Where hardly any are free it may get smaller ones, which are read back as base pages.
+        let sizes = vec![PageSize::new(64 << 10).expect("a size")];
+        for (sizes, kept) in [(sizes, true), (Vec::new(), false)] {
+            let (recipe, plan) = planned("x: pages=thp memory=heap", 0.01, sizes);
+            assert_eq!(own_effect(&recipe, &plan, &[&none]) == Effect::AsPromised, kept);
         }
     }
 

@@ -414,8 +414,7 @@ impl Watcher {
                 }
             }
         }
-        let part = zero as f64 / of.max(1) as f64;
-        Some((once as f64 * part) as u64)
+        zero_part(once, zero, of)
     }
 
     fn note(&mut self, resident_bytes: u64, superpage_bytes: Option<u64>) {
@@ -424,10 +423,23 @@ impl Watcher {
     }
 }
 
+/// Of `bytes` the part that `zero` is of what was sampled; unknown where nothing was: every process had ended.
+fn zero_part(bytes: u64, zero: u64, sampled: u64) -> Option<u64> {
+    (sampled > 0).then(|| (bytes as f64 * (zero as f64 / sampled as f64)) as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn where_no_process_was_left_to_sample_what_is_zero_is_unknown() {
+        assert_eq!(zero_part(8, 0, 0), None);
+        assert_eq!(zero_part(8, 0, 4), Some(0));
+        // What several processes map was sampled in each.
+        assert_eq!(zero_part(8, 4, 16), Some(2));
+    }
 
     fn watch(depth: Depth, script: &str) -> Observed {
         let since = Instant::now();

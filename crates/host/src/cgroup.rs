@@ -4,49 +4,80 @@ use units::{ByteSize, Pid};
 
 use crate::Root;
 
-/// How much more memory this process's cgroup and every one above it allow; `None` where no limit
-/// is set or none can be read.
+/// How much more memory this process's cgroup and every one above it allow with nothing of theirs reclaimed; `None`
+/// where no limit is set or none can be read.
 pub fn memory_headroom(root: &Root) -> Option<ByteSize> {
-    headroom_in(root, "/proc/self/cgroup")
+    least_left(root, "/proc/self/cgroup", |_| 0)
+}
+
+/// The same with what is cached of files there, which the kernel reclaims first.
+pub fn memory_available(root: &Root) -> Option<ByteSize> {
+    least_left(root, "/proc/self/cgroup", |group| group.reclaimable(root))
 }
 
 /// The same of another process.
-pub fn memory_headroom_of(root: &Root, pid: Pid) -> Option<ByteSize> {
-    headroom_in(root, &format!("/proc/{pid}/cgroup"))
+pub fn memory_available_of(root: &Root, pid: Pid) -> Option<ByteSize> {
+    least_left(root, &format!("/proc/{pid}/cgroup"), |group| group.reclaimable(root))
 }
 
-fn headroom_in(root: &Root, groups: &str) -> Option<ByteSize> {
+/// A group in the directory `path`; `v1` says which version's names its files have.
+struct Group {
+    path: String,
+    v1: bool,
+}
+
+fn least_left(root: &Root, groups: &str, reclaimable: impl Fn(&Group) -> u64) -> Option<ByteSize> {
     let groups = root.read(groups).ok()?;
-    groups.lines().filter_map(|line| headroom_of(root, line)).min()
+    let groups = groups.lines().flat_map(Group::all_of);
+    groups.filter_map(|group| group.left(root, &reclaimable)).min().map(ByteSize)
 }
 
-/// One line of `/proc/self/cgroup`: `0::/path` (v2) or `4:memory:/path` (v1).
-fn headroom_of(root: &Root, line: &str) -> Option<ByteSize> {
-    let mut fields = line.splitn(3, ':');
-    let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-    let (top, limit, usage) = match controllers {
-        "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
-        list if list.split(',').any(|one| one == "memory") => {
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
-        }
-        _ => return None,
-    };
-    let mut path = path.trim_end_matches('/');
-    let mut least: Option<u64> = None;
-    loop {
+impl Group {
+    /// The groups of a line of `/proc/self/cgroup`, `0::/path` (v2) or `4:memory:/path` (v1), and those above.
+    fn all_of(line: &str) -> Vec<Self> {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
+            return Vec::new();
+        };
+        let (top, v1) = match controllers {
+            "" => ("/sys/fs/cgroup", false),
+            list if list.split(',').any(|one| one == "memory") => ("/sys/fs/cgroup/memory", true),
+            _ => return Vec::new(),
+        };
+        let path = path.trim_end_matches('/');
+        let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+        ends.map(|end| Self { path: format!("{top}{}", &path[..end]), v1 }).collect()
+    }
+
+    fn left(&self, root: &Root, reclaimable: &impl Fn(&Self) -> u64) -> Option<u64> {
         let number = |name: &str| -> Option<u64> {
-            root.read(&format!("{top}{path}/{name}")).ok()?.trim().parse().ok()
+            root.read(&format!("{}/{name}", self.path)).ok()?.trim().parse().ok()
+        };
+        let [limit, usage] = match self.v1 {
+            true => ["memory.limit_in_bytes", "memory.usage_in_bytes"],
+            false => ["memory.max", "memory.current"],
         };
         // `max` is no number: no limit. Version 1 writes a number near 2^63 for it.
-        if let (Some(limit), Some(usage)) = (number(limit).filter(|n| *n < 1 << 62), number(usage))
-        {
-            let left = limit.saturating_sub(usage);
-            least = Some(least.map_or(left, |least| least.min(left)));
-        }
-        match path.rfind('/') {
-            Some(cut) => path = &path[..cut],
-            None => return least.map(ByteSize),
-        }
+        let limit = number(limit).filter(|limit| *limit < 1 << 62)?;
+        let usage = number(usage)?;
+        Some(limit.saturating_add(reclaimable(self)).saturating_sub(usage).min(limit))
+    }
+
+    /// Cached files that were not used for long, and half of what was, or of what the kernel keeps about files, as
+    /// `MemAvailable` has it (si_mem_available). Version 1 counts groups below under other names.
+    fn reclaimable(&self, root: &Root) -> u64 {
+        let Ok(text) = root.read(&format!("{}/memory.stat", self.path)) else { return 0 };
+        let share = |line: &str| {
+            let (name, value) = line.split_once(' ')?;
+            let share = match (name, self.v1) {
+                ("total_inactive_file", true) | ("inactive_file", false) => 1,
+                ("total_active_file", true) => 2,
+                ("active_file" | "slab_reclaimable", false) => 2,
+                _ => return None,
+            };
+            Some(value.trim().parse::<u64>().ok()? / share)
+        };
+        text.lines().filter_map(share).fold(0, u64::saturating_add)
     }
 }
 
@@ -78,7 +109,34 @@ mod tests {
             ("sys/fs/cgroup/a/b/memory.current", "1\n"),
         ]);
         assert_eq!(memory_headroom(&root), Some(ByteSize(100)));
-        assert_eq!(memory_headroom_of(&root, Pid(7)), Some(ByteSize(999)));
+        assert_eq!(memory_available(&root), Some(ByteSize(100)));
+        assert_eq!(memory_available_of(&root, Pid(7)), Some(ByteSize(999)));
+    }
+
+    #[test]
+    fn what_a_group_can_reclaim_is_available() {
+        let two =
+            "anon 7\nfile 900\ninactive_file 100\nactive_file 60\nslab_reclaimable 20\nslab 90\n";
+        let (_dir, root) = self::root(&[
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("proc/7/cgroup", "4:memory:/x\n"),
+            ("sys/fs/cgroup/a/memory.max", "1000\n"),
+            ("sys/fs/cgroup/a/memory.current", "1000\n"),
+            ("sys/fs/cgroup/a/memory.stat", two),
+            // More than it uses can be reclaimed by what was read at another time: never more than the limit.
+            ("sys/fs/cgroup/a/b/memory.max", "800\n"),
+            ("sys/fs/cgroup/a/b/memory.current", "10\n"),
+            ("sys/fs/cgroup/a/b/memory.stat", two),
+            ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1000\n"),
+            ("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "990\n"),
+            (
+                "sys/fs/cgroup/memory/x/memory.stat",
+                "inactive_file 4096\ntotal_inactive_file 100\ntotal_active_file 61\ntotal_rss x\n",
+            ),
+        ]);
+        assert_eq!(memory_headroom(&root), Some(ByteSize(0)), "nothing is reclaimed");
+        assert_eq!(memory_available(&root), Some(ByteSize(140)));
+        assert_eq!(memory_available_of(&root, Pid(7)), Some(ByteSize(140)));
     }
 
     #[test]

@@ -98,8 +98,8 @@ pub enum LaunchError {
     /// The pool has nothing to give and may not grow.
     #[error(
         "the hugetlb pool of {size} pages is empty ({total} in all, {free} free, {reserved} \
-         reserved, overcommit {overcommit}); grow it (as root) with: superpage pool set {}:+N, or \
-         for the run with --pool lend", spec(*size)
+         reserved, overcommit {overcommit}); grow it (as root) with: superpage pool set {}:+N{}", spec(*size),
+         if *is_gigantic { "" } else { ", or for the run with --pool lend" }
     )]
     PoolEmpty {
         /// Page size of the pool.
@@ -112,6 +112,8 @@ pub enum LaunchError {
         reserved: u64,
         /// Pages it may grow by on demand.
         overcommit: u64,
+        /// Whether it cannot grow on demand.
+        is_gigantic: bool,
     },
     /// Started, but the kernel refused.
     #[error("{program} could not be started: {source}{remedy}")]

@@ -62,6 +62,8 @@ pub struct Pool {
     pub reserved: u64,
     /// Pages it may still grow by when asked.
     pub overcommit_left: u64,
+    /// Whether its pages are gigantic: the kernel lets no such pool grow when asked.
+    pub is_gigantic: bool,
 }
 
 impl Pool {

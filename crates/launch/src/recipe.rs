@@ -108,10 +108,15 @@ pub struct Recipe {
 pub enum ParseRecipeError {
     /// Not one of the page modes.
     #[error(
-        "invalid pages `{0}`: expected base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto, superpage \
-         or system"
+        "invalid pages `{0}`: expected base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto or system"
     )]
     UnknownPages(String),
+    /// Neither pages nor the name of an arm.
+    #[error(
+        "invalid arm `{0}`: expected base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto, superpage, system, {names}, or \
+         'NAME: WORDS'", names = crate::named::NAMED.map(|(name, _)| name).join(", ")
+    )]
+    UnknownArm(String),
     /// Not a kind of memory.
     #[error(
         "invalid memory `{0}`: expected any of heap, mmap, shm, text, text=copy, data, stack=SIZE, files=MIN"
@@ -215,7 +220,8 @@ impl FromStr for Recipe {
             if let Some(words) = crate::named::words(text.trim()) {
                 return format!("{}: {words}", text.trim()).parse();
             }
-            return text.parse().map(Self::new);
+            let pages = text.parse().map_err(|_| ParseRecipeError::UnknownArm(text.to_string()));
+            return pages.map(Self::new);
         };
         let name = name.trim().to_string();
         if name.is_empty() {
@@ -399,7 +405,9 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         for (text, part) in [
-            ("huge", "invalid pages `huge`"),
+            ("huge", "invalid arm `huge`: expected base"),
+            ("huge", "jvm-thp"),
+            ("x: pages=superpage", "auto or system"),
             ("hugetlb:3M", "hugetlb:3M"),
             ("x: pages=big", "`big`"),
             ("x: memory=all", "invalid memory `all`"),

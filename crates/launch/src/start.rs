@@ -92,6 +92,9 @@ fn cannot_start(plan: &Plan, source: std::io::Error) -> LaunchError {
 fn prepared(plan: &Plan, mut how: Start) -> Result<(Command, ChildSetup), LaunchError> {
     let mut command = Command::new(&plan.program.path);
     command.args(&plan.arguments);
+    for (name, value) in sys::secure::removed_variables() {
+        command.env(name, value);
+    }
     for change in &plan.environment {
         command.env(&change.variable, &change.value);
     }

@@ -46,6 +46,11 @@ impl Backoff {
         }
     }
 
+    /// Whether nobody is asked now, as far as is known without counting.
+    pub(crate) fn waits(&self, now: u64) -> bool {
+        now < self.count_at && now < self.retry_at
+    }
+
     /// It was refused for lack of contiguity.
     pub(crate) fn refused(&mut self, now: u64, free: Option<u64>) {
         self.kept = free.unwrap_or(0);

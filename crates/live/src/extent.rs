@@ -26,6 +26,8 @@ pub(crate) struct Extent {
     pub is_huge: bool,
     /// It was made a superpage by us.
     pub is_ours: bool,
+    /// It was a superpage when its process was born.
+    pub is_inherited: bool,
     /// The policy reserves a superpage for it. No memory is kept.
     pub is_reserved: bool,
     /// The policy found it unfit to be filled.

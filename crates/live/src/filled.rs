@@ -70,10 +70,10 @@ impl Executor {
             // A fork since the policy was asked would have all its pages copied, which both could share.
             let is_shared = extent.is_reserved && process.is_shared(start);
             if is_short || is_shared {
-                let errno = if is_shared { make::SHARED } else { libc::EBUSY };
+                let errno = if is_shared { make::SHARED } else { make::SHORT };
                 self.tally.failed(&extent, Some(errno));
                 if let Some(extent) = process.extents.get_mut(&start) {
-                    make::failed(extent, Some(errno), now);
+                    make::failed(extent, Some(errno), false, now);
                 }
                 continue;
             }
@@ -106,7 +106,7 @@ impl Executor {
         if self.filled.unlimited.is_some_and(|(other, until)| other == pid && now < until) {
             return None;
         }
-        let left = cgroup::memory_headroom_of(&self.root, pid).map(|left| left.bytes());
+        let left = cgroup::memory_available_of(&self.root, pid).map(|left| left.bytes());
         if left.is_none() {
             self.filled.unlimited = Some((pid, now + BELIEVED));
         }

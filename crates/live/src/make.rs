@@ -25,6 +25,8 @@ const MIN_REST_OF_HELD: u64 = 50;
 
 /// In place of an errno: nothing was asked, because a fork's other half shares its pages.
 pub(crate) const SHARED: i32 = -1;
+/// The same, because the control group has too little memory left.
+pub(crate) const SHORT: i32 = -2;
 
 /// Makes superpages of these extents, ascending, as far as they are still there. `now` is asked for the time.
 pub(crate) fn make(
@@ -34,7 +36,17 @@ pub(crate) fn make(
     now: &impl Fn() -> u64,
 ) -> Ended {
     let mut ended = Ended::Nothing;
-    for run in runs(process, starts) {
+    let (starts, gone): (Vec<u64>, Vec<u64>) = starts
+        .iter()
+        .partition(|start| process.is_in_place(**start) || process.is_still_anonymous(**start));
+    for start in gone {
+        if let Some(extent) = process.extents.get_mut(&start) {
+            tally.gone(extent);
+            extent.is_wanted = false;
+            ended = Ended::Unfit;
+        }
+    }
+    for run in runs(process, &starts) {
         let (first, end) = (run[0], run[run.len() - 1] + BYTES);
         let is_in_place = process.is_in_place(first);
         let before = if is_in_place { process.frames(first, end) } else { Vec::new() };
@@ -69,7 +81,7 @@ pub(crate) fn make(
                 }
                 Some(false) => {
                     tally.failed(extent, errno);
-                    failed(extent, errno, now)
+                    failed(extent, errno, is_in_place, now)
                 }
             };
         }
@@ -126,8 +138,14 @@ fn done(extent: &mut Extent) -> Ended {
 }
 
 /// An attempt failed, or was not worth making.
-pub(crate) fn failed(extent: &mut Extent, errno: Option<i32>, now: u64) -> Ended {
-    if errno == Some(libc::ENOMEM) {
+pub(crate) fn failed(
+    extent: &mut Extent,
+    errno: Option<i32>,
+    is_in_place: bool,
+    now: u64,
+) -> Ended {
+    // In place only what does not lie in one frame wants memory: it alone waits.
+    if errno == Some(libc::ENOMEM) && !is_in_place {
         return Ended::NoMemory; // none may be had for any other extent either: that is for the caller
     }
     let least = match errno {
@@ -141,7 +159,7 @@ pub(crate) fn failed(extent: &mut Extent, errno: Option<i32>, now: u64) -> Ended
     extent.failures = extent.failures.saturating_add(1);
     match errno {
         // A page was locked, or isolated, or referenced by the kernel; or a control group is at its limit.
-        Some(libc::EAGAIN | libc::EBUSY) => Ended::Unavailable,
+        Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM | SHORT) => Ended::Unavailable,
         _ => Ended::Unfit,
     }
 }

@@ -22,24 +22,56 @@ impl Executor {
         let now = self.now();
         self.retry_at = None;
         let mut later = Vec::new();
-        let mut has_tried = false;
+        let mut next = None;
         while let Some((pid, start)) = self.pending.pop() {
             let Some(due) = self.due(pid, start) else { continue };
-            if due > now {
+            if due <= now {
+                next = Some((pid, start));
+                break;
+            }
+            if self.is_full(pid, start) && due == self.full_at {
+                self.full.push((pid, start));
+            } else {
                 self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
                 later.push((pid, start));
-                continue;
             }
-            let run = self.neighbours(pid, start, now);
-            has_tried = self.make(pid, &run) != Ended::NoMemory;
-            self.adapt(run.len(), now);
-            if self.due(pid, start).is_some() {
-                later.push((pid, start));
-            }
-            break;
         }
         self.pending.extend(later.into_iter().rev());
-        has_tried
+        let next = next.or_else(|| self.next_full(now));
+        let Some((pid, start)) = next else { return false };
+        let run = self.neighbours(pid, start, now);
+        let ended = self.make(pid, &run);
+        self.has_made |= matches!(ended, Ended::Done { .. } | Ended::Unavailable);
+        self.adapt(run.len(), now);
+        if self.due(pid, start).is_some() {
+            self.pending.push((pid, start));
+        }
+        ended != Ended::NoMemory
+    }
+
+    /// Of those that wait with all their pages, the next that may be made. They are not looked through each time: there are
+    /// thousands while a large program grows.
+    fn next_full(&mut self, now: u64) -> Option<(Pid, u64)> {
+        if self.is_growing() && now < self.full_at {
+            if !self.full.is_empty() {
+                self.retry_at = Some(self.retry_at.map_or(self.full_at, |at| at.min(self.full_at)));
+            }
+            return None;
+        }
+        while let Some((pid, start)) = self.full.pop() {
+            match self.due(pid, start) {
+                None => {}
+                Some(due) if due <= now => return Some((pid, start)),
+                // It failed before.
+                Some(_) => self.pending.push((pid, start)),
+            }
+        }
+        None
+    }
+
+    fn is_full(&self, pid: Pid, start: u64) -> bool {
+        let process = self.processes.get(&pid);
+        process.and_then(|it| it.extents.get(&start)).is_some_and(|it| it.populated == PAGES)
     }
 
     /// An extent that is to be made and the ones beside it, ascending. The others stay in `pending`.

@@ -10,7 +10,7 @@ use host::{ReadError, Root};
 use policy::{Backing, Mapping};
 use sys::pagemap::{Categories, PageRegion, Pagemap};
 use sys::pidfd::PidFd;
-use sys::procmap::Procmap;
+use sys::procmap::{Kind, Procmap};
 use units::Pid;
 
 use crate::extent::{BYTES, Extent, PAGES, SCALE};
@@ -40,6 +40,18 @@ pub(crate) struct Process {
     pub spans: Vec<Span>,
     /// All that was mapped when `spans` were read, ascending.
     mapped: Vec<Range<u64>>,
+    /// Extents that were superpages of its parent, and so were its own from its start.
+    inherited: BTreeSet<u64>,
+    /// Extents that the policy wanted and that were not made, and those that were held, of programs that ended.
+    left: (u64, u64),
+}
+
+/// What was found where faults were taken.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    pub grown: Vec<Growth>,
+    /// Whether one of the addresses lies where a superpage may come.
+    pub is_in_span: bool,
 }
 
 /// Whole extents of a mapping.
@@ -85,8 +97,12 @@ impl Found {
 }
 
 impl Process {
-    /// `None` where it has ended, or its number is another's by now.
-    pub(crate) fn open(root: &Root, pid: Pid) -> Option<Self> {
+    /// `None` where it has ended, or its number is another's by now. `parent` is asked for the superpages of its parent.
+    pub(crate) fn open(
+        root: &Root,
+        pid: Pid,
+        parent: impl FnOnce(Pid) -> BTreeSet<u64>,
+    ) -> Option<Self> {
         let before = process::stat(root, pid).ok()?;
         let fd = PidFd::open(pid).ok()?;
         let after = process::stat(root, pid).ok()?;
@@ -103,7 +119,24 @@ impl Process {
             extents: BTreeMap::new(),
             spans: Vec::new(),
             mapped: Vec::new(),
+            inherited: parent(after.parent),
+            left: (0, 0),
         })
+    }
+
+    /// The extents that are superpages.
+    pub(crate) fn superpages(&self) -> BTreeSet<u64> {
+        let huge = self.extents.iter().filter(|(_, extent)| extent.is_huge);
+        huge.map(|(start, _)| *start).collect()
+    }
+
+    /// Extents that the policy wanted and that are not superpages, and those of them that were held; also of the programs
+    /// that it ran before.
+    pub(crate) fn left(&self) -> (u64, u64) {
+        let open = || self.extents.values().filter(|extent| !extent.is_huge);
+        let unmade = open().filter(|extent| extent.is_wanted).count() as u64;
+        let held = open().filter(|extent| extent.is_held).count() as u64;
+        (self.left.0 + unmade, self.left.1 + held)
     }
 
     /// Looks at it if it took faults since it was looked at. `None`: it did not. An error that
@@ -138,18 +171,20 @@ impl Process {
         mounts: &MemoryMounts,
         addresses: &[u64],
         now: u64,
-    ) -> Result<Vec<Growth>, ReadError> {
+    ) -> Result<Looked, ReadError> {
         if addresses.iter().any(|&address| !self.is_mapped(address)) {
             if self.stat(root)?.is_none() {
-                return Ok(Vec::new());
+                return Ok(Looked::default());
             }
             if self.looked_at.is_some() {
                 self.read_mappings_at(root, mounts, addresses)?;
             }
         }
         let Some(pagemap) = self.pagemap.as_ref().filter(|_| self.looked_at.is_some()) else {
-            return Ok(self.look(root, mounts, now)?.unwrap_or_default());
+            let grown = self.look(root, mounts, now)?.unwrap_or_default();
+            return Ok(Looked { grown, is_in_span: true });
         };
+        let mut is_in_span = false;
         let (mut regions, mut found) = (Vec::new(), Vec::new());
         let starts: BTreeSet<u64> = addresses.iter().map(|at| at / BYTES * BYTES).collect();
         let mut seen = 0;
@@ -157,6 +192,7 @@ impl Process {
             let Some(span) = self.span_of(start) else { continue };
             let is_huge = self.extents.get(&start).is_some_and(|extent| extent.is_huge);
             let (first, end) = (start.max(seen), (start + 2 * BYTES).min(span.end));
+            is_in_span |= !is_huge;
             if is_huge || first >= end {
                 continue;
             }
@@ -170,7 +206,23 @@ impl Process {
             }));
             seen = end;
         }
-        Ok(self.renew(&found, self.unchanged_at, now))
+        let grown = self.renew(&found, self.unchanged_at, now);
+        Ok(Looked { grown, is_in_span })
+    }
+
+    /// Whether an extent is still private memory without a file, and whole: a program may have unmapped it, or mapped a file
+    /// there. Yes where the kernel cannot be asked (before Linux 6.11).
+    pub(crate) fn is_still_anonymous(&self, start: u64) -> bool {
+        let Some(maps) = &self.procmap else { return true };
+        let mut at = start;
+        while at < start + BYTES {
+            at = match maps.at(at) {
+                Ok(found) if found.is_anonymous() && found.writable => found.end,
+                Ok(_) => return false,
+                Err(error) => return error.errno() != libc::ENOENT,
+            };
+        }
+        true
     }
 
     /// Whether an extent lies in a file of superpages.
@@ -216,16 +268,19 @@ impl Process {
         found.iter().map(|found| (found.start, found.is_huge)).collect()
     }
 
-    /// `None`: it ended. Where it executed another program, nothing is known of it any more.
+    /// `None`: it ended, or ends: without its memory it has no stack. Where it executed another program, nothing is known
+    /// of it any more.
     fn stat(&mut self, root: &Root) -> Result<Option<Stat>, ReadError> {
         let stat = process::stat(root, self.pid)?;
-        if stat.start_ticks != self.started || stat.is_dead() {
-            self.extents.clear();
+        let ends = stat.stack_start == 0 && self.image != 0;
+        if stat.start_ticks != self.started || stat.is_dead() || ends {
             return Ok(None);
         }
         if stat.stack_start != self.image {
+            self.left = self.left();
             (self.image, self.looked_at) = (stat.stack_start, None);
             self.extents.clear();
+            self.inherited.clear();
         }
         Ok(Some(stat))
     }
@@ -244,7 +299,8 @@ impl Process {
         Ok(found)
     }
 
-    /// Reads the mappings of those addresses that were in none, or all where one is not a plain one.
+    /// Reads the mappings of those addresses that were in none, or all where one cannot be read by itself, or is a shared file
+    /// that is written: it may be one in which superpages are made in place.
     fn read_mappings_at(
         &mut self,
         root: &Root,
@@ -256,7 +312,8 @@ impl Process {
                 continue;
             }
             let found = self.procmap.as_ref().and_then(|maps| maps.at(address).ok());
-            let Some(found) = found.filter(|found| found.is_plain) else {
+            let is_known = |it: &sys::procmap::Found| !(it.shared && it.writable);
+            let Some(found) = found.filter(is_known) else {
                 return self.read_mappings(root, mounts);
             };
             // It took in what it was joined with.
@@ -266,8 +323,9 @@ impl Process {
             self.mapped.insert(at, found.start..found.end);
             self.spans.retain(|span| is_beside(span.start, span.end));
             let at = self.spans.partition_point(|span| span.start < found.start);
-            let span = Span::of(found.start, found.end, Backing::Anonymous);
-            self.spans.splice(at..at, span.filter(|_| found.writable));
+            let backing = if found.kind == Kind::Heap { Backing::Heap } else { Backing::Anonymous };
+            let span = Span::of(found.start, found.end, backing);
+            self.spans.splice(at..at, span.filter(|_| found.is_anonymous() && found.writable));
         }
         Ok(())
     }
@@ -324,6 +382,9 @@ impl Process {
         for one in found {
             let is_new = !self.extents.contains_key(&one.start);
             let extent = self.extents.entry(one.start).or_default();
+            if is_new && one.is_huge {
+                extent.is_inherited = self.inherited.remove(&one.start);
+            }
             if one.populated != extent.populated || is_new {
                 extent.grew = (before.max(extent.looked_at), now);
             }
@@ -367,6 +428,8 @@ fn add(found: &mut Vec<Found>, regions: &[PageRegion], mapping: Mapping) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use sys::mem::{Advice, Backing as Pages, Mapping as Memory};
 
     use super::*;
@@ -376,7 +439,8 @@ mod tests {
         let mut memory = Memory::anonymous(((extents + 1) * BYTES) as usize, Pages::Pages).unwrap();
         memory.advise(Advice::NoHugePage).unwrap();
         let first = memory.address().next_multiple_of(BYTES);
-        let mut process = Process::open(&Root::real(), sys::param::own_pid()).unwrap();
+        let none = |_| BTreeSet::new();
+        let mut process = Process::open(&Root::real(), sys::param::own_pid(), none).unwrap();
         match process.look(&Root::real(), &MemoryMounts::default(), 10) {
             Ok(_) => Some((process, memory, first)),
             Err(why) => {
@@ -396,7 +460,7 @@ mod tests {
         let Some((mut process, mut memory, first)) = own(4) else { return };
         let look_at = |process: &mut Process, address, now| {
             let grown = process.look_at(&Root::real(), &MemoryMounts::default(), &[address], now);
-            let counts = grown.unwrap().into_iter().map(|growth| {
+            let counts = grown.unwrap().grown.into_iter().map(|growth| {
                 let extent = process.extents[&growth.start];
                 ((growth.start - first) / BYTES, growth.before, extent.populated, extent.grew)
             });
@@ -431,9 +495,63 @@ mod tests {
         touch(&mut memory, first, 2);
         let was_known = process.is_mapped(first);
         let grown = process.look_at(&Root::real(), &MemoryMounts::default(), &[first], 20).unwrap();
-        assert!(grown.iter().any(|growth| growth.start == first), "{was_known} {grown:?}");
+        let has_grown = grown.grown.iter().any(|growth| growth.start == first);
+        assert!(has_grown && grown.is_in_span, "{was_known} {grown:?}");
         let nowhere = process.look_at(&Root::real(), &MemoryMounts::default(), &[0x1000], 30);
-        assert!(nowhere.unwrap().is_empty());
+        let nowhere = nowhere.unwrap();
+        assert!(nowhere.grown.is_empty() && !nowhere.is_in_span);
+    }
+
+    #[test]
+    fn a_file_is_no_memory_of_ours() {
+        let Some((mut process, mut memory, first)) = own(1) else { return };
+        let known = process.procmap.as_ref().is_some_and(|maps| maps.at(first).is_ok());
+        testkit::require!(known, "the kernel has no PROCMAP_QUERY (Linux 6.11)");
+        // Faults in code, of which nothing was known.
+        let code = Process::left as fn(&Process) -> (u64, u64) as usize as u64;
+        (process.mapped, process.spans) = (Vec::new(), Vec::new());
+        let looked = process.look_at(&Root::real(), &MemoryMounts::default(), &[code], 20);
+        let looked = looked.unwrap();
+        assert!(looked.grown.is_empty() && !looked.is_in_span && process.is_mapped(code));
+        assert!(process.spans.is_empty(), "not all was read again");
+        // Memory that a file's page came to lie in.
+        assert!(process.is_still_anonymous(first));
+        let file = std::fs::File::options().read(true).write(true).open("/dev/zero").unwrap();
+        let at = (first - memory.address()) as usize + 8192;
+        memory.put_file(at, 4096, file.as_fd(), 0).unwrap();
+        assert!(!process.is_still_anonymous(first));
+    }
+
+    #[test]
+    fn what_a_fork_gave_was_not_made_by_others() {
+        let Some((mut process, _, first)) = own(1) else { return };
+        process.inherited = BTreeSet::from([first]);
+        let found =
+            Found { populated: PAGES, is_huge: true, ..Found::empty(first, Mapping::default()) };
+        process.renew(&[found], 0, 10);
+        assert!(process.extents[&first].is_inherited);
+        assert!(process.superpages().contains(&first));
+        // Given back, and made anew by somebody else.
+        process.extents.remove(&first);
+        process.renew(&[found], 10, 20);
+        assert!(!process.extents[&first].is_inherited);
+    }
+
+    #[test]
+    fn what_was_wanted_and_not_made_is_counted_also_of_programs_before() {
+        let Some((mut process, _, first)) = own(1) else { return };
+        process.extents.clear();
+        let wanted = Extent { is_wanted: true, populated: 64, ..Extent::default() };
+        process.extents.insert(first, wanted);
+        process.extents.insert(first + BYTES, Extent { is_huge: true, ..wanted });
+        process
+            .extents
+            .insert(first + 2 * BYTES, Extent { is_held: true, is_wanted: false, ..wanted });
+        assert_eq!(process.left(), (1, 1));
+        process.image = 1;
+        process.stat(&Root::real()).unwrap().unwrap();
+        assert!(process.extents.is_empty());
+        assert_eq!(process.left(), (1, 1));
     }
 
     #[test]

@@ -117,6 +117,12 @@ impl Tally {
         self.accounts[extent.cause as usize].gone += 1;
     }
 
+    /// A process, and what of its memory was wanted and not made, and held.
+    pub(crate) fn leaves(&mut self, (unmade, held): (u64, u64)) {
+        self.report.unmade += unmade;
+        self.report.held += held;
+    }
+
     pub(crate) fn failed(&mut self, extent: &Extent, errno: Option<i32>) {
         let account = &mut self.accounts[extent.cause as usize];
         *account.failed.entry(reason(errno)).or_default() += 1;
@@ -148,6 +154,7 @@ fn reason(errno: Option<i32>) -> &'static str {
         None => "not a superpage when read back",
         Some(libc::EAGAIN) => "the kernel held a page (EAGAIN)",
         Some(make::SHARED) => "another process shares it after a fork",
+        Some(make::SHORT) => "the control group has too little memory left",
         Some(libc::ENOMEM) => "no superpage was free (ENOMEM)",
         Some(libc::EBUSY) => "the control group has no memory left (EBUSY)",
         Some(libc::EINVAL) => "the kernel makes none there (EINVAL)",

@@ -1,6 +1,6 @@
 //! The executor's thread: it looks at processes, tells the policy, does what it asks for, and rests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::PipeReader;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::account::Cause;
 use crate::ask::{self, Wanted};
 use crate::backoff::Backoff;
 use crate::daemons::Daemons;
-use crate::extent::{Extent, PAGES};
+use crate::extent::PAGES;
 use crate::faults::Faults;
 use crate::filled::Filled;
 use crate::pace::{self, Pace, Rest};
@@ -42,9 +42,15 @@ pub(crate) struct Executor {
     load: Option<KeptLoad>,
     newest: Option<Pid>,
     pub processes: BTreeMap<Pid, Process>,
+    /// Those that are counted as served: one that cannot be looked at is opened again, it may be another program by then.
+    counted: BTreeSet<Pid>,
     pub daemons: Daemons,
     /// Extents that are wanted and not made yet, the one that qualified last at the end.
     pub pending: Vec<(Pid, u64)>,
+    /// The same of those with all their pages, which wait while a program grows.
+    pub full: Vec<(Pid, u64)>,
+    /// Whether anything was made since the last look where faults were taken, or is to be tried again at once.
+    pub has_made: bool,
     /// When the first of those that failed may be tried again, in ticks.
     pub retry_at: Option<u64>,
     /// When one with all its pages may be made while a program grows, in ticks.
@@ -89,7 +95,10 @@ impl Executor {
             members,
             newest: None,
             processes: BTreeMap::new(),
+            counted: BTreeSet::new(),
             pending: Vec::new(),
+            full: Vec::new(),
+            has_made: false,
             retry_at: None,
             full_at: 0,
             most: 1,
@@ -125,11 +134,9 @@ impl Executor {
                 self.rest();
             }
         }
-        let wanted = |extent: &&Extent| extent.is_wanted && !extent.is_huge;
-        let extents = self.processes.values().flat_map(|process| process.extents.values());
-        self.tally.report.unmade = extents.clone().filter(wanted).count() as u64;
-        let held = extents.filter(|extent| extent.is_held && !extent.is_huge);
-        self.tally.report.held = held.count() as u64;
+        for process in self.processes.values() {
+            self.tally.leaves(process.left());
+        }
         self.tally.end()
     }
 
@@ -163,17 +170,24 @@ impl Executor {
         let began = thread_cpu_time();
         let now = now_since(self.began);
         let mut last = None;
+        let waiting = self.pending.len();
         for (pid, (addresses, cpu)) in faults.take() {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
-            last = Some(cpu);
             self.tally.report.frontier_looks += 1;
             match process.look_at(&self.root, &self.mounts, &addresses, now) {
-                Ok(grown) => self.tell(pid, grown),
+                Ok(looked) => {
+                    // Faults in files and small mappings lead nowhere.
+                    last = if looked.is_in_span { Some(cpu) } else { last };
+                    self.tell(pid, looked.grown);
+                }
                 Err(error) => self.cannot_see(pid, &error),
             }
         }
         let looked = thread_cpu_time().saturating_sub(began);
-        self.pace.followed(last, !self.pending.is_empty(), looked);
+        // What waits for memory, or failed before, is nothing to make.
+        let is_wanted = self.pending.len() > waiting && !self.backoff.waits(now);
+        let is_wanted = std::mem::take(&mut self.has_made) || is_wanted;
+        self.pace.followed(last, is_wanted, looked);
     }
 
     /// Until there is something to do.
@@ -219,12 +233,19 @@ impl Executor {
         }
         self.newest = newest;
         let members = (self.members)();
-        self.processes.retain(|pid, _| members.contains(pid));
+        let ended = |pid: &&Pid| !members.contains(pid);
+        for pid in self.processes.keys().filter(ended).copied().collect::<Vec<_>>() {
+            self.ended(pid);
+        }
+        self.counted.retain(|pid| members.contains(pid));
         for pid in members {
-            if !self.processes.contains_key(&pid)
-                && let Some(process) = Process::open(&self.root, pid)
-            {
-                self.tally.report.processes += 1;
+            if self.processes.contains_key(&pid) {
+                continue;
+            }
+            let parent = |parent| self.processes.get(&parent).map(Process::superpages);
+            let parent = |pid| parent(pid).unwrap_or_default();
+            if let Some(process) = Process::open(&self.root, pid, parent) {
+                self.tally.report.processes += u64::from(self.counted.insert(pid));
                 self.processes.insert(pid, process);
             }
         }
@@ -254,7 +275,13 @@ impl Executor {
         if !error.is_gone() {
             self.tally.report.unseen = Some(error.to_string());
         }
-        self.processes.remove(&pid);
+        self.ended(pid);
+    }
+
+    fn ended(&mut self, pid: Pid) {
+        if let Some(process) = self.processes.remove(&pid) {
+            self.tally.leaves(process.left());
+        }
     }
 
     /// Tells the policy what grew, and keeps what it wants.
@@ -267,7 +294,7 @@ impl Executor {
             let report = &mut self.tally.report;
             report.touched += u64::from(growth.before == 0);
             if extent.is_huge {
-                report.by_others += u64::from(!extent.is_ours);
+                report.by_others += u64::from(!extent.is_ours && !extent.is_inherited);
                 continue;
             }
             let shared = || is_shared && process.is_shared(growth.start);

@@ -61,12 +61,13 @@ impl Executor {
         }
     }
 
-    /// Reservations that are not full, the one that changed last at the end.
+    /// Reservations that are not full and not wanted already, the one that changed last at the end.
     fn partial(&self) -> Vec<(u64, Pid, u64)> {
         let mut partial = Vec::new();
         for process in self.processes.values() {
             let open = process.extents.iter().filter(|(_, extent)| {
-                extent.is_reserved && !extent.is_huge && !extent.is_bad && extent.populated < PAGES
+                let is_open = extent.is_reserved && !extent.is_huge && !extent.is_wanted;
+                is_open && !extent.is_bad && extent.populated < PAGES
             });
             partial.extend(open.map(|(start, extent)| (extent.grew.1, process.pid, *start)));
         }

@@ -11,6 +11,8 @@ use crate::SysError;
 const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
 const WRITABLE: u64 = 2;
 const SHARED: u64 = 8;
+/// `[anon:` and a name of 80 bytes at most (`ANON_VMA_NAME_MAX_LEN` of mm/madvise.c), and what ends it.
+const MAX_NAME: usize = 96;
 
 /// `struct procmap_query` of `include/uapi/linux/fs.h`.
 #[repr(C)]
@@ -42,8 +44,30 @@ pub struct Found {
     pub end: u64,
     /// Whether it may be written.
     pub writable: bool,
-    /// It is private, of no file, and has no name as the heap and stacks have.
-    pub is_plain: bool,
+    /// Whether it is shared.
+    pub shared: bool,
+    /// What it is made of.
+    pub kind: Kind,
+}
+
+/// What a mapping is made of, as far as its inode and name say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// No file: from mmap, also with a name that the program gave it.
+    Anonymous,
+    /// The brk heap.
+    Heap,
+    /// No file, and the kernel's name for it: a stack, the vdso.
+    Special,
+    /// A file.
+    File,
+}
+
+impl Found {
+    /// Whether it is private memory without a file.
+    pub fn is_anonymous(&self) -> bool {
+        !self.shared && matches!(self.kind, Kind::Anonymous | Kind::Heap)
+    }
 }
 
 /// An open `/proc/PID/maps`.
@@ -61,26 +85,50 @@ impl Procmap {
     }
 
     /// `int ioctl(int maps_fd, PROCMAP_QUERY, struct procmap_query *)`: the mapping that holds an address. Linux 6.11
-    /// (`ENOTTY` before). `ENOENT`: none does. `ENAMETOOLONG`: it has a long name. `ESRCH`: the process ended, or
-    /// executed another program.
+    /// (`ENOTTY` before). `ENOENT`: none does. `ESRCH`: the process ended, or executed another program.
     pub fn at(&self, address: u64) -> Result<Found, SysError> {
-        let mut name = [0u8; 16];
+        // A file's name may be of any length, and is not needed.
+        let found = self.query(address, &mut [])?;
+        let mut name = [0u8; MAX_NAME];
+        let (query, kind) = match found.inode {
+            0 => {
+                let query = self.query(address, &mut name)?;
+                let length = (query.vma_name_size as usize).min(MAX_NAME);
+                let kind = match &name[..length.saturating_sub(1)] {
+                    // Another mapping may be there by now.
+                    _ if query.inode != 0 => Kind::File,
+                    b"" => Kind::Anonymous,
+                    b"[heap]" => Kind::Heap,
+                    name if name.starts_with(b"[anon:") => Kind::Anonymous,
+                    _ => Kind::Special,
+                };
+                (query, kind)
+            }
+            _ => (found, Kind::File),
+        };
+        Ok(Found {
+            start: query.vma_start,
+            end: query.vma_end,
+            writable: query.vma_flags & WRITABLE != 0,
+            shared: query.vma_flags & SHARED != 0,
+            kind,
+        })
+    }
+
+    fn query(&self, address: u64, name: &mut [u8]) -> Result<Query, SysError> {
         let mut query = Query {
             size: size_of::<Query>() as u64,
             query_addr: address,
             vma_name_size: name.len() as u32,
-            vma_name_addr: name.as_mut_ptr() as u64,
+            vma_name_addr: if name.is_empty() { 0 } else { name.as_mut_ptr() as u64 },
             ..Query::default()
         };
         // SAFETY: the argument is a live local of the size it states, and so is the name.
         let done = unsafe { libc::ioctl(self.file.as_raw_fd(), PROCMAP_QUERY, &mut query) };
-        if done != 0 {
-            return Err(SysError::last("ioctl(PROCMAP_QUERY)", format!("{address:#x}")));
+        match done {
+            0 => Ok(query),
+            _ => Err(SysError::last("ioctl(PROCMAP_QUERY)", format!("{address:#x}"))),
         }
-        let is_plain =
-            query.inode == 0 && query.vma_flags & SHARED == 0 && query.vma_name_size == 0;
-        let writable = query.vma_flags & WRITABLE != 0;
-        Ok(Found { start: query.vma_start, end: query.vma_end, writable, is_plain })
     }
 }
 
@@ -100,15 +148,18 @@ mod tests {
             }
             found => {
                 let found = found.unwrap();
-                assert!(found.is_plain && found.writable, "{found:?}");
+                assert!(found.is_anonymous() && found.writable, "{found:?}");
                 assert!(found.start <= memory.address());
                 assert!(found.end >= memory.address() + (8 << 20));
-                let local = 0u8;
-                let stack = maps.at(&raw const local as u64);
-                assert!(stack.is_ok(), "{stack:?}");
                 let open: fn(Pid) -> Result<Procmap, SysError> = Procmap::open;
-                let code = maps.at(open as usize as u64).map(|it| it.is_plain);
-                assert_ne!(code.ok(), Some(true), "a file's");
+                let code = maps.at(open as usize as u64).unwrap();
+                assert_eq!((code.kind, code.is_anonymous()), (Kind::File, false));
+                let text = std::fs::read_to_string("/proc/self/maps").unwrap();
+                for (name, kind) in [("[heap]", Kind::Heap), ("[stack]", Kind::Special)] {
+                    let line = text.lines().find(|line| line.ends_with(name)).unwrap();
+                    let start = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+                    assert_eq!(maps.at(start).unwrap().kind, kind, "{line}");
+                }
                 assert_eq!(maps.at(0x1000).unwrap_err().errno(), libc::ENOENT);
             }
         }

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs all parts at once, as nodes would; `fail-N` and `cut-N` are what once happens to part N.
+/// Runs all parts at once, as nodes would; `fail-N` and `cut-N` are what once happens to part N. `refuse` refuses every call,
+/// `refuse-N` the Nth, `refuse-later` all but the first.
 const SBATCH: &str = r#"#!/bin/bash
 echo "$*" >> "$FAKE/sbatch.calls"
-if [ -e "$FAKE/refuse" ]; then
+call=$(wc -l < "$FAKE/sbatch.calls")
+if [ -e "$FAKE/refuse" ] || [ -e "$FAKE/refuse-$call" ] || { [ -e "$FAKE/refuse-later" ] && [ $call -gt 1 ]; }; then
   echo "sbatch: error: Batch job submission failed: Invalid partition name specified" >&2; exit 1
 fi
 if [ -e "$FAKE/babble" ]; then echo "thank you"; exit 0; fi
@@ -28,9 +30,10 @@ done
 echo "4711;here"
 "#;
 
-/// Answers `queue.1`, `queue.2`, … in turn, then nothing; `queue` for ever.
+/// Answers `queue.1`, `queue.2`, … in turn, then nothing; `queue` for ever. With its call, and that of `scancel`, goes what the
+/// environment asks of it.
 const SQUEUE: &str = r#"#!/bin/bash
-echo "$*" >> "$FAKE/squeue.calls"
+echo "$*" $(env | grep ^SQUEUE_) >> "$FAKE/squeue.calls"
 next=$(ls "$FAKE"/queue.* 2> /dev/null | head -1)
 if [ -z "$next" ]; then cat "$FAKE/queue" 2> /dev/null; exit 0; fi
 answer=$(< "$next"); rm "$next"
@@ -38,7 +41,8 @@ if [ "$answer" = error ]; then echo "slurm_load_jobs error: Unable to contact sl
 echo "$answer"
 "#;
 
-const SCANCEL: &str = "#!/bin/bash\necho \"$*\" >> \"$FAKE/scancel.calls\"\n";
+const SCANCEL: &str =
+    "#!/bin/bash\necho \"$*\" $(env | grep ^SCANCEL_) >> \"$FAKE/scancel.calls\"\n";
 
 /// Tasks are run when they are asked for; the worker of part N dies once if `fail-N` is there.
 const RAY: &str = r#"

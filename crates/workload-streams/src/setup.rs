@@ -11,6 +11,7 @@ use workload::Graph;
 
 use super::catalog;
 use super::entry::Entry;
+use super::kernels;
 use super::{Cost, Independent, Stream, Tables, WorkloadError};
 
 /// What to run. What is `None` takes the workload's own default.
@@ -107,6 +108,14 @@ impl Setup {
     /// [`WorkloadError`]: an option does not fit, or a structure that the sequence depends on cannot be built.
     pub fn build(&self) -> Result<(Description, Stream), WorkloadError> {
         self.build_with(Tables::embedded())
+    }
+
+    /// What it is, of at most as much memory as the stream has, without what takes long to build.
+    ///
+    /// # Errors
+    /// [`WorkloadError`]: an option does not fit.
+    pub fn describe(&self) -> Result<Description, WorkloadError> {
+        kernels::describe(self).unwrap_or_else(|| self.build().map(|(description, _)| description))
     }
 
     /// As `build`, with other costs.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use trace::Block;
 
 use super::check::check;
-use super::{Given, Setup, catalog};
+use super::{Description, Given, Setup, catalog};
 
 /// Every workload in sizes that a naive reader can follow.
 fn small() -> impl Strategy<Value = Setup> {
@@ -99,6 +99,25 @@ fn defaults_are_as_they_are_listed() {
             let spec = format!("{}:{with}", entry.name);
             assert_eq!(described(&spec), described(&without), "{spec}");
         }
+    }
+}
+
+#[test]
+fn a_graph_is_described_without_being_built() {
+    for spec in ["pagerank:size=4M", "pagerank:size=9M,graph=uniform,iterations=2,threads=3"] {
+        let setup = spec.parse::<Setup>().unwrap();
+        let (built, _) = setup.build().unwrap();
+        let described = setup.describe().unwrap();
+        let little = built.footprint_pages / 8 + 1;
+        for (most, is) in [
+            (described.footprint_pages, built.footprint_pages),
+            (described.superpages, built.superpages),
+        ] {
+            assert!((is..=is + little).contains(&most), "{spec}: {most}, not {is}");
+        }
+        let Description { footprint_pages, superpages, figure, records, .. } = built;
+        let described = Description { footprint_pages, superpages, figure, records, ..described };
+        assert_eq!(described, built);
     }
 }
 

@@ -67,7 +67,7 @@ pub struct Common {
     seed: u64,
 
     /// Print what each row would do; do nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     dry_run: bool,
 
     #[command(flatten)]

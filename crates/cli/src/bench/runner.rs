@@ -65,13 +65,15 @@ pub fn run(
     };
     let policy = if common.dry_run { PoolPolicy::Keep } else { common.pool };
     let machine = Snapshot::read(&Root::real());
-    let (mut guard, not_raised) = pool_guard::raise_for_arms(policy, &asked.recipes(), &facts);
+    let (mut guard, mut not_raised) = pool_guard::raise_for_arms(policy, &asked.recipes(), &facts);
     facts = facts::read();
     if common.allow {
         arms::allowed(&mut facts, &arms);
     }
+    let mut would_lend = Vec::new();
     if common.dry_run && common.pool == PoolPolicy::Lend {
-        pool_guard::preview(&asked.recipes(), None, &mut facts);
+        let (lent, mut refused) = pool_guard::preview(&asked.recipes(), None, &mut facts);
+        (would_lend, not_raised) = (lent, refused.pop());
     }
     let populating: Vec<bool> = arms.iter().map(|arm| arm.populates).collect();
     let names: Vec<String> = asked.recipes().iter().map(|recipe| recipe.name.clone()).collect();
@@ -82,6 +84,12 @@ pub fn run(
     if common.dry_run {
         for cell in &cells {
             exit::print(&run::plan_in_words(&cell.plan))?;
+        }
+        for arm in &left_out {
+            exit::print(&format!("{}\n  left out     {}\n", arm.name, arm.why))?;
+        }
+        for line in &would_lend {
+            exit::print(&format!("lend\n  {line}\n"))?;
         }
         return Ok(BenchOutcome::Plans);
     }

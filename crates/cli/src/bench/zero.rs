@@ -23,7 +23,7 @@ pub struct Args {
     save: bool,
 
     /// Print what would be measured; do nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     dry_run: bool,
 
     #[command(flatten)]

@@ -36,7 +36,7 @@ pub struct ClusterArgs {
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = On::Local)]
     pub on: On,
 
-    /// Give a part up when it is run again so many times in a row and brings nothing.
+    /// Give up on a part after this many retries in a row without a new result.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub retries: u32,
 

@@ -14,7 +14,7 @@ use crate::exit::Failure;
 /// job is gone, before it counts as failed.
 const LOOKS: u32 = 6;
 
-/// Looks in a row that Slurm may leave unanswered (five minutes): its controller may be restarting.
+/// Looks, and submissions, in a row that Slurm may leave unanswered (five minutes): its controller may be restarting.
 const UNANSWERED: u32 = 60;
 
 /// Whoever fails at once fails again at once: seconds to wait, for each end of a part without progress but the first.
@@ -24,6 +24,8 @@ const LATER: u32 = 30;
 #[derive(Debug, PartialEq, Eq)]
 struct Job {
     array: u64,
+    /// The cluster that it is on, where Slurm was asked about several.
+    cluster: Option<String>,
     state: String,
     reason: String,
 }
@@ -34,10 +36,10 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
     let mut queue = look(launch)?;
     // Parts with a job, and how often it was missed in the queue.
     let mut watched: BTreeMap<u32, u32> = BTreeMap::new();
-    let mut unanswered = 0;
+    let (mut unanswered, mut refused) = (0, 0);
     loop {
         watched.extend(queue.keys().map(|part| (*part, 0)));
-        cancel_refused(&queue, watch)?;
+        cancel_refused(launch, &queue, watch)?;
         for (part, missed) in watched.iter_mut().filter(|(part, _)| !queue.contains_key(part)) {
             let left = launch.work.left(*part)?;
             *missed = if left == 0 { LOOKS } else { *missed + 1 };
@@ -48,15 +50,30 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
         watched.retain(|_, missed| *missed < LOOKS);
         let wanted: BTreeSet<u32> =
             watch.tries.left().filter(|part| !watched.contains_key(part)).collect();
-        if !wanted.is_empty() {
-            submit_all(launch, watch, &wanted)?;
-            watched.extend(wanted.iter().map(|part| (*part, 0)));
+        // Only while the queue is known: what was said to be refused may be in it.
+        if unanswered == 0 {
+            match submit_all(launch, watch, &wanted, &mut watched) {
+                Ok(()) => refused = 0,
+                // Nothing was ever taken: most likely an option is wrong.
+                Err(failure) if watch.tries.submitted() == 0 || launch.args.detach => {
+                    return Err(failure);
+                }
+                Err(failure) if refused == UNANSWERED => {
+                    return Err(Failure::usage(format!("{failure}; {}", hint(launch))));
+                }
+                Err(failure) => {
+                    if refused == 0 {
+                        watch.say(&format!("{failure}; trying again"));
+                    }
+                    refused += 1;
+                }
+            }
         }
         if launch.args.detach {
             let stopped = format!("the jobs go on; {}", hint(launch));
             return Ok(Outcome { detached: true, stopped: Some(stopped), ..Outcome::default() });
         }
-        if watched.is_empty() {
+        if watched.is_empty() && refused == 0 {
             return Ok(Outcome::default());
         }
         watch.tell(launch, &words(&queue))?;
@@ -85,7 +102,8 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
 
 impl Job {
     fn unknown() -> Self {
-        Self { array: 0, state: "?".to_string(), reason: "None".to_string() }
+        let (state, reason) = ("?".to_string(), "None".to_string());
+        Self { array: 0, cluster: None, state, reason }
     }
 
     /// Held by Slurm itself, because it could not be started: nobody would release it.
@@ -97,8 +115,45 @@ impl Job {
 
 /// How to go on, and how to end it.
 fn hint(launch: &Launch) -> String {
-    let name = name(launch);
-    format!("the same command (without --detach) watches them, `scancel --name={name}` ends them")
+    let ending = ending(launch, &name(launch));
+    format!("the same command (without --detach) watches them, {ending} ends them")
+}
+
+/// The command that ends jobs of a name.
+fn ending(launch: &Launch, name: &str) -> String {
+    let clusters = clusters(&launch.args.slurm_options);
+    let clusters = clusters.map_or(String::new(), |list| format!("--clusters={list} "));
+    format!("`scancel {clusters}--name={name}`")
+}
+
+/// The clusters that jobs are submitted to, if their options name them.
+fn clusters(options: &[String]) -> Option<String> {
+    let mut named = None;
+    let mut words = options.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let value = word.strip_prefix("--clusters").or_else(|| word.strip_prefix("-M"));
+        match value.map(|value| value.strip_prefix('=').unwrap_or(value).trim()) {
+            Some("") => named = words.next(),
+            Some(value) => named = Some(value),
+            None => {}
+        }
+    }
+    // Only sbatch reads this one; SLURM_CLUSTERS is for all its commands.
+    let named = named.map(str::to_string);
+    named.or_else(|| std::env::var("SBATCH_CLUSTERS").ok()).filter(|list| !list.is_empty())
+}
+
+/// A command of Slurm's about jobs that are there. What the user set for its output would hide some of them from us.
+fn about_jobs(program: &str, clusters: Option<&str>) -> Command {
+    let mut command = Command::new(program);
+    let prefix = format!("{}_", program.to_uppercase());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with(&prefix) {
+            command.env_remove(name);
+        }
+    }
+    command.args(clusters.map(|list| format!("--clusters={list}")));
+    command
 }
 
 /// The name of its jobs.
@@ -139,7 +194,13 @@ fn list(parts: &[u32]) -> String {
     runs.map(word).collect::<Vec<_>>().join(",")
 }
 
-fn submit_all(launch: &Launch, watch: &mut Watch, wanted: &BTreeSet<u32>) -> Result<(), Failure> {
+/// Those that are submitted are watched from then on.
+fn submit_all(
+    launch: &Launch,
+    watch: &mut Watch,
+    wanted: &BTreeSet<u32>,
+    watched: &mut BTreeMap<u32, u32>,
+) -> Result<(), Failure> {
     let mut by_delay: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for part in wanted {
         let later = watch.tries.without_progress(*part).saturating_sub(1) * LATER;
@@ -148,6 +209,7 @@ fn submit_all(launch: &Launch, watch: &mut Watch, wanted: &BTreeSet<u32>) -> Res
     for (later, parts) in by_delay {
         let job = submit(launch, &parts, later)?;
         watch.tries.count_submitted(parts.len());
+        watched.extend(parts.iter().map(|part| (*part, 0)));
         let (count, of) = (parts.len(), launch.parts);
         watch.say(&format!("Slurm job {job}: {count} of {of} parts"));
     }
@@ -175,8 +237,9 @@ fn submit(launch: &Launch, parts: &[u32], later: u32) -> Result<u64, Failure> {
 
 /// The jobs of this work that wait or run.
 fn look(launch: &Launch) -> Result<Queue, Failure> {
-    let mut command = Command::new("squeue");
-    command.args(["--me", "--array", "--noheader", "--format=%F|%K|%t|%r|%j"]);
+    let mut command = about_jobs("squeue", clusters(&launch.args.slurm_options).as_deref());
+    // --all: also those in hidden partitions.
+    command.args(["--me", "--all", "--array", "--noheader", "--format=%F|%K|%t|%r|%j"]);
     let output = command.output().map_err(|error| unstartable("squeue", &error))?;
     parse(launch, &said(&output, "squeue")?)
 }
@@ -184,8 +247,13 @@ fn look(launch: &Launch) -> Result<Queue, Failure> {
 /// Jobs of other names are somebody else's.
 fn parse(launch: &Launch, answer: &str) -> Result<Queue, Failure> {
     let (prefix, parts) = (prefix(launch), launch.parts);
-    let mut queue = Queue::new();
+    let (mut queue, mut cluster) = (Queue::new(), None);
     for line in answer.lines().filter(|line| !line.trim().is_empty()) {
+        if let Some(name) = line.strip_prefix("CLUSTER:") {
+            // The heading of the jobs of one of several clusters.
+            cluster = Some(name.trim().to_string());
+            continue;
+        }
         let unreadable = || Failure::usage(format!("squeue answered `{line}`: not a job"));
         let mut words = line.trim().splitn(5, '|');
         let mut next = || words.next().map(str::trim).ok_or_else(unreadable);
@@ -194,23 +262,27 @@ fn parse(launch: &Launch, answer: &str) -> Result<Queue, Failure> {
         if of != launch.deal {
             let other = launch.work.other_deal(of);
             return Err(Failure::usage(format!(
-                "its jobs in Slurm's queue are {other}, or end them by `scancel --name={name}`"
+                "its jobs in Slurm's queue are {other}, or end them by {}",
+                ending(launch, name)
             )));
         }
         let number = |word: &str| word.parse::<u64>().map_err(|_| unreadable());
         let part = u32::try_from(number(task)?).ok().filter(|part| *part < parts);
         let (state, reason) = (state.to_string(), reason.to_string());
-        let job = Job { array: number(array)?, state, reason };
+        let job = Job { array: number(array)?, cluster: cluster.clone(), state, reason };
         queue.insert(part.ok_or_else(unreadable)?, job);
     }
     Ok(queue)
 }
 
-fn cancel_refused(queue: &Queue, watch: &Watch) -> Result<(), Failure> {
+fn cancel_refused(launch: &Launch, queue: &Queue, watch: &Watch) -> Result<(), Failure> {
+    let clusters = clusters(&launch.args.slurm_options);
     for (part, job) in queue.iter().filter(|(_, job)| job.is_refused()) {
         let id = format!("{}_{part}", job.array);
         watch.say(&format!("Slurm job {id} cannot be started ({}): cancelled", job.reason));
-        let output = Command::new("scancel").arg(&id).output();
+        // The same number may be another job of another cluster.
+        let cluster = job.cluster.as_deref().or(clusters.as_deref());
+        let output = about_jobs("scancel", cluster).arg(&id).output();
         said(&output.map_err(|error| unstartable("scancel", &error))?, "scancel")?;
     }
     Ok(())
@@ -328,6 +400,14 @@ mod tests {
             share: Share::Cpus(1),
             programs: Vec::new(),
         };
+        let two = parse(
+            &launch,
+            "CLUSTER: c1\n12|0|R|None|superpage-sweep-ab-of-4\n\nCLUSTER: c2\n\
+             12|1|R|None|superpage-sweep-ab-of-4\n",
+        )
+        .unwrap();
+        let clusters = two.values().map(|job| job.cluster.as_deref());
+        assert_eq!(clusters.collect::<Vec<_>>(), [Some("c1"), Some("c2")]);
         let queue = parse(
             &launch,
             "12|0|R|None|superpage-sweep-ab-of-4\n12|3|PD|Resources|superpage-sweep-ab-of-4\n\
@@ -348,9 +428,25 @@ mod tests {
     }
 
     #[test]
+    fn clusters_are_found_in_the_options() {
+        for (options, expected) in [
+            (&["--clusters=c2"][..], "c2"),
+            (&["--partition=x", "-Mc1,c2"], "c1,c2"),
+            (&["-M", "c3"], "c3"),
+            (&["--clusters", "c4", "--mem=0"], "c4"),
+            (&["-M c5"], "c5"),
+            (&["-M=c6", "--clusters=c7"], "c7"),
+        ] {
+            let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+            assert_eq!(clusters(&options).as_deref(), Some(expected), "{options:?}");
+        }
+    }
+
+    #[test]
     fn a_job_that_slurm_holds_is_told_from_one_that_waits() {
         let refused = |state: &str, reason: &str| {
-            Job { array: 1, state: state.to_string(), reason: reason.to_string() }.is_refused()
+            let (state, reason) = (state.to_string(), reason.to_string());
+            Job { array: 1, cluster: None, state, reason }.is_refused()
         };
         assert!(refused("PD", "launch failed requeued held"));
         assert!(refused("PD", "launch_failed_requeued_held"));

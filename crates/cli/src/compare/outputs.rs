@@ -64,7 +64,7 @@ pub enum FailIf {
     NotFaster,
     /// An arm could not be decided.
     Undecided,
-    /// An arm did not get the pages it asked for.
+    /// An arm did not get the pages it asked for, or nobody could tell.
     NoEffect,
 }
 
@@ -86,14 +86,13 @@ impl FailIf {
 impl Outputs {
     /// Fails now rather than after minutes of runs, if a file cannot be written, or would be written over.
     pub fn check(&self) -> Result<(), Failure> {
-        let (output, html) = (self.output.as_deref(), self.html.as_deref());
-        files::check_outputs(
-            output.filter(|path| !files::is_stdout(path)),
-            "--html",
-            html,
-            self.force,
-        )?;
-        files::check_outputs(None, "--svg", self.svg.as_deref(), self.force)?;
+        let output = self.output.as_deref().filter(|path| !files::is_stdout(path));
+        let (html, svg) = (self.html.as_deref(), self.svg.as_deref());
+        files::check_outputs(output, "--html", html, self.force)?;
+        files::check_outputs(output, "--svg", svg, self.force)?;
+        if html.is_some() && html == svg {
+            return Err(Failure::usage("--html and --svg name the same file"));
+        }
         let printed = self.output.as_deref().is_none_or(files::is_stdout);
         if printed && self.html.as_deref().is_some_and(files::is_stdout) {
             return Err(Failure::usage(

@@ -9,7 +9,8 @@ use crate::exit::Failure;
 /// Suites that are run only by their name.
 const BY_NAME: &str = "published";
 
-/// The entries of these suites, or of all that come with superpage; each name once.
+/// The entries of these suites, or of all that come with superpage; each name once. What is named twice is run once, but
+/// two entries of a name would be one row of the table.
 pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
     let files: Vec<PathBuf> = match suites.is_empty() {
         true => all(&own_directory().ok_or_else(nowhere)?)?,
@@ -18,8 +19,17 @@ pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
     let mut entries: Vec<Entry> = Vec::new();
     for file in files {
         for entry in Entry::read(&file)? {
-            if entries.iter().all(|known| known.name != entry.name) {
-                entries.push(entry);
+            match entries.iter().find(|known| known.name == entry.name) {
+                None => entries.push(entry),
+                Some(known) if suites.is_empty() || is_same_file(&known.path, &entry.path) => {}
+                Some(known) => {
+                    return Err(Failure::usage(format!(
+                        "{} and {} both have an entry `{}`; rename one, or name fewer entries, as SUITE:NAME",
+                        known.path.display(),
+                        entry.path.display(),
+                        entry.name
+                    )));
+                }
             }
         }
     }
@@ -27,6 +37,11 @@ pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
         true => Err(Failure::usage("the suites have no entry; write one as [[entry]]")),
         false => Ok(entries),
     }
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
 /// A file, or the name of one that comes with superpage; after a colon an entry's name.

@@ -18,7 +18,7 @@ use crate::runs::arms;
 /// Compare many applications on each kind of superpages.
 ///
 /// A suite is a file of applications (TOML): servers, commands, workloads, and what each needs. Those whose programs are
-/// here are compared one after the other, as `superpage compare` does it; what the others need is said. `--on slurm` and
+/// installed are compared one after the other, as `superpage compare` does; for the others, what is missing is printed. `--on slurm` and
 /// `--on ray` give each application a node of a cluster, run again what was lost, and make one result of all.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     resume: Option<PathBuf>,
 
-    /// Tell what would be run, on a cluster also by which script, and run nothing.
+    /// Print what would be run, on a cluster also by which script; run nothing.
     #[arg(long, conflicts_with_all = ["from", "list", "csv", "html", "compare"])]
     dry_run: bool,
 
@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 
-    /// Say which verdicts are others than in OLD, an evaluation of an earlier kernel or another machine; exit with 1 if any is.
+    /// Print which verdicts differ from OLD, an evaluation on an earlier kernel or another machine; exit with 1 if any does.
     #[arg(long, value_name = "OLD")]
     compare: Option<PathBuf>,
 
@@ -94,6 +94,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(file) = &args.into {
         return here::into(&args, file);
     }
+    let output = args.output.as_deref().filter(|path| !files::is_stdout(path));
+    files::check_outputs(output, "--html", args.html.as_deref(), args.force)?;
     if args.dry_run {
         let text = match args.cluster.on {
             On::Local => here::dry_run(&args)?,
@@ -102,8 +104,6 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         files::deliver(args.output.as_deref(), &text)?;
         return Ok(Done::Fine);
     }
-    let output = args.output.as_deref().filter(|path| !files::is_stdout(path));
-    files::check_outputs(output, "--html", args.html.as_deref(), args.force)?;
     let old = args.compare.as_deref().map(read).transpose()?;
     let (mut evaluation, end) = match &args.from {
         Some(file) => (read(file)?, Ok(Done::Fine)),

@@ -1,7 +1,8 @@
 //! `evaluate --on slurm|ray`: each entry is a part, and has a node for itself. Its job runs `evaluate SUITE:ENTRY --into
 //! FILE.d/results/N.json`, N is its place in the list of entries.
 //!
-//! FILE, of `--resume`, is what is kept: a result goes into it as soon as it is seen, and then away.
+//! FILE, of `--resume`, is what is kept: it is there before the first job, and a result goes into it as soon as it is seen,
+//! and then away.
 //! See docs/decisions/evaluate.md#3.
 
 use std::cell::RefCell;
@@ -38,7 +39,10 @@ pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Fail
     let cluster = Cluster { seconds: cluster.share(), ..cluster };
     let watched = match cluster.pending().next() {
         None => Watched::default(),
-        Some(_) => cluster.launch()?.run(args.quiet)?,
+        Some(_) => {
+            cluster.begin()?;
+            cluster.launch()?.run(args.quiet)?
+        }
     };
     cluster.end(&watched)
 }
@@ -88,7 +92,7 @@ impl<'a> Cluster<'a> {
         let mut directory = std::path::absolute(file)
             .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
         directory.as_mut_os_string().push(".d");
-        Ok(Self {
+        let cluster = Self {
             named: entries.iter().map(find::name_on_node).collect::<Result<_, _>>()?,
             programs: args.cluster.programs(KIND.program)?,
             directory: text_of(&directory)?,
@@ -96,7 +100,29 @@ impl<'a> Cluster<'a> {
             seconds: 0.0,
             args,
             entries,
-        })
+        };
+        cluster.check_results(file)?;
+        Ok(cluster)
+    }
+
+    /// Results without FILE are of an evaluation whose FILE is gone, as there is one before the first job.
+    fn check_results(&self, file: &Path) -> Result<(), Failure> {
+        if file.exists() || self.results().unwrap_or_default().is_empty() {
+            return Ok(());
+        }
+        let (file, directory) = (file.display(), &self.directory);
+        Err(Failure::usage(format!(
+            "{file} is missing, and {directory} has results of it; to go on restore {file}, to begin anew remove {directory} \
+             or give it another name"
+        )))
+    }
+
+    /// Makes FILE before the first job.
+    fn begin(&self) -> Result<(), Failure> {
+        match self.args.resume.as_deref() {
+            Some(file) if !file.exists() => here::save(self.args, &self.made.borrow().evaluation),
+            _ => Ok(()),
+        }
     }
 
     /// One process submits its jobs and watches them.

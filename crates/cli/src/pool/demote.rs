@@ -37,7 +37,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let has = status.persistent(size, node)?;
     let pages = amount.pages(size, has).map_err(PoolError::from)?;
     if args.how.dry_run {
-        let pieces = pages.saturating_mul(size.bytes() / into.bytes());
+        // Only free pages are split. Of a node's pages how many are free is not asked.
+        let free = if node.is_none() { status.pool(size)?.unreserved() } else { None };
+        let can = pages.min(free.unwrap_or(has));
+        let pieces = can.saturating_mul(size.bytes() / into.bytes());
         if args.how.json {
             let body = json!({
                 "dry_run": true, "from_bytes": size, "into_bytes": into, "asked": pages,
@@ -45,10 +48,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             super::print_json("superpage.pool-demote/1", body)?;
         } else {
             exit::print(&format!(
-                "would split {pages} of {has} pages of {size} into {pieces} of {into}\n"
+                "would split {can} of {pages} pages of {size} into {pieces} of {into}\n"
             ))?;
         }
-        return Ok(Done::Fine);
+        super::say_if_root_is_needed();
+        return Ok(if can == pages { Done::Fine } else { Done::Negative });
     }
     let done = super::journalled(|lock| pool::demote(&Root::real(), lock, size, node, pages))?;
     if args.how.json {

@@ -39,7 +39,7 @@ pub struct Args {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 success; 1 a pool did not get all that was asked for, or `ensure --check` found a
+Exit codes: 0 success; 1 a pool did not get all that was asked for, or `ensure --check` found a \
 difference; 2 wrong usage; 3 not possible on this machine.";
 
 #[derive(Debug, clap::Subcommand)]
@@ -50,8 +50,10 @@ enum Command {
     ///
     /// Compacts memory if needed and continues while it makes progress; the result is read back. A pool
     /// that got only part of the pages keeps them, and the exit code is 1.
+    #[command(mut_arg("specs", |specs| specs.help(resize::GROW_SPEC)))]
     Grow(resize::Args),
     /// Shrink pools: 2M:512 by pages, 2M:1G by bytes.
+    #[command(mut_arg("specs", |specs| specs.help(resize::SHRINK_SPEC)))]
     Shrink(resize::Args),
     Overcommit(overcommit::Args),
     Demote(demote::Args),
@@ -115,8 +117,15 @@ struct ChangeArgs {
 
 /// The one command that would be allowed.
 fn as_root() -> String {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--dry-run").collect();
     format!(": sudo superpage {}", report::format::command(words.iter().map(String::as_str)))
+}
+
+/// Says after a dry run that this user could not make the change.
+fn say_if_root_is_needed() {
+    if sys::param::effective_user() != 0 {
+        exit::say(&format!("this needs root{}", as_root()));
+    }
 }
 
 /// The pools, or why there are none.
@@ -140,9 +149,7 @@ fn complain(inherited: &[Restoration]) {
 
 /// Gives back what killed commands left, before it is decided what is to change.
 fn give_back_of_the_dead() {
-    // Where it cannot be, the change fails too, and says why.
-    let left = host::journal::restore_dead(journal_dir().as_ref(), &Root::real());
-    complain(&left.unwrap_or_default());
+    complain(&pool_guard::give_back_of_the_dead(&Root::real()));
 }
 
 /// Runs one change under the journal, which is kept if it succeeds and put back if not.

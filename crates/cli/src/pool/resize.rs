@@ -3,7 +3,6 @@
 use host::Root;
 use host::pool::{
     self, Amount, Applied, Change, Compaction, HeadroomRule, Options, Request, Shortage, Spec,
-    SpecError,
 };
 use serde_json::json;
 use units::NodeId;
@@ -26,6 +25,11 @@ pub struct Args {
     #[command(flatten)]
     how: How,
 }
+
+/// What `grow` says of them.
+pub const GROW_SPEC: &str = "Pools, and by how much they grow: 2M:512M, 1G:2, default:25%";
+/// What `shrink` says of them.
+pub const SHRINK_SPEC: &str = "Pools, and by how much they shrink: 2M:512M, 1G:2, default:25%";
 
 /// How pools are resized; shared with `ensure`.
 #[derive(Debug, clap::Args)]
@@ -85,14 +89,15 @@ pub enum Verb {
 
 impl Verb {
     /// `grow 2M:5` means `set 2M:+5`.
-    fn read(self, text: &str) -> Result<Spec, SpecError> {
-        let spec: Spec = text.parse()?;
-        let amount = |change: Change| -> Result<Amount, SpecError> {
+    fn read(self, text: &str) -> Result<Spec, Failure> {
+        let spec: Spec = text.parse().map_err(pool::PoolError::from)?;
+        let amount = |change: Change| -> Result<Amount, Failure> {
             match (self, change) {
                 (_, Change::To(amount)) => Ok(amount),
                 (Self::Grow, Change::Grow(amount)) => Ok(amount),
                 (Self::Shrink, Change::Shrink(amount)) => Ok(amount),
-                _ => Err(SpecError::BadAmount(text.to_string())),
+                (Self::Shrink, _) => Err(takes_no_sign(text, "shrink", "grow")),
+                _ => Err(takes_no_sign(text, "grow", "shrink")),
             }
         };
         let change = match self {
@@ -104,9 +109,16 @@ impl Verb {
     }
 }
 
+fn takes_no_sign(text: &str, verb: &str, other: &str) -> Failure {
+    Failure::usage(format!(
+        "invalid change `{text}`: `pool {verb}` takes how much, without + or -, e.g. 2M:512 or 2M:1G; the opposite is \
+         `pool {other}`"
+    ))
+}
+
 pub fn run(args: Args, verb: Verb) -> Result<Done, Failure> {
-    let specs = args.specs.iter().map(|text| verb.read(text)).collect::<Result<Vec<_>, _>>();
-    let specs = specs.map_err(pool::PoolError::from)?;
+    let specs = args.specs.iter().map(|text| verb.read(text));
+    let specs = specs.collect::<Result<Vec<_>, Failure>>()?;
     let How { node, much } = args.how;
     if !much.dry_run {
         super::give_back_of_the_dead();
@@ -134,9 +146,11 @@ fn pretend(requests: &[Request], how: &HowMuch) -> Result<Done, Failure> {
         super::print_json("superpage.pool-change/1", body)?;
     } else {
         for request in requests {
-            exit::print(&format!("would change {}\n", show::intention(request)))?;
+            let would = if request.before == request.target { "" } else { "would change " };
+            exit::print(&format!("{would}{}\n", show::intention(request)))?;
         }
     }
+    super::say_if_root_is_needed();
     Ok(Done::Fine)
 }
 

@@ -76,18 +76,27 @@ impl Pricing {
         }
     }
 
-    /// Measures after the runs: the prices of all visits. A signal ends that, not us: the runs are not lost.
+    /// Measures after the runs: the prices of all visits. A signal ends that, and is the failure, not our end at once: the
+    /// runs are not lost.
     pub fn finish(mut self) -> Result<Priced, Failure> {
         if let Some(failure) = self.failed.take() {
             return Err(failure);
         }
         let interrupting = signals::interrupt_experiment(Arc::default())?;
-        let goes_on = || interrupting.signal() == 0;
-        self.visit(&goes_on)?;
-        while self.visits < MIN_VISITS {
-            self.visit(&goes_on)?;
+        let visited = self.last_visits(&|| interrupting.signal() == 0);
+        if let Some(signal) = interrupting.received() {
+            return Err(Failure::interrupted(signal, "the prediction"));
         }
+        visited?;
         Ok(Priced { all: self.samples.prices(), visits: self.samples.by_visit() })
+    }
+
+    fn last_visits(&mut self, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
+        self.visit(goes_on)?;
+        while self.visits < MIN_VISITS {
+            self.visit(goes_on)?;
+        }
+        Ok(())
     }
 
     fn visit(&mut self, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
@@ -163,7 +172,10 @@ pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failur
         JobOutcome::Document(document) => analyse(&document).arms[0]
             .metric
             .ok_or_else(|| Failure::usage(format!("{}: reported no time", subject.name()))),
-        JobOutcome::Signal(..) => Err(Failure::usage("interrupted")),
+        JobOutcome::Signal(signal, _) => {
+            let what = format!("timing {} on base pages", subject.name());
+            Err(Failure::interrupted(signal, what))
+        }
     }
 }
 

@@ -61,6 +61,9 @@ impl Subject {
             Self::Workload(workload, settings) => of_workload(*workload, settings, quiet),
             Self::Program(command) => {
                 let followed = record(command, Streams::Errors, false, quiet)?;
+                if let Some(signal) = followed.interrupted {
+                    return Err(interrupted(signal));
+                }
                 if !followed.status.success() {
                     let status = followed.status;
                     let what = format!("{}: failed while it was recorded: {status}", self.name());
@@ -152,18 +155,25 @@ pub fn record(
         ControlFlow::Continue(())
     });
     progress.clear();
-    relaying.stop();
-    let recorded = recorded?;
-    let mut asked = of_trace(&path, recorded.seen.instructions.map(|count| count as f64), quiet)?;
+    let asked_to_end = relaying.stop();
+    // What a program leaves that was ended may be no whole recording.
+    let or_interrupted = |failure: Failure| asked_to_end.map_or(failure, interrupted);
+    let recorded = recorded.map_err(|error| or_interrupted(error.into()))?;
+    let instructions = recorded.seen.instructions.map(|count| count as f64);
+    let mut asked = of_trace(&path, instructions, quiet).map_err(or_interrupted)?;
     if recorded.seen.foreign_count > 0 {
         let programs = recorded.seen.foreign_count;
         asked.notes.push(format!("{programs} programs that it executed were not recorded"));
     }
     let fetches = match &recorded.fetches {
-        Some((path, _)) => Some(of_trace(path, None, quiet)?.demand),
+        Some((path, _)) => Some(of_trace(path, None, quiet).map_err(or_interrupted)?.demand),
         None => None,
     };
-    Ok(Followed { asked, fetches, status: recorded.status })
+    Ok(Followed { asked, fetches, status: recorded.status, interrupted: asked_to_end })
+}
+
+fn interrupted(signal: i32) -> Failure {
+    Failure::interrupted(signal, "the recording")
 }
 
 /// A program that was recorded and followed.
@@ -174,6 +184,8 @@ pub struct Followed {
     pub fetches: Option<Demand>,
     /// How it ended.
     pub status: ExitStatus,
+    /// The signal that asked us to end while it was recorded; the program got it too.
+    pub interrupted: Option<i32>,
 }
 
 fn of_trace(path: &Path, instructions: Option<f64>, quiet: bool) -> Result<SubjectDemand, Failure> {

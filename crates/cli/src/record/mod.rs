@@ -90,7 +90,7 @@ pub struct Args {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: the program's own; 0 if a limit ended it; 2 wrong usage, or a trace that cannot be
+Exit codes: the program's own; 0 if a limit ended it; 2 wrong usage, or a trace that cannot be \
 written; 3 not possible on this machine; 126 and 127 if the program cannot be executed or found.";
 
 impl From<RecordError> for Failure {

@@ -76,8 +76,9 @@ impl InForce {
     }
 
     fn why_none(&self) -> String {
-        let Report { touched, fullest, unmade, held, .. } = self.report;
-        match (touched, unmade + held) {
+        let Report { touched, fullest, .. } = self.report;
+        let wanted: u64 = self.report.accounts.iter().map(|account| account.wanted).sum();
+        match (touched, wanted) {
             (0, _) => "made no superpage: no memory of 2 MiB was seen in use".to_string(),
             (_, 0) => format!(
                 "made no superpage: none of {touched} pieces of 2 MiB qualified; the fullest had {fullest} of \

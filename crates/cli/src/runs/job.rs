@@ -76,11 +76,11 @@ impl Job {
         self.compiled()?;
         let mut facts = facts::read();
         let asked = self.requested();
-        let would_lend = match self.pool {
+        let (would_lend, mut refused) = match self.pool {
             PoolPolicy::Lend => pool_guard::preview(&asked.recipes(), None, &mut facts),
-            PoolPolicy::Keep => Vec::new(),
+            PoolPolicy::Keep => (Vec::new(), Vec::new()),
         };
-        let (arms, left_out) = asked.plan(&self.command, &facts, None)?;
+        let (arms, left_out) = asked.plan(&self.command, &facts, refused.pop())?;
         for (name, command) in self.service.iter().flat_map(|(service, _)| service.commands()) {
             exit::print(&format!("{name}\n  sh -c        {command}\n"))?;
         }

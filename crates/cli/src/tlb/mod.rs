@@ -63,7 +63,7 @@ pub struct Args {
     save: bool,
 
     /// Print what would be measured and written; do nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "format"])]
     dry_run: bool,
 
     /// Overwrite existing files.
@@ -270,6 +270,15 @@ fn offered(probe: &Live, notes: &[String], page: PageSize) -> Result<(), Failure
     Err(Failure::cannot(format!("{why}; there are: {}", sizes.join(", "))))
 }
 
+/// Why sizes are not measured, without those that settings would be changed for.
+fn but_for(note: &str, changes: &[Change]) -> Option<String> {
+    let parts = note.strip_prefix("pages of ").and_then(|rest| rest.split_once(": "));
+    let Some((sizes, why)) = parts else { return Some(note.to_string()) };
+    let is_changed = |size: &&str| changes.iter().any(|change| change.size().to_string() == **size);
+    let left: Vec<&str> = sizes.split(", ").filter(|size| !is_changed(size)).collect();
+    (!left.is_empty()).then(|| format!("pages of {}: {why}", left.join(", ")))
+}
+
 fn plan(args: &Args, probe: &Live, changes: &[Change]) -> Result<String, Failure> {
     let mut out = format!("on CPU {}, would measure:\n", probe.cpu);
     for (index, offer) in probe.offers().iter().enumerate() {
@@ -278,7 +287,7 @@ fn plan(args: &Args, probe: &Live, changes: &[Change]) -> Result<String, Failure
             out += &format!("  pages of {}: {}\n", offer.page, offer.means);
         }
     }
-    for note in probe.notes() {
+    for note in probe.notes().iter().filter_map(|note| but_for(note, changes)) {
         out += &format!("  not {note}\n");
     }
     for change in changes {

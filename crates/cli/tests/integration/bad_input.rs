@@ -33,7 +33,9 @@ const CASES: &[Case] = &[
         &["`ops=([0-9]+)` does not match", "\"hello\""],
     ),
     (&["compare", "gups", "--metric", "("], 2, &["`(` is not valid"]),
-    (&["compare", "gups", "--arm", "fast"], 2, &["invalid pages `fast`", "base, thp"]),
+    (&["compare", "gups", "--arm", "fast"], 2, &["invalid arm `fast`", "base, thp", "jvm-thp"]),
+    (&["compare", "gups", "--dry-run", "--json"], 2, &["'--dry-run'", "cannot be used with"]),
+    (&["bench", "touch", "--dry-run", "--json"], 2, &["'--dry-run'", "cannot be used with"]),
     (&["compare", "gups", "--arm", "x: fast"], 2, &["unexpected `fast`"]),
     (&["compare", "gups", "--arm", "x: -- no-such"], 2, &["arm x", "`no-such` was not found"]),
     (&["compare", "gups", "--arm", "hugetlb:8T"], 3, &["no hugetlb pool of 8 TiB"]),
@@ -135,7 +137,7 @@ fn without_privilege_a_pool_cannot_be_lent() {
     // Somewhere that nobody may enter: copy the command to where everybody may.
     let dir = tempfile::Builder::new().permissions(world_readable()).tempdir().unwrap();
     let copy = dir.path().join("superpage");
-    std::fs::copy(env!("CARGO_BIN_EXE_superpage"), &copy).unwrap();
+    testkit::copy_program(env!("CARGO_BIN_EXE_superpage"), &copy);
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     let output = std::process::Command::new("setpriv")
         .args(nobody)

@@ -25,6 +25,21 @@ fn each_metric_gets_verdicts_of_its_own() {
     let twice = ["--metric-name", "up"];
     let (code, said) = refused(&[&arms[..], &metrics, &twice, &script].concat());
     assert!(code == Some(2) && said.contains("two metrics are named `up`"), "{said}");
+    let taken = ["--metric-name", "wall"];
+    let (code, said) = refused(&[&arms[..], &metrics[..2], &taken, &script].concat());
+    assert!(code == Some(2) && said.contains("cannot be named `wall`"), "{said}");
+}
+
+#[test]
+fn a_figure_of_one_digit_is_known_no_better_than_that() {
+    let arms = ["--arm", "a: X=1", "--arm", "b: X=2", "--metric-better", "lower"];
+    let words = ["compare", "-q", "--max-runs", "6", "--metric", "([0-9]+)", "--json"];
+    let document = json(&[&words[..], &arms, &["--", "sh", "-c", "echo $X"]].concat());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.json");
+    std::fs::write(&path, document.to_string()).unwrap();
+    let table = stdout(&run(&["compare", "--from", path.to_str().unwrap()]));
+    assert!(table.contains("2.00x") && !table.contains("2.00–2.00"), "{table}");
 }
 
 #[test]
@@ -81,7 +96,7 @@ const SERIES: [&str; 14] = [
     "--metric-name",
     "v",
 ];
-const SERIES_PROGRAM: [&str; 4] = ["--", "sh", "-c", "echo v=$(({n} * X))"];
+const SERIES_PROGRAM: [&str; 4] = ["--", "sh", "-c", "echo v=$(({n} * X * 1000))"];
 
 #[test]
 fn a_series_compares_at_each_value_and_redraws() {
@@ -97,7 +112,7 @@ fn a_series_compares_at_each_value_and_redraws() {
     let points = series["points"].as_array().unwrap();
     let values: Vec<&str> = points.iter().map(|one| one["value"].as_str().unwrap()).collect();
     assert_eq!(values, ["1", "2", "3"]);
-    for (point, figure) in points.iter().zip([1.0, 2.0, 3.0]) {
+    for (point, figure) in points.iter().zip([1000.0, 2000.0, 3000.0]) {
         assert_eq!(point["comparison"]["samples"][0]["metric"], figure);
     }
     let table = stdout(&run(&["compare", "--from", &document]));

@@ -33,9 +33,10 @@ impl Suite {
     }
 }
 
-/// An entry whose figure is what its arm sets: `b` is thirty times better than `a`.
+/// An entry whose figure is what its arm sets: `b` is thirty times better than `a`. Of so many digits that the last one, of
+/// which an interval has at least the width, is not seen.
 const FIGURES: &str = "[[entry]]\nname = 'figures'\ncommand = \"sh -c 'echo x=$X p99=$P'\"\nmetric = ['x=([0-9]+)', 'p99=([0-9]+)']\n\
-    metric-name = ['x', 'p99']\nmetric-better = ['higher', 'lower']\narm = ['a: X=1 P=5', 'b: X=30 P=5']\n";
+    metric-name = ['x', 'p99']\nmetric-better = ['higher', 'lower']\narm = ['a: X=10000 P=5000', 'b: X=300001 P=5000']\n";
 
 #[test]
 fn a_table_json_and_a_page_say_the_same() {
@@ -72,7 +73,7 @@ fn verdicts_that_changed_since_an_earlier_evaluation_are_named() {
     let mut document: Value = serde_json::from_str(&suite.read("old.json")).unwrap();
     let samples = document["applications"][0]["comparison"]["samples"].as_array_mut().unwrap();
     for sample in samples {
-        sample["metric"] = 1.0.into();
+        sample["metric"] = 1e4.into();
     }
     std::fs::write(&new, document.to_string()).unwrap();
     let changed = run(&["evaluate", "--from", &new, "--compare", &old]);
@@ -152,7 +153,7 @@ fn what_an_entry_needs_is_said_with_how_to_install_it() {
 #[test]
 fn an_arm_that_cannot_run_costs_only_itself_and_a_failing_application_too() {
     let text = FIGURES
-        .replace("'a: X=1 P=5', ", "'a: X=1 P=5', 'none: X=1 P=5 preload=/no/such.so', ")
+        .replace("['a: X=10000 P=5000', ", "['a: X=10000 P=5000', 'none: preload=/no/such.so', ")
         + "[[entry]]\nname = 'setup'\nsetup = 'echo no disk >&2; exit 3'\ncommand = 'true'\n";
     let suite = Suite::new(&text);
     let toml = suite.path("a.toml");
@@ -182,6 +183,32 @@ fn one_entry_is_what_compare_takes() {
         2,
         "no-such-suite: neither a file nor a suite in",
     );
+}
+
+#[test]
+fn entries_of_one_name_are_refused_but_not_a_suite_that_is_named_twice() {
+    let (one, other) = (Suite::new(FIGURES), Suite::new(FIGURES));
+    let (first, second) = (one.path("a.toml"), other.path("a.toml"));
+    let entry = format!("{first}:figures");
+    let output = run(&["evaluate", "--dry-run", &first, &entry, &first]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output).matches("figures").count(), 1, "{}", stdout(&output));
+    let output = run(&["evaluate", "--dry-run", &first, &second]);
+    refused(&output, 2, &format!("{first} and {second} both have an entry `figures`"));
+    let bundled = run(&["evaluate", "--list", "short", "redis"]);
+    assert!(bundled.status.success(), "{}", stderr(&bundled));
+}
+
+#[test]
+fn a_dry_run_writes_over_a_file_only_by_force() {
+    let suite = Suite::new(FIGURES);
+    let (toml, plan) = (suite.path("a.toml"), suite.path("plan"));
+    std::fs::write(&plan, "mine").unwrap();
+    let words = ["evaluate", "--dry-run", &toml, "-o", &plan];
+    refused(&run(&words), 2, "--force");
+    assert_eq!(suite.read("plan"), "mine");
+    let forced = run(&[&words[..], &["--force"]].concat());
+    assert!(forced.status.success() && suite.read("plan").contains("figures"));
 }
 
 #[test]

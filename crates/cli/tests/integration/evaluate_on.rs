@@ -16,7 +16,7 @@ const SUITE: &str = "[[entry]]\nname = 'absent'\nneeds = ['no-such-program']\npa
 fn figures(name: &str) -> String {
     format!(
         "[[entry]]\nname = \"{name}\"\ncommand = \"sh -c 'echo >> \\\"{{suite}}/ran-{}\\\"; echo x=$X'\"\n\
-         metric = 'x=([0-9]+)'\narm = ['a: X=1', 'b: X=30']\n",
+         metric = 'x=([0-9]+)'\narm = ['a: X=10000', 'b: X=300000']\n",
         name.len()
     )
 }
@@ -263,7 +263,7 @@ fn machines_are_named_where_there_are_several() {
     }
     // The arm was no better on the old machine.
     for sample in other["applications"][2]["comparison"]["samples"].as_array_mut().unwrap() {
-        sample["metric"] = 1.0.into();
+        sample["metric"] = 1e4.into();
     }
     other["not_run"][0]["host"] = "n3".into();
     fs::write(&evaluated.file, other.to_string()).unwrap();
@@ -287,6 +287,34 @@ fn machines_are_named_where_there_are_several() {
     // Here nobody asked for another machine; on a cluster they did.
     refused(&evaluated.run("local", &["-q"]), 2, "Linux 6.1.0");
     assert_eq!(evaluated.run("slurm", &["-q"]).status.code(), Some(0));
+}
+
+#[test]
+fn results_of_an_evaluation_that_is_gone_are_not_taken_for_this_one() {
+    let evaluated = Evaluated::new();
+    // Who is killed before a job brings anything goes on all the same.
+    evaluated.fake.put("refuse", "");
+    evaluated.says(&[], 2, "Invalid partition name");
+    assert!(fs::exists(&evaluated.file).unwrap(), "there before the first job");
+    fs::remove_file(evaluated.fake.file("refuse")).unwrap();
+    evaluated.whole("slurm");
+
+    let mut kept = evaluated.kept();
+    let third = kept["applications"].as_array_mut().unwrap().pop().unwrap();
+    let result = json!({ "schema": kept["schema"], "applications": [third], "not_run": [] });
+    let path = format!("{}.d/results/2.json", evaluated.file);
+    fs::write(&path, result.to_string()).unwrap();
+    fs::remove_file(&evaluated.file).unwrap();
+    let directory = format!("{}.d", evaluated.file);
+    for more in [&["-q"][..], &["-q", "--dry-run"]] {
+        let refusal = evaluated.run("slurm", more);
+        refused(&refusal, 2, &format!("remove {directory} or give it another name"));
+        assert_eq!(stderr(&refusal).lines().count(), 1);
+        assert!(stderr(&refusal).contains(&format!("restore {}, ", evaluated.file)));
+    }
+    assert!(fs::exists(&path).unwrap() && !fs::exists(&evaluated.file).unwrap());
+    fs::rename(&directory, format!("{directory}.old")).unwrap();
+    evaluated.whole("slurm");
 }
 
 #[test]

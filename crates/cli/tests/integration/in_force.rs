@@ -226,3 +226,35 @@ fn an_arm_of_a_comparison_can_be_a_design() {
         }
     }
 }
+
+/// `setcap` lets all users put designs in force; the C library takes variables from such a program.
+#[test]
+fn with_capabilities_of_the_file_an_ordinary_user_may_and_keeps_the_environment() {
+    testkit::require!(testkit::is_root(), "not root: no capabilities can be given");
+    let dir = tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .tempdir()
+        .unwrap();
+    let copy = dir.path().join("superpage");
+    testkit::copy_program(env!("CARGO_BIN_EXE_superpage"), &copy);
+    let given = Command::new("setcap").arg("cap_sys_nice,cap_perfmon+ep").arg(&copy).status();
+    testkit::require!(
+        given.is_ok_and(|it| it.success()),
+        "no capability can be given to a file here"
+    );
+    let run = |words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).arg("run");
+        command.args(words).current_dir("/").env("TMPDIR", "/a b").env("LD_LIBRARY_PATH", "/c=d");
+        command.output().unwrap()
+    };
+    let says = ["sh", "-c", "echo $TMPDIR $LD_LIBRARY_PATH"];
+    let output = run(&[&["-q", "--pages", "base", "--"], &says[..]].concat());
+    assert_eq!(stdout(&output), "/a b /c=d\n", "{}", stderr(&output));
+    if let Err(why) = sys::pidfd::may_collapse() {
+        testkit::skipped!("no design can be in force: {why}");
+        return;
+    }
+    let output = run(&["-q", "--design", "quicksilver-sync-64", "--", "true"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}

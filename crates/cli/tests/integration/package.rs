@@ -27,6 +27,22 @@ fn files(directory: &Path) -> BTreeSet<String> {
     text.lines().map(str::to_string).collect()
 }
 
+/// A script as in a shell that lets nobody else read what it makes.
+fn for_its_owner_alone(script: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; exec \"$0\" \"$@\""]).arg(script);
+    command
+}
+
+/// That everybody may read, and enter, what is below a directory.
+fn is_for_everybody(directory: &Path) {
+    for (kind, mode) in [("f", "-004"), ("d", "-005")] {
+        let mut find = Command::new("find");
+        find.arg(directory).args(["-mindepth", "1", "-type", kind, "!", "-perm", mode]);
+        assert_eq!(ok(&mut find), "");
+    }
+}
+
 struct Package {
     directory: tempfile::TempDir,
 }
@@ -35,7 +51,7 @@ impl Package {
     fn new() -> Self {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let from = Path::new(env!("CARGO_BIN_EXE_superpage")).parent().unwrap();
-        let mut script = Command::new(repository().join("scripts/package"));
+        let mut script = for_its_owner_alone(&repository().join("scripts/package"));
         script.args(["--only", "tree", "--from"]).arg(from).arg("--output").arg(directory.path());
         // `superpage completions` is not to build the laboratory first.
         ok(script.env_remove("CARGO_MANIFEST_DIR"));
@@ -43,7 +59,7 @@ impl Package {
     }
 
     fn install(&self, words: &[&str], variables: &[(&str, &Path)]) -> Output {
-        let mut script = Command::new(self.directory.path().join("tree/install.sh"));
+        let mut script = for_its_owner_alone(&self.directory.path().join("tree/install.sh"));
         script.args(words).envs(variables.iter().copied()).output().unwrap()
     }
 }
@@ -61,6 +77,7 @@ fn what_is_installed_works_and_is_removed_without_a_trace() {
     let installed = package.install(&[], &[("PREFIX", &prefix)]);
     assert!(installed.status.success(), "{}", stderr(&installed));
 
+    is_for_everybody(&prefix);
     let text = |file: &str| std::fs::read_to_string(prefix.join(file)).unwrap();
     for file in ["lib/pkgconfig/superpage.pc", "lib/systemd/system/superpage-restore.service"] {
         let text = text(file);
@@ -79,8 +96,10 @@ fn what_is_installed_works_and_is_removed_without_a_trace() {
     let listed = ok(listing.args(["evaluate", "--list", "sqlite"]));
     assert!(listed.contains("any where/share/superpage/suites/sqlite.toml"), "{listed}");
 
-    // What is there already is replaced.
+    // What is there already is replaced; the tarball may be unpacked for its owner alone.
+    ok(Command::new("chmod").args(["-R", "go="]).arg(package.directory.path().join("tree")));
     assert!(package.install(&[], &[("PREFIX", &prefix)]).status.success());
+    is_for_everybody(&prefix);
     let removed = package.install(&["uninstall"], &[("PREFIX", &prefix)]);
     assert!(removed.status.success(), "{}", stderr(&removed));
     assert_eq!(files(&prefix), before);

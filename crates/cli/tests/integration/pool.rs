@@ -120,8 +120,8 @@ fn bad_input_is_one_line_with_the_remedy_and_changes_nothing() {
         (&["set", "2M:+1", "default:+1"], 2, &["specified twice"]),
         (&["set", "2M:+1", "--node", "99"], 3, &["no node 99"]),
         (&["set", "2M:+1", "--node", "x"], 2, &["--node"]),
-        (&["grow", "2M:-5"], 2, &["invalid amount"]),
-        (&["shrink", "2M:+5"], 2, &["invalid amount"]),
+        (&["grow", "2M:-5"], 2, &["invalid change `2M:-5`", "without + or -", "`pool shrink`"]),
+        (&["shrink", "2M:+5"], 2, &["invalid change `2M:+5`", "without + or -", "`pool grow`"]),
         (&["overcommit", "2M:x"], 2, &["invalid amount `x`"]),
         (&["demote", "2M:1"], 3, &["2 MiB cannot be demoted"]),
         (&["demote", "1G:+1"], 2, &["no + or -"]),
@@ -161,6 +161,16 @@ fn bad_input_is_one_line_with_the_remedy_and_changes_nothing() {
         let output = run(&["pool", "overcommit", "1G:3"]);
         assert_eq!(output.status.code(), Some(3));
         assert!(stderr(&output).contains("gigantic"), "{}", stderr(&output));
+        let lent = ["compare", "--arm", "base", "--arm", "hugetlb:1G", "--dry-run", "--", "true"];
+        for arguments in [&lent[..], &["run", "--pages", "hugetlb:1G", "--pool", "lend", "true"]] {
+            let output = run(arguments);
+            let line = stderr(&output);
+            // A pool with free pages needs none.
+            if !output.status.success() {
+                assert!(line.contains("gigantic") && line.lines().count() == 1, "{line}");
+            }
+        }
+        assert_eq!(machine(), before);
     }
 }
 
@@ -174,7 +184,7 @@ fn without_privilege_the_line_names_the_command_that_works() {
     let readable = fs::Permissions::from_mode(0o755);
     let dir = tempfile::Builder::new().permissions(readable).tempdir().unwrap();
     let copy = dir.path().join("superpage");
-    fs::copy(env!("CARGO_BIN_EXE_superpage"), &copy).unwrap();
+    testkit::copy_program(env!("CARGO_BIN_EXE_superpage"), &copy);
     let as_nobody = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
@@ -188,6 +198,9 @@ fn without_privilege_the_line_names_the_command_that_works() {
     for arguments in [&["list"][..], &["users"], &["grow", "2M:1", "--dry-run"], &["shm"]] {
         let output = as_nobody(arguments);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        let needs_root = "superpage: this needs root: sudo superpage pool grow 2M:1\n";
+        let says_so = stderr(&output) == needs_root;
+        assert_eq!(says_so, arguments.contains(&"--dry-run"), "{arguments:?}");
     }
 }
 
@@ -263,6 +276,53 @@ fn a_partial_pool_is_exit_1_and_rolled_back_if_asked() {
     let text = stdout(&output.unwrap());
     assert!(text.contains("restored"), "{text}");
     assert_eq!(now(), "10\n", "the persistent pages it had");
+}
+
+#[test]
+fn what_a_killed_command_left_is_given_back_before_a_limit_is_decided() {
+    testkit::require!(testkit::is_root(), "not root: nothing may be mounted");
+    testkit::require!(has_pools(), "no hugetlb");
+    let _lock = testkit::machine_lock();
+    // In a mount namespace of its own the command finds a pool whose limit a killed one raised from 3 to 30.
+    let dir = tempfile::tempdir().unwrap();
+    let pool = dir.path().join("pools/hugepages-2048kB");
+    fs::create_dir_all(&pool).unwrap();
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let state = serde_json::json!({
+        "superpage_share": 1, "boot_id": boot_id.trim(), "found": 3, "old": 3, "asked": 30, "got": 30,
+    });
+    let hugeadm = dir.path().join("hugeadm");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_superpage"), &hugeadm).unwrap();
+    let script = format!(
+        "umask 077; mount --bind {}/pools {POOLS} && mkdir -p /var/lib/superpage && \
+         mount -t tmpfs -o mode=700 none /var/lib/superpage && \
+         cd /var/lib/superpage && mkdir -p \"$0\" && printf %s '{state}' >\"$0/state\" && exec \"$@\"",
+        dir.path().display(),
+    );
+    let knob = "journal/shared/,sys,kernel,mm,hugepages,hugepages-2048kB,nr_overcommit_hugepages";
+    let after = |words: &[&str]| {
+        for (name, text) in [("free", "10"), ("resv", "0"), ("nr", "10"), ("surplus", "0")] {
+            fs::write(pool.join(format!("{name}_hugepages")), text).unwrap();
+        }
+        fs::write(pool.join("nr_overcommit_hugepages"), "30").unwrap();
+        let mut command = Command::new("unshare");
+        let output = command.args(["-m", "sh", "-c", &script, knob]).args(words).output().unwrap();
+        let limit = fs::read_to_string(pool.join("nr_overcommit_hugepages")).unwrap();
+        (limit.trim().to_string(), stdout(&output) + &stderr(&output))
+    };
+    let (limit, said) = after(&["true"]);
+    testkit::require!(said.is_empty() && limit == "30", "no mounts here: {said}");
+    let (own, hugeadm) = (env!("CARGO_BIN_EXE_superpage"), hugeadm.to_str().unwrap());
+    for words in
+        [&[own, "pool", "overcommit", "2M:+5"][..], &[hugeadm, "--pool-pages-max", "2M:+5"]]
+    {
+        let (limit, said) = after(words);
+        assert_eq!(limit, "8", "{words:?}: {said}");
+        assert!(said.contains("left by a killed superpage"), "{words:?}: {said}");
+    }
+    // A dry run gives nothing back.
+    assert_eq!(after(&[own, "pool", "overcommit", "2M:+5", "--dry-run"]).0, "30");
+    assert_eq!(after(&[hugeadm, "--dry-run", "--pool-pages-max", "2M:+5"]).0, "30");
 }
 
 #[test]

@@ -1,7 +1,12 @@
 //! `compare --predict` and `verify-cost`, end to end on the real machine, small. What a prediction is
 //! worth is not tested here: that is a measurement, which `verify-cost` itself makes.
 
-use crate::common::{has_thp, run, stderr, stdout};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::common::{has_thp, run, stderr, stdout, superpage};
 use serde_json::Value;
 
 fn share(value: &Value) -> f64 {
@@ -76,6 +81,46 @@ fn verify_cost_says_predicted_measured_and_the_error() {
     assert!((row["error"].as_f64().unwrap() - error).abs() < 1e-9, "{row}");
     let mean = document["mean_absolute_error"].as_f64().unwrap();
     assert!((mean - error.abs()).abs() < 1e-9, "{document}");
+}
+
+/// The processes that it started and did not reap yet.
+fn children(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
+    let lists: Vec<String> = tasks.filter_map(|task| of(task).ok()).collect();
+    lists.iter().flat_map(|list| list.split_whitespace()).map(str::to_string).collect()
+}
+
+#[test]
+fn an_interrupted_prediction_ends_by_the_signal_and_leaves_the_runs() {
+    use std::os::unix::process::ExitStatusExt;
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let own = std::fs::read_to_string("/proc/thread-self/children");
+    testkit::require!(own.is_ok(), "this kernel lists no children");
+    let _lock = testkit::shared_machine_lock();
+    let words =
+        ["compare", "gups", "--size", "64M", "--predict", "-q", "--max-runs", "2", "--json"];
+    let arms = ["--arm", "base", "--arm", "thp"];
+    let mut command = superpage(&[&words[..], &arms].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Its phase is timed in a warm-up and two runs; then come two warm-ups and four runs.
+    let mut seen = BTreeSet::new();
+    let (mut idle, pid) = (0, child.id());
+    while (seen.len() < 9 || idle < 100) && Path::new(&format!("/proc/{pid}/exe")).exists() {
+        let now = children(pid);
+        idle = if now.is_empty() { idle + 1 } else { 0 };
+        seen.extend(now);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let sent = sys::signal::send(units::Pid(pid as i32), libc::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    if sent.is_err() || output.status.code().is_some_and(|code| code != 2) {
+        testkit::skipped!("it ended before: {}", stderr(&output).trim());
+        return;
+    }
+    assert_eq!(output.status.signal(), Some(libc::SIGTERM), "{}", stderr(&output));
+    let document: Value = serde_json::from_str(&stdout(&output)).expect("the runs");
+    assert_eq!(document["arms"].as_array().unwrap().len(), 2);
 }
 
 #[test]

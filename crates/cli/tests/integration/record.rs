@@ -176,7 +176,7 @@ fn a_killed_recorder_takes_along_what_runs_natively() {
     let Some(_) = record(dir.path(), &["-o", "x.spt", "--", "true"]) else { return };
     // Of another session, a child of nobody, and one that only the kernel starts: it gains privileges.
     let sleep = dir.path().join("sleep");
-    std::fs::copy("/bin/sleep", &sleep).unwrap();
+    testkit::copy_program("/bin/sleep", &sleep);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
     std::fs::set_permissions(&sleep, mode).unwrap();
     for script in ["sleep 1000", "setsid sleep 1000", "(sleep 1000 &)", "./sleep 1000"] {

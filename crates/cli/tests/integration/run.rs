@@ -133,6 +133,7 @@ fn a_design_is_carried_out_as_far_as_it_can_be() {
 #[test]
 fn what_was_prepared_is_reported_apart() {
     testkit::require!(has_thp(), "THP are off on this machine");
+    let _lock = testkit::shared_machine_lock();
     let python = std::process::Command::new("python3").arg("--version").output();
     testkit::require!(python.is_ok(), "no python3 to map memory with");
     let maps = "import mmap\nfor i in range(3):\n  m = mmap.mmap(-1, 256 << 20, flags=mmap.MAP_PRIVATE | \

@@ -226,8 +226,8 @@ fn what_goes_wrong_with_a_service_is_told_in_a_line_and_nothing_stays() {
         ),
         (
             "0 mute",
-            with(&["--ready", "echo is it up >&2; false", "--ready-timeout", "1s"]),
-            &["not ready after 1 s", "last errors of --ready: `is it up`", "--ready-timeout"],
+            with(&["--ready", "echo is it up >&2; false", "--ready-timeout", "4s"]),
+            &["not ready after 4 s", "last errors of --ready: `is it up`", "--ready-timeout"],
         ),
         (
             "0 mute",
@@ -242,6 +242,8 @@ fn what_goes_wrong_with_a_service_is_told_in_a_line_and_nothing_stays() {
             &["--load exited with code 4", "`no`", "--ignore-failure"],
         ),
         ("", with(&["--metric", "tps=([0-9]+) tps"]), &["--load: metric regex", "does not match"]),
+        ("", with(&["--metric", "load=([0-9]+)"]), &["cannot be named `load`"]),
+        ("", with(&["--metric", "wall=([0-9]+)"]), &["cannot be named `wall`"]),
         (
             "",
             with(&["--setup", "echo full >&2; exit 5"]),

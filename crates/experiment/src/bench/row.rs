@@ -6,6 +6,7 @@ use workload::tail::{Distribution, Latency};
 use workload::{Details, Outcome};
 
 use super::Cell;
+use crate::analysis::asks_for_some;
 use crate::library::{LibraryFault, PreloadReport};
 use crate::stats::describe::median;
 
@@ -34,7 +35,8 @@ pub struct ReadBack {
     /// The median share on superpages (of the arm's size, for one of smaller ones: those are told by the
     /// number of faults); `null` if the kernel does not tell.
     pub share: Option<f64>,
-    /// Whether that is what the arm promised; `null` if it promised nothing, or nobody knows.
+    /// Whether that is what the arm promised; `null` if it promised nothing, or nobody knows. An arm that asks for
+    /// superpages of some of its memory only does not get what it asked for if it got none.
     pub as_promised: Option<bool>,
     /// What is wrong with libsuperpage.so, if it was to hand out the memory, or prepare it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +123,7 @@ impl Row {
 
 impl ReadBack {
     fn new(cell: &Cell, outcomes: &[Outcome]) -> Self {
-        let share = middle(outcomes, |one| match (cell.folio, &one.details) {
+        let of = |one: &Outcome| match (cell.folio, &one.details) {
             (Some(size), Details::Touch { page_bytes, pages_touched, .. }) => {
                 let each = size.bytes() as f64 / *page_bytes as f64;
                 Some(by_faults(*pages_touched as f64, one.minor_faults? as f64, each))
@@ -133,11 +135,17 @@ impl ReadBack {
                 Some((*superpage_bytes)? as f64 / (*held_bytes).max(1) as f64)
             }
             _ => None,
-        });
+        };
+        let share = middle(outcomes, of);
+        let mut known = outcomes.iter().filter_map(of).peekable();
+        let has_none = known.peek().is_some() && known.all(|share| share == 0.0);
         let promised = match (cell.plan.promise, cell.plan.pages) {
             (Promise::BasePages, _) => share.map(|share| share <= MAX_SHARE_OF_BASE),
             (Promise::Superpages, _) | (_, Pages::ThpOf(_)) => {
                 share.map(|share| share >= MIN_SHARE)
+            }
+            (Promise::Nothing, _) if has_none && asks_for_some(&cell.recipe, &cell.plan) => {
+                Some(false)
             }
             (Promise::Nothing | Promise::SmallerSuperpages, _) => None,
         };
@@ -218,7 +226,45 @@ fn percentiles(outcomes: &[Outcome]) -> Vec<Percentiles> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::analysis::tests::planned;
+
+    /// A run of `touch` of 4 MiB with so many bytes on superpages.
+    fn touched(superpage_bytes: Option<u64>) -> Outcome {
+        let outcome = json!({
+            "schema": "superpage.workload/1", "workload": "touch", "size_bytes": 4 << 20,
+            "footprint_bytes": 4 << 20, "seed": 1, "threads": 1, "setup_seconds": 0.0, "seconds": 1.0,
+            "cpu_seconds": 1.0, "verify_seconds": 0.0, "minor_faults": 1024, "verified": true,
+            "figure": { "name": "pages", "value": 1024.0, "unit": "1/s", "better": "higher" },
+            "details": {
+                "gib": 0.004, "repeat": 1, "lines": 1, "user_seconds": 0.5, "system_seconds": 0.5,
+                "wall_seconds": 1.0, "faults_per_cpu_second": 1024.0, "faults_per_wall_second": 1024.0,
+                "page_bytes": 4096, "pages_touched": 1024, "superpage_bytes": superpage_bytes,
+            },
+        });
+        serde_json::from_value(outcome).expect("an outcome")
+    }
+
+    #[test]
+    fn an_arm_that_asked_for_some_superpages_and_got_none_has_no_figures() {
+        for (recipe, runs, kept) in [
+            ("x: pages=hugetlb memory=mmap fallback=base", &[Some(0), Some(0)][..], Some(false)),
+            ("x: pages=hugetlb memory=mmap fallback=base", &[Some(0), Some(2 << 20)], None),
+            ("x: pages=hugetlb memory=mmap fallback=base", &[None], None),
+            ("system", &[Some(0)], None),
+            ("x: pages=thp memory=heap,mmap", &[Some(4 << 20)], Some(true)),
+        ] {
+            let (recipe, plan) = planned(recipe, 0.9, Vec::new());
+            let arm = recipe.name.clone();
+            let cell = Cell { arm, recipe, plan, threads: 1, populates: false, folio: None };
+            let runs = runs.iter().map(|bytes| (touched(*bytes), PreloadReport::default()));
+            let row = Row::new(cell, runs.collect());
+            assert_eq!(row.got.as_promised, kept, "{:?}", row.cell.recipe);
+            assert_eq!(row.summary.is_none(), kept == Some(false));
+        }
+    }
 
     #[test]
     fn faults_tell_how_much_came_at_once() {

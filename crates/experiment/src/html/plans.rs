@@ -2,6 +2,7 @@
 
 use launch::{Kind, Promise, ThpRequest};
 
+use crate::analysis::asks_for_some;
 use crate::document::{Arm, Document};
 use report::format;
 use report::marks::named;
@@ -26,6 +27,7 @@ pub fn section(document: &Document) -> Element {
 fn plan(index: usize, arm: &Arm) -> Element {
     let (recipe, plan) = (&arm.recipe, &arm.plan);
     let promise = match plan.promise {
+        Promise::Nothing if asks_for_some(recipe, plan) => "some superpages, however many",
         Promise::Nothing => "nothing; any pages count",
         Promise::BasePages => "no superpages",
         Promise::SmallerSuperpages => "no superpages of the largest size",

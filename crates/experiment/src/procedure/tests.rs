@@ -38,7 +38,7 @@ fn settings(max_runs: u32) -> Settings {
 
 #[test]
 fn quiet_arms_stop_after_the_least_number_of_runs() {
-    let mut executor = Mock(|run: Run| Ok(sample(run, 1.0)));
+    let mut executor = Mock(|run: Run| Ok(sample(run, 1.000_000_001)));
     let ran = run(&mut executor, 3, &settings(30), &mut |_| {}).unwrap();
     assert_eq!(ran.stopped, Stopped::RuleMet);
     let measured = values(&ran.samples, |sample| Some(sample.wall_seconds));
@@ -108,7 +108,7 @@ fn figures_that_differ_too_much_end_it_after_the_least_number_of_runs() {
         let mut executor = Mock(|run: Run| {
             clock.set(clock.get() + 1.0);
             let varies = noise * f64::from(run.at.arm * (run.at.block % 2));
-            Ok(Sample { metric: Some(1.0 + varies), ..sample(run, 1.0) })
+            Ok(Sample { metric: Some(1000.0 * (1.0 + varies)), ..sample(run, 1.000_000_001) })
         });
         let now = || Duration::from_secs_f64(clock.get());
         let rule = Rule { max_runs: 20, max_deviation, ..Rule::default() };

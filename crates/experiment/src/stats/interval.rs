@@ -93,8 +93,38 @@ pub(crate) fn student(pairs: &[Pair], confidence: Confidence) -> Option<Interval
     Some(Interval::around(mean(&log_ratios), half))
 }
 
-/// The clock's tick, if the values of an arm show one: most of them are equal and not all. Zero if none does.
+/// How far apart the values are that can be told apart: the clock's tick, where they show one, but no less than the last
+/// decimal that they are printed with. Ten runs of `1` say that each was nearer to 1 than to 2.
 pub(crate) fn tick(pairs: &[Pair]) -> f64 {
+    clock_tick(pairs).max(last_decimal(pairs))
+}
+
+/// One of the last decimal of all values. What has more digits than programs print was rounded by nobody.
+fn last_decimal(pairs: &[Pair]) -> f64 {
+    let mut most = i32::MIN;
+    for value in pairs.iter().flat_map(|pair| pair.reference.into_iter().chain(pair.arm)) {
+        let (digits, decimals) = decimals(value);
+        if digits > MAX_DIGITS {
+            return 0.0;
+        }
+        most = most.max(decimals);
+    }
+    10f64.powi(-most.max(0))
+}
+
+/// More digits than that a value has that was computed, not printed.
+const MAX_DIGITS: usize = 15;
+
+/// How many digits the shortest text of a value has, and how many of them after the point.
+fn decimals(value: f64) -> (usize, i32) {
+    let text = format!("{value:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let after = digits.split_once('.').map_or(0, |(_, after)| after.len());
+    (after + 1, after as i32 - exponent.parse().unwrap_or(0))
+}
+
+/// The clock's tick, if the values of an arm show one: most of them are equal and not all. Zero if none does.
+fn clock_tick(pairs: &[Pair]) -> f64 {
     let of_arm = |of: fn(&Pair) -> [f64; 2]| {
         let mut values: Vec<f64> = pairs.iter().flat_map(of).collect();
         let all = values.len();
@@ -185,6 +215,39 @@ mod tests {
         let exact = rejected_pairs(EXACT_UP_TO, 0.005).unwrap() as f64;
         let near = rejected_pairs(EXACT_UP_TO + 1, 0.005).unwrap() as f64;
         assert!((0.0..=3.0).contains(&(near - exact)), "{exact} {near}");
+    }
+
+    #[test]
+    fn the_last_decimal_that_is_printed_is_a_tick() {
+        for (reference, arm, expected) in [
+            ([1.0, 1.0], [2.0, 2.0], 1.0),
+            ([1.0, 1.0], [2.5, 2.5], 0.1),
+            ([0.25, 0.25], [0.25, 0.25], 0.01),
+            ([1234.0, 1234.0], [1200.0, 1200.0], 1.0),
+            ([3e-9, 3e-9], [3.4e-9, 3.4e-9], 1e-10),
+            ([1.0 / 3.0, 1.0 / 3.0], [1.0, 1.0], 0.0),
+            ([1e300, 1e300], [2e300, 2e300], 1.0),
+        ] {
+            let found = tick(&[Pair { reference, arm }; 2]);
+            assert!((found - expected).abs() <= expected * 1e-9, "{reference:?} {arm:?}: {found}");
+        }
+        // Hundredths are printed, and quarters come.
+        let quarters = Pair { reference: [0.25, 0.5], arm: [0.75, 0.75] };
+        assert_eq!(tick(&[quarters; 2]), 0.25);
+    }
+
+    #[test]
+    fn an_interval_is_no_narrower_than_the_last_decimal() {
+        let pairs =
+            |reference: f64, arm: f64| [Pair { reference: [reference; 2], arm: [arm; 2] }; 5];
+        for confidence in [Confidence::P99, Confidence::new(0.9).unwrap()] {
+            for of in [student, ranked] {
+                let interval = of(&pairs(1.0, 2.0), confidence).unwrap();
+                assert!(interval.high - interval.low > 0.1, "{interval:?}");
+                let interval = of(&pairs(0.512345678, 0.612345678), confidence).unwrap();
+                assert!(interval.high - interval.low < 1e-6, "{interval:?}");
+            }
+        }
     }
 
     #[test]

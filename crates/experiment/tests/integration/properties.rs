@@ -113,9 +113,18 @@ proptest! {
 
 #[test]
 fn identical_samples_give_a_point() {
-    let same = compared(&samples(&[2.5; 12], 1));
+    let same = compared(&samples(&[2.5f64.sqrt(); 12], 1));
     assert_eq!(same.interval, Some(Interval { low: 1.0, high: 1.0 }));
     assert_eq!((same.speedup, same.hodges_lehmann(), same.randomization().p), (1.0, 1.0, 1.0));
+}
+
+#[test]
+fn samples_of_few_digits_are_known_to_the_last_one() {
+    let interval = |of: f64| compared(&samples(&[of; 12], 1)).interval.expect("three blocks");
+    let (two, four, nine) = (interval(2.5), interval(2.512), interval(2.512_345_678));
+    assert!(two.low < 0.99 && two.high > 1.01, "{two:?}");
+    assert!(two.high > four.high && four.high > nine.high, "{four:?} {nine:?}");
+    assert!(nine.high - nine.low < 1e-7, "{nine:?}");
 }
 
 #[test]

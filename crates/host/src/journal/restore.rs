@@ -124,8 +124,9 @@ pub(super) fn undo_all(root: &Root, changes: &[Change]) -> Vec<Restoration> {
 
 impl Undo<'_> {
     fn run(&self, root: &Root) -> Result<Outcome, JournalError> {
-        let now = self.knob.read(root)?;
         let original = self.original.to_string();
+        let is_ours = |now: &str| now == original || self.last.left(now);
+        let now = self.knob.read_twice(root, is_ours)?;
         if now == original {
             return Ok(Outcome::AlreadyRestored { value: now });
         }

@@ -371,7 +371,8 @@ impl Place {
     /// Sets the knob to what the living want, in one write. `Some` where somebody should hear of it: it was
     /// restored, or changed by somebody else.
     fn settle_alone(&self, root: &Root) -> Result<Option<Outcome>, JournalError> {
-        let (state, now) = (State::read(&self.dir, root)?, self.now(root)?);
+        let state = State::read(&self.dir, root)?;
+        let now = self.now_after(root, state.as_ref())?;
         if let Some(state) = state.as_ref().filter(|state| !state.left(now)) {
             // Not ours to write, whatever the living wanted. The last of them forgets it.
             if self.remove_dead()?.is_empty() {
@@ -402,7 +403,8 @@ impl Place {
         own: Option<&Path>,
         change: &mut Change<'_, E>,
     ) -> Result<Settled, E> {
-        let (before, old) = (State::read(&self.dir, root)?, self.now(root)?);
+        let before = State::read(&self.dir, root)?;
+        let old = self.now_after(root, before.as_ref())?;
         let is_changed = before.as_ref().is_some_and(|state| !state.left(old));
         if is_changed {
             // By somebody else, whatever the living wanted before.
@@ -447,10 +449,23 @@ impl Place {
     }
 
     fn now(&self, root: &Root) -> Result<u64, JournalError> {
-        let value = self.knob.read(root)?;
+        self.number(&self.knob.read(root)?)
+    }
+
+    /// The same, read once more where it is not what `state` left.
+    fn now_after(&self, root: &Root, state: Option<&State>) -> Result<u64, JournalError> {
+        let is_left = |value: &str| {
+            let left = state.zip(self.knob.number(value));
+            left.is_none_or(|(state, now)| state.left(now))
+        };
+        self.number(&self.knob.read_twice(root, is_left)?)
+    }
+
+    fn number(&self, value: &str) -> Result<u64, JournalError> {
         let why = "is neither a number nor a word that is known";
-        let number = self.knob.number(&value);
-        number.ok_or_else(|| JournalError::BadValue { knob: self.knob.clone(), value, why })
+        let (knob, number) = (&self.knob, self.knob.number(value));
+        let bad = || JournalError::BadValue { knob: knob.clone(), value: value.to_string(), why };
+        number.ok_or_else(bad)
     }
 }
 

@@ -28,13 +28,22 @@ impl Knob {
     /// Its value now, canonical. Of a hugetlb pool, the persistent pages: the file counts surplus
     /// pages too, which come and go by themselves and are no setting.
     pub fn read(&self, root: &Root) -> Result<String, JournalError> {
-        let value = canonical(&self.raw(root)?);
-        if let (Some(surplus), Ok(total)) = (self.surplus(), value.parse::<u64>())
-            && let Ok(surplus) = text::number(root, &surplus)
-        {
-            return Ok(total.saturating_sub(surplus).to_string());
+        let value = || self.raw(root).map(|text| canonical(&text));
+        match self.surplus() {
+            Some(surplus) => persistent(value, || text::number(root, &surplus).ok()),
+            None => value(),
         }
-        Ok(value)
+    }
+
+    /// Its value, read once more where it is not what was `expected`: of a pool it is told by two files, and pages come
+    /// and go between the looks.
+    pub(super) fn read_twice(
+        &self,
+        root: &Root,
+        expected: impl Fn(&str) -> bool,
+    ) -> Result<String, JournalError> {
+        let value = self.read(root)?;
+        if expected(&value) { Ok(value) } else { self.read(root) }
     }
 
     fn raw(&self, root: &Root) -> Result<String, JournalError> {
@@ -70,6 +79,26 @@ impl Knob {
     }
 }
 
+/// A pool's pages without its surplus ones, if both are known. The surplus is read before and after: a page that came or
+/// went in between would count as a change of the pool.
+fn persistent<E>(
+    total: impl Fn() -> Result<String, E>,
+    surplus: impl Fn() -> Option<u64>,
+) -> Result<String, E> {
+    const LOOKS: u32 = 8;
+    let (mut before, mut looks) = (surplus(), 0);
+    loop {
+        let (value, after) = (total()?, surplus());
+        looks += 1;
+        if before == after || looks == LOOKS {
+            let pages = value.parse::<u64>().ok().zip(after);
+            let pages = pages.map(|(total, surplus)| total.saturating_sub(surplus).to_string());
+            return Ok(pages.unwrap_or(value));
+        }
+        before = after;
+    }
+}
+
 fn cut(value: &str) -> String {
     value.chars().take(120).collect()
 }
@@ -78,4 +107,31 @@ fn cut(value: &str) -> String {
 fn plain_file(path: &Path) -> io::Result<()> {
     let is_file = fs::symlink_metadata(path)?.is_file();
     if is_file { Ok(()) } else { Err(io::Error::other("it is not a regular file")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_goes_between_the_looks_is_no_change() {
+        let pages = |totals: &[&str], surplus: &[Option<u64>]| {
+            let next = |from: &RefCell<std::vec::IntoIter<String>>| from.borrow_mut().next();
+            let totals: Vec<String> = totals.iter().map(ToString::to_string).collect();
+            let totals = RefCell::new(totals.into_iter());
+            let surplus = RefCell::new(surplus.iter().copied().cycle());
+            let total = || next(&totals).ok_or("looked too often");
+            persistent(total, || surplus.borrow_mut().next().flatten())
+        };
+        assert_eq!(pages(&["15"], &[Some(5), Some(5)]), Ok("10".to_string()));
+        // Five pages of 15 are freed after the first look at both, or come.
+        assert_eq!(pages(&["15", "10"], &[Some(5), Some(0), Some(0)]), Ok("10".to_string()));
+        assert_eq!(pages(&["10", "15"], &[Some(0), Some(5), Some(5)]), Ok("10".to_string()));
+        // A kernel that does not tell, or never the same.
+        assert_eq!(pages(&["15"], &[None]), Ok("15".to_string()));
+        assert_eq!(pages(&["never"], &[Some(1)]), Ok("never".to_string()));
+        assert_eq!(pages(&["15"; 8], &[Some(1), Some(2)]), Ok("14".to_string()));
+    }
 }

@@ -37,7 +37,8 @@ const HELP: &str = "\
 Examples:
   superpage lab compare -d linux-4.3 -d sync-64 --workload gups:size=8G --fragmentation frag-50
   superpage lab explain linux-4.3 sync-64 --workload gups:size=8G
-  superpage lab profile --workload gups:size=8G -o gups.toml && superpage lab run -d cbmm -w gups:size=8G --profile gups.toml
+  superpage lab profile --workload gups:size=8G -o gups.toml
+  superpage lab run -d cbmm --workload gups:size=8G --profile gups.toml
   superpage lab validate -d linux-6 -d freebsd -w gups:size=1G         # root
   superpage lab sweep plan -o results --design base --design linux-4.3 --workload gups --seeds 1-10";
 

@@ -22,7 +22,7 @@ pub struct MachinesArgs {
     json: bool,
 }
 
-/// List the workloads, or one with its options and what they are if nobody says.
+/// List the workloads, or show one with its options and their defaults.
 ///
 /// A specification is a name and options: gups:size=8G,operations=1M. Sizes and counts take K, M and G
 /// for 2^10, 2^20 and 2^30.

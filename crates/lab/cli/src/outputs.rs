@@ -23,11 +23,11 @@ pub struct Outputs {
     #[arg(long, value_name = "FILE", value_parser = picture)]
     pub plot: Option<PathBuf>,
 
-    /// Write over files that exist.
+    /// Overwrite existing files.
     #[arg(long)]
     pub force: bool,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     pub quiet: bool,
 }

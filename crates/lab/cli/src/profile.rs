@@ -29,11 +29,11 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 
-    /// Write over a file that exists.
+    /// Overwrite an existing file.
     #[arg(long, help_heading = "Output")]
     force: bool,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
 }

@@ -170,7 +170,7 @@ impl Parts {
             (u64::from(totals.regions) * u64::from(SLOTS), page, Some(totals.records))
         } else {
             let setup: Setup = self.workload.name.parse().map_err(Failure::usage)?;
-            let (description, _) = setup.build().map_err(Failure::usage)?;
+            let description = setup.describe().map_err(Failure::usage)?;
             (description.footprint_pages, lab::STREAM_PAGE, description.records)
         };
         let needs = ByteSize(pages.saturating_mul(page));
@@ -180,7 +180,7 @@ impl Parts {
             true => "; more than that: memory may run out",
             false => "",
         };
-        let records = records.map_or("unknown before its end".to_string(), |records| {
+        let records = records.map_or("unknown before it runs".to_string(), |records| {
             format!("about {}, for each design", three::figure(records as f64))
         });
         let divided = match self.layout == Layout::default() {

@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     quiet: bool,
 }

@@ -54,7 +54,7 @@ pub struct ExperimentArgs {
     #[arg(long, short, value_name = "HOW", default_value = FRAGMENTATION)]
     pub fragmentation: String,
 
-    /// Where the program misses the TLB, for designs that weigh it (cbmm): a file with `spans = [\"0 512M 40000\"]`,
+    /// Where the program misses the TLB, for designs that weigh it (cbmm): a file with `spans = ["0 512M 40000"]`,
     /// each from, to, and the misses of each 2M of it in 10 s; see docs/facts.md.
     #[arg(long, value_name = "FILE")]
     pub profile: Option<String>,
@@ -71,7 +71,7 @@ pub struct ExperimentArgs {
     #[arg(long)]
     pub no_utilisation: bool,
 
-    /// Tell what would be run, and run nothing.
+    /// Print what would be run; run nothing.
     #[arg(long, conflicts_with = "json")]
     pub dry_run: bool,
 }
@@ -154,7 +154,7 @@ pub fn workload(word: &str) -> Result<NamedInput, Failure> {
     match word.parse::<Setup>() {
         Ok(setup) => {
             // What its options do not allow shows here, before anything is run.
-            setup.build().map_err(Failure::usage)?;
+            setup.describe().map_err(Failure::usage)?;
             Ok(NamedInput { name: word.to_string(), content: String::new() })
         }
         Err(error) => Err(unknown_workload(word, error)),

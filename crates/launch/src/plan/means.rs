@@ -12,6 +12,7 @@ pub(super) const NOTHING_AHEAD: &str = "nothing is prepared ahead";
 pub(super) const MALLOC_AHEAD: &str = "malloc's memory is not prepared ahead";
 pub(super) const OWN_ALLOCATOR: &str = "only glibc's malloc gets superpages";
 pub(super) const FRAGMENTED: &str = "free memory is fragmented";
+const ON_BASE_PAGES: &str = "what does not fit on superpages stays on base pages";
 pub(super) const LARGER_THP: &str = "larger transparent superpages are enabled";
 
 /// The variables that several parties write.
@@ -96,13 +97,13 @@ impl Plan {
 
     pub(super) fn note_fragmented(&mut self, facts: &Facts) {
         let rest = match (facts.thp_sizes.as_slice(), &self.supply) {
-            ([], None) => {
-                "what does not fit on superpages stays on base pages (as root, superpage makes superpages free and \
-                 turns smaller sizes of THP on)"
-                    .to_string()
-            }
+            ([], None) => format!(
+                "{ON_BASE_PAGES} (as root, superpage makes superpages free and turns smaller sizes of THP on)"
+            ),
             (on, None) => format!("what does not fit on superpages gets THP of {}", list(on)),
-            (_, Some(off)) if off.is_empty() => "superpages are made free when it asks for them".to_string(),
+            (_, Some(off)) if off.is_empty() => {
+                "superpages are made free when it asks for them".to_string()
+            }
             (_, Some(off)) => format!(
                 "superpages are made free when it asks for them; where that is not enough, THP of {} are turned \
                  on where advised, until it ends",
@@ -110,6 +111,20 @@ impl Plan {
             ),
         };
         self.notes.push(format!("{FRAGMENTED}: {rest}"));
+    }
+
+    /// Whether superpages of the largest size were so scarce that it may get smaller ones instead, which nobody can read back.
+    fn may_get_smaller(&self) -> bool {
+        let mut notes = self.notes.iter();
+        notes.any(|note| note.starts_with(FRAGMENTED) && !note.contains(ON_BASE_PAGES))
+    }
+
+    /// What libsuperpage.so asks for superpages of, if they can be read back: the kinds of memory that were named.
+    pub fn asked_of_library(&self) -> Option<&str> {
+        let asks = matches!(self.pages, Pages::Thp | Pages::Hugetlb(_)) && !self.may_get_smaller();
+        let mut variables = self.environment.iter();
+        let memory = variables.find(|change| change.variable == environment::MEMORY)?;
+        asks.then_some(memory.value.as_str())
     }
 
     /// The best this machine has: the pool's pages are reserved, so they cannot fail later, and a
@@ -351,6 +366,7 @@ impl Plan {
                 free: pool.free,
                 reserved: pool.reserved,
                 overcommit: pool.overcommit_left,
+                is_gigantic: pool.is_gigantic,
             });
         }
         if pool.available() == 0 {

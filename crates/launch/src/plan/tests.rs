@@ -16,6 +16,7 @@ fn facts() -> Facts {
             free: 8,
             reserved: 3,
             overcommit_left: 0,
+            is_gigantic: false,
         }],
         runtime: Some(PathBuf::from("/opt/lib/libsuperpage.so")),
         ld_preload: None,
@@ -123,6 +124,10 @@ fn a_machine_that_cannot_is_an_error_with_a_remedy() {
     let mut empty = facts();
     empty.pools[0].free = 3;
     assert!(resolve("hugetlb", &empty).unwrap_err().to_string().contains("--pool lend"));
+    empty.pools[0].is_gigantic = true;
+    let error = resolve("hugetlb", &empty).unwrap_err().to_string();
+    assert!(error.ends_with("superpage pool set 2M:+N"), "{error}");
+    empty.pools[0].is_gigantic = false;
     empty.pools[0].overcommit_left = 1;
     assert!(resolve("hugetlb", &empty).is_ok());
     let error = resolve("hugetlb:1G", &facts()).unwrap_err().to_string();
@@ -258,7 +263,7 @@ fn with_library(pools: Vec<Pool>) -> Facts {
 
 fn pool(free: u64, reserved: u64) -> Pool {
     let size = PageSize::new(2 << 20).unwrap();
-    Pool { size, total: free, free, reserved, overcommit_left: 0 }
+    Pool { size, total: free, free, reserved, overcommit_left: 0, is_gigantic: false }
 }
 
 #[test]

@@ -20,9 +20,14 @@ use workload::{Options, Settings, Workload, gups as live_gups};
 
 use super::entry::Entry;
 use super::entry::Given::{Follows, Number, Word};
-use super::{Setup, WorkloadError};
+use super::{Description, Setup, WorkloadError};
 
 pub(super) use sweep::{Sweep, bytes};
+
+/// What a kernel is that takes long to build: only a graph does.
+pub(super) fn describe(setup: &Setup) -> Option<Result<Description, WorkloadError>> {
+    (setup.name() == "pagerank").then(|| pagerank::describe(setup))
+}
 
 /// The kernels.
 pub(super) const ENTRIES: &[Entry] = &[

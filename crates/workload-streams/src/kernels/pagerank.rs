@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use trace::{Access, Block, SLOTS};
 use workload::csr::Csr;
+use workload::graph::Edges;
 use workload::pagerank::Plan;
 
 use super::Sweep;
 use crate::emit::access;
 use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
-use crate::{Emit, Figure, Setup, Tables};
+use crate::{Description, Emit, Figure, Setup, Tables, WorkloadError};
 
 /// The live kernel's default.
 pub(super) const SIZE: u64 = 1 << 30;
@@ -46,16 +47,10 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     // One thread: the rows are the same for any number, and runs of the laboratory have none.
     let csr = Arc::new(Csr::build(&plan.edges, 1).map_err(|error| setup.host(error))?);
     let vertices = csr.vertices() as u64;
-    let mut space = Space::of(setup);
-    let arrays = Arrays {
-        ends: space.anonymous(vertices * 8),
-        neighbours: space.anonymous(plan.edges.drawn * 8),
-        scores: space.anonymous(vertices * 4),
-        contributions: space.anonymous(vertices * 4),
-        waiting: space.anonymous(vertices * 16),
-    };
+    let edges = csr.edges() as u64;
+    let (arrays, extent) = layout(setup, &plan.edges, edges);
     let Arrays { ends, neighbours, scores, contributions, waiting } = arrays;
-    let rows = csr.edges() as u64 * 4;
+    let rows = edges * 4;
 
     let mut program = Program::new(setup);
     program
@@ -77,8 +72,49 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
             program.step(Pass { csr: csr.clone(), arrays, pull, parts: parts.clone(), turn: 0 });
         }
     }
+    program.exit(setup, threads, figure(setup, edges), extent)
+}
+
+/// What it is, without its graph, which takes long to build: every edge that is drawn counts, and how many records the
+/// stream has is unknown.
+pub(crate) fn describe(setup: &Setup) -> Result<Description, WorkloadError> {
+    let threads = setup.threads_or(1);
+    let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
+    // An edge is in the rows of both its ends.
+    let edges = plan.edges.drawn * 2;
+    let (_, extent) = layout(setup, &plan.edges, edges);
+    Ok(Description {
+        name: setup.name(),
+        summary: setup.entry().summary,
+        footprint_pages: extent.pages,
+        superpages: extent.superpages,
+        threads,
+        figure: figure(setup, edges),
+        phases: vec!["setup", "run"],
+        regions: extent.regions as u32,
+        records: None,
+    })
+}
+
+fn figure(setup: &Setup, edges: u64) -> Figure {
+    let iterations = setup.iterations.unwrap_or(ITERATIONS);
+    Figure::Rate { unit: "edges/s", operations: edges * u64::from(iterations) }
+}
+
+/// The arrays of a graph whose rows have so many edges, and the memory that they take.
+fn layout(setup: &Setup, graph: &Edges, edges: u64) -> (Arrays, Extent) {
+    let vertices = graph.vertices();
+    let mut space = Space::of(setup);
+    let arrays = Arrays {
+        ends: space.anonymous(vertices * 8),
+        neighbours: space.anonymous(graph.drawn * 8),
+        scores: space.anonymous(vertices * 4),
+        contributions: space.anonymous(vertices * 4),
+        waiting: space.anonymous(vertices * 16),
+    };
+    let Arrays { ends, neighbours, scores, contributions, waiting } = arrays;
     // Rows lack the loops, and the peak is while edges wait or while there are scores.
-    let filled = rows.div_ceil(PAGE);
+    let filled = (edges * 4).div_ceil(PAGE);
     let base = u64::from(ends.pages) + filled;
     let ranked = u64::from(scores.pages + contributions.pages);
     let superpages = ends.regions()
@@ -86,9 +122,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
         + waiting.regions().max(scores.regions() + contributions.regions());
     let all = Extent::new(&[ends, neighbours, scores, contributions, waiting]);
     let pages = base + ranked.max(waiting.pages.into());
-    let operations = csr.edges() as u64 * u64::from(iterations);
-    let figure = Figure::Rate { unit: "edges/s", operations };
-    program.exit(setup, threads, figure, Extent { pages, superpages, ..all })
+    (arrays, Extent { pages, superpages, ..all })
 }
 
 /// A pass of building: edges wait in buckets, and a full bucket goes to its part of the arrays, in
@@ -231,7 +265,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use workload::graph::{Edges, Graph};
+    use workload::graph::Graph;
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]

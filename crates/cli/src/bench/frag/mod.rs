@@ -69,11 +69,11 @@ pub struct Args {
 
 const HELP: &str = "\
 Examples:
-  superpage bench frag --kind pinned -- ./app             # no superpage is free, none can be made
-  superpage bench frag --level 50 --leave 4G -- ./app     # of the 4 GiB that are left half are free superpages
+  superpage bench frag --kind pinned -- ./app            # no superpage is free
+  superpage bench frag --level 50 --leave 4G -- ./app    # 4 GiB are left, half fragmented
   superpage bench frag --leave 6G -- superpage compare gups --size 4G
 
-Exit codes: the program's own; 2 wrong usage; 3 not possible on this machine; 126 and 127 if the program
+Exit codes: the program's own; 2 wrong usage; 3 not possible on this machine; 126 and 127 if the program \
 cannot be executed or found.";
 
 /// [`Kind`] as a flag's value.
@@ -125,7 +125,7 @@ fn goal_of(kind: Kind, level: u8, extent: Extent, free: &FreeContiguity) -> Resu
     let headroom = Headroom::read(&Root::real(), None).map_err(Failure::cannot)?;
     let Headroom { available, margin, .. } = headroom
         .ok_or_else(|| unknown("/proc/meminfo does not say how much memory is available"))?;
-    let allowed = host::cgroup::memory_headroom(&Root::real());
+    let allowed = host::cgroup::memory_available(&Root::real());
     let available = allowed.map_or(available, |allowed| allowed.min(available));
     let free = Free { superpage: free.superpage, superpages, available, margin };
     Ok(Goal::new(kind, level, extent, free)?)

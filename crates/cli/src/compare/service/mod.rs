@@ -17,8 +17,8 @@ use crate::runs::arms;
 #[command(next_help_heading = "Services")]
 pub struct ServiceArgs {
     /// Compare a server: the command that starts it, in the foreground. For each run it is started, loaded and stopped.
-    /// It alone gets what an arm says, and its CPU time, faults and memory alone are counted. In it and in the commands
-    /// below, {port} is a free port and {dir} an empty directory, new for each run.
+    /// Only the service gets the arm's pages, and only its CPU time, faults and memory are measured. In this command and
+    /// those below, {port} is a free port and {dir} an empty directory, new for each run.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["workload", "command", "predict"], requires = "load")]
     pub service: Option<String>,
 

@@ -23,6 +23,7 @@ use host::pool::{PoolError, Status, mounts};
 use super::stop::Stop;
 use super::voice::Voice;
 use crate::exit::{self, Failure};
+use crate::pool_guard;
 
 /// What every part needs to know.
 #[derive(Debug)]
@@ -42,6 +43,9 @@ pub enum Completion {
 pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
     let request = options::read(voice, words)?;
     let context = Context { root, voice, dry_run: request.dry_run };
+    if !request.dry_run && request.goes_by_pools() {
+        context.complain(&pool_guard::give_back_of_the_dead(root));
+    }
     let status = Status::read(root).map_err(refused)?;
     let changes = settings::changes(&context, &request)?;
     let steps = pools::plan(&context, &status, &request)?;

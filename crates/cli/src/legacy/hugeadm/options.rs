@@ -238,6 +238,11 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
 }
 
 impl Request {
+    /// Whether what is changed is decided by what the pools have.
+    pub fn goes_by_pools(&self) -> bool {
+        !self.adjustments.is_empty() || self.shmmax || self.min_free
+    }
+
     /// Options that do something only beside others.
     fn check(&self) -> Result<(), &'static str> {
         let has_min = self.adjustments.iter().any(|(bound, _)| *bound == Bound::Min);

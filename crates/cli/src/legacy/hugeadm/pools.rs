@@ -40,6 +40,17 @@ impl Step {
     pub fn grows(&self) -> bool {
         self.to.min > self.from.min
     }
+
+    /// The overcommit limit for a pool that has `now` pages; `None` if this step leaves it as it is.
+    fn overcommit_with(&self, now: u64) -> Option<u64> {
+        // A growth that fell short leaves the maximum where it was, or at what was got.
+        let max = match self.grows() && now != self.to.min {
+            true => self.from.max.max(now),
+            false => self.to.max,
+        };
+        let changes = self.from.overcommit() != self.to.overcommit();
+        changes.then_some(max.saturating_sub(now))
+    }
 }
 
 /// What is to be done, step by step, each from where the one before it ends. Nothing is written; what
@@ -98,27 +109,43 @@ impl Step {
         })
     }
 
-    /// As requests for the machine, or for each of its nodes: what comes or goes is spread evenly, as
-    /// the kernel does it for nr_hugepages_mempolicy.
+    /// As requests for the machine, or for each of its nodes: what comes is spread evenly, as the kernel does it for
+    /// nr_hugepages_mempolicy, and so is what goes, of nodes that have it.
     fn requests(&self, status: &Status) -> Result<Vec<pool::Request>, PoolError> {
         let Self { size, to, .. } = *self;
         let before = status.persistent(size, None)?;
         if self.nodes.is_empty() {
             return Ok(vec![pool::Request { size, node: None, before, target: to.min }]);
         }
-        let count = self.nodes.len() as u64;
-        let by = before.abs_diff(to.min);
-        let mut requests = Vec::new();
-        for (index, node) in self.nodes.iter().enumerate() {
-            let share = by / count + u64::from((index as u64) < by % count);
-            let before_here = status.persistent(size, Some(*node))?;
-            let target = match to.min >= before {
-                true => before_here.saturating_add(share),
-                false => before_here.saturating_sub(share),
-            };
-            requests.push(pool::Request { size, node: Some(*node), before: before_here, target });
+        let has = |node: &NodeId| status.persistent(size, Some(*node));
+        let have = self.nodes.iter().map(has).collect::<Result<Vec<_>, _>>()?;
+        let grows = to.min >= before;
+        let most = |has: &u64| if grows { u64::MAX } else { *has };
+        let shares = dealt(before.abs_diff(to.min), &have.iter().map(most).collect::<Vec<_>>());
+        let request = |((node, before), share): ((&NodeId, u64), u64)| {
+            let target =
+                if grows { before.saturating_add(share) } else { before.saturating_sub(share) };
+            pool::Request { size, node: Some(*node), before, target }
+        };
+        Ok(self.nodes.iter().zip(have).zip(shares).map(request).collect())
+    }
+}
+
+/// So many pages in shares that are as equal as `most` of each lets them be; less in all where that is not enough.
+fn dealt(mut pages: u64, most: &[u64]) -> Vec<u64> {
+    let mut shares = vec![0; most.len()];
+    loop {
+        let open: Vec<usize> = (0..most.len()).filter(|at| shares[*at] < most[*at]).collect();
+        if pages == 0 || open.is_empty() {
+            return shares;
         }
-        Ok(requests)
+        let (each, rest) = (pages / open.len() as u64, pages % open.len() as u64);
+        for (place, at) in open.into_iter().enumerate() {
+            let share = each + u64::from((place as u64) < rest);
+            let share = share.min(most[at] - shares[at]);
+            shares[at] += share;
+            pages -= share;
+        }
     }
 }
 
@@ -191,21 +218,24 @@ fn one(
     }
     let status = Status::read(context.root).map_err(refused)?;
     let now = status.persistent(step.size, None).map_err(refused)?;
+    let failed =
+        |why: &str| format!("failed to set pool minimum to {} became {now}: {why}", step.to.min);
     for outcome in &outcomes {
         if outcome.is_full() {
             context.voice.inform(show::outcome(outcome));
         } else {
-            context.voice.warn(format!(
-                "failed to set pool minimum to {} became {now}: {}",
-                step.to.min,
-                show::outcome(outcome)
-            ));
+            context.voice.warn(failed(&show::outcome(outcome)));
         }
     }
-    // A minimum that was not reached leaves the maximum where it was, or at what was got.
-    let max = if now == step.to.min { step.to.max } else { step.from.max.max(now) };
-    let overcommit = max.saturating_sub(now);
-    if pool::overcommit(&status, step.size).is_ok_and(|set| set != overcommit) {
+    if now != step.to.min && outcomes.iter().all(Outcome::is_full) {
+        context.voice.warn(failed(match step.nodes.is_empty() || step.grows() {
+            true => "something else resizes it too",
+            false => "the nodes of the memory policy have no more of its pages",
+        }));
+    }
+    if let Some(overcommit) = step.overcommit_with(now)
+        && pool::overcommit(&status, step.size).is_ok_and(|set| set != overcommit)
+    {
         let mut journal = Journal::open(&pool_guard::journal_dir(), context.root)?;
         let set = pool::set_overcommit(context.root, &mut journal, step.size, overcommit);
         let (_, got) = set.map_err(refused)?;
@@ -293,6 +323,42 @@ mod tests {
         ] {
             assert_eq!(bounded(from, bound, target), to);
         }
+    }
+
+    #[test]
+    fn pages_are_dealt_to_nodes_that_have_them() {
+        for (pages, most, shares) in [
+            (7, &[u64::MAX; 3][..], &[3, 2, 2][..]),
+            (6, &[0, 10], &[0, 6]),
+            (6, &[1, 10, 2], &[1, 3, 2]),
+            (9, &[1, 10, 2], &[1, 6, 2]),
+            (1, &[0, 0, 1], &[0, 0, 1]),
+            (5, &[2, 2], &[2, 2]),
+            (0, &[2], &[0]),
+            (5, &[], &[]),
+        ] {
+            assert_eq!(dealt(pages, most), shares, "{pages} of {most:?}");
+        }
+    }
+
+    #[test]
+    fn the_overcommit_limit_is_set_by_steps_that_change_it() {
+        let size = PageSize::new(2 << 20).unwrap();
+        let bounds = |(min, max)| Bounds { min, max };
+        let after = |from, to, now| {
+            let (from, to) = (bounds(from), bounds(to));
+            Step { size, from, to, nodes: Vec::new() }.overcommit_with(now)
+        };
+        assert_eq!(after((0, 20), (10, 20), 10), Some(10));
+        assert_eq!(after((0, 0), (10, 10), 10), None);
+        assert_eq!(after((10, 10), (10, 30), 10), Some(20));
+        // A growth that fell short.
+        assert_eq!(after((0, 20), (10, 20), 4), Some(16));
+        assert_eq!(after((0, 8), (10, 10), 9), Some(0));
+        assert_eq!(after((0, 0), (10, 10), 4), None);
+        // A shrink that did gives no right to make the pages again.
+        assert_eq!(after((10, 10), (4, 4), 8), None);
+        assert_eq!(after((10, 15), (4, 15), 8), Some(7));
     }
 
     #[test]

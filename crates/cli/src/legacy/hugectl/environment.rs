@@ -265,7 +265,7 @@ fn refusal(size: Option<PageSize>, pools: &[Pool]) -> Option<String> {
         let asked = size.map_or("huge".to_string(), |size| size.to_string());
         return Some(format!("this machine has no hugetlb pool of {asked} pages; it has {has}"));
     };
-    let Pool { size, total, free, reserved, overcommit_left } = *pool;
+    let Pool { size, total, free, reserved, overcommit_left, .. } = *pool;
     let is_empty = free.saturating_sub(reserved) + overcommit_left == 0;
     is_empty.then(|| {
         format!(
@@ -283,7 +283,7 @@ mod tests {
 
     fn pool(bytes: u64, free: u64) -> Pool {
         let size = PageSize::new(bytes).unwrap();
-        Pool { size, total: free, free, reserved: 0, overcommit_left: 0 }
+        Pool { size, total: free, free, reserved: 0, overcommit_left: 0, is_gigantic: false }
     }
 
     fn system_state(target: Target) -> SystemState {

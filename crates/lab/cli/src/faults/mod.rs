@@ -108,7 +108,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Write over files that exist.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 
@@ -116,7 +116,7 @@ pub struct Args {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -124,7 +124,7 @@ pub struct Args {
 const HELP: &str = "\
 Examples:
   superpage lab faults --machine altix-128 --patches atomic-pte,prefault,prezero
-  superpage lab faults -p baseline -p numa-lock -p split-ptl,rss-split --threads 1,8,64,512 --svg faults.svg
+  superpage lab faults -p baseline -p numa-lock --threads 1,8,64,512 --svg faults.svg
   superpage lab faults -m altix-8 -p prezero -t 8 --zeroing bte --scrub-start 4 --scrub-stop 2
   superpage lab faults --machine altix-8 --table";
 

@@ -26,11 +26,11 @@ pub struct Args {
     #[arg(long)]
     partial: bool,
 
-    /// Write over files that exist.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 
-    /// Tell what would be written, and write nothing.
+    /// Print what would be written; write nothing.
     #[arg(long)]
     dry_run: bool,
 }

@@ -48,11 +48,11 @@ pub struct Args {
     #[arg(long, short, value_name = "NAME")]
     output: Option<PathBuf>,
 
-    /// Write over files of --output that hold something else.
+    /// Overwrite existing files of --output that hold something else.
     #[arg(long)]
     force: bool,
 
-    /// Tell what would be run, on a cluster also by which script, and run nothing.
+    /// Print what would be run, on a cluster also by which script; run nothing.
     #[arg(long)]
     dry_run: bool,
 
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// No progress on standard error.
+    /// Do not print progress.
     #[arg(long, short)]
     quiet: bool,
 

@@ -76,7 +76,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = cli::seconds)]
     max_time: f64,
 
-    /// Tell what would be run, and run nothing.
+    /// Print what would be run; run nothing.
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     dry_run: bool,
 

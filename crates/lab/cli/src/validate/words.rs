@@ -9,11 +9,14 @@ use cli::table;
 
 /// What the columns are, for the table and for --help.
 pub const COLUMNS: &str = "\
-live: medians, with the interval of the ratio. lab: the design as written; lab as live: what carries it out
-live (notes), simulated. time: to the end of the timed phase; live without the check of the result. error:
-of the ratio to base pages, lab over live. timed: the timed phase alone. faults, kernel: live of the whole process, with its start;
-beside: CPU time of what makes superpages beside the program, live only superpage's own. superpages: at
-most; half at: the share of the time at which half of them were there (live: of the warm-up run).";
+live: medians, with the interval of the ratio. lab: the design as written; lab
+as live: what carries it out live (notes), simulated. time: to the end of the
+timed phase; live without the check of the result. error: of the ratio to base
+pages, lab over live. timed: the timed phase alone. faults, kernel: live of
+the whole process, with its start; beside: CPU time of what makes superpages
+beside the program, live only superpage's own. superpages: at most; half at:
+the share of the time at which half of them were there (live: of the warm-up
+run).";
 
 /// All of it.
 pub fn text(of: &Validation) -> String {

@@ -133,6 +133,55 @@ fn jobs_in_the_queue_are_watched_and_those_that_slurm_holds_cancelled() {
 }
 
 #[test]
+fn jobs_are_found_whatever_the_user_has_squeue_list() {
+    let cluster = Cluster::new();
+    let name = cluster.job_name();
+    let queue = format!(
+        "CLUSTER: c1\n7|N/A|R|None|other\n\nCLUSTER: c2\n12|0|R|None|{name}\n\
+         12|1|PD|launch failed requeued held|{name}\n"
+    );
+    cluster.fake.put("queue.1", &queue);
+    let mut command = cluster.command("slurm", &["--slurm-option=--clusters=c1,c2"]);
+    command.envs([("SQUEUE_STATES", "PD"), ("SQUEUE_FORMAT", "%i"), ("SCANCEL_STATE", "R")]);
+    let ran = command.output().unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
+    let looks = cluster.fake.calls("squeue");
+    let is_whole = |look: &String| {
+        look.starts_with("--clusters=c1,c2 --me --all ") && !look.contains("SQUEUE_")
+    };
+    assert!(!looks.is_empty() && looks.iter().all(is_whole), "{looks:?}");
+    assert_eq!(cluster.fake.calls("scancel"), ["--clusters=c2 12_1"]);
+    assert_eq!(array_of(&cluster.fake.calls("sbatch")[0]), "2-7");
+}
+
+#[test]
+fn a_submission_that_fails_later_is_tried_again() {
+    let cluster = Cluster::new();
+    for name in ["fail-2", "refuse-2", "refuse-3"] {
+        cluster.fake.put(name, "");
+    }
+    let ran = cluster.run("slurm", &[]);
+    let said = stderr(&ran);
+    assert_eq!(ran.status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("Invalid partition name").count(), 1, "{said}");
+    assert!(said.contains("; trying again"), "{said}");
+    let calls = cluster.fake.calls("sbatch");
+    assert_eq!(calls.iter().map(|it| array_of(it)).collect::<Vec<_>>(), ["0-7", "2", "2", "2"]);
+}
+
+#[test]
+fn a_submission_that_goes_on_failing_ends_the_watch() {
+    let cluster = Cluster::new();
+    for name in ["fail-2", "refuse-later"] {
+        cluster.fake.put(name, "");
+    }
+    let said = cluster.refused("slurm", &[], 2);
+    let last = said.lines().last().unwrap();
+    assert!(last.contains("sbatch refused") && last.contains("scancel --name="), "{said}");
+    assert!(stdout(&cluster.run("slurm", &["--dry-run"])).contains("part 2/8"));
+}
+
+#[test]
 fn a_part_that_brings_nothing_is_given_up_with_what_its_log_says() {
     let cluster = Cluster::new();
     let ran = cluster.run("slurm", &["--program", "/no/superpage-lab", "--retries", "2"]);

@@ -1,0 +1,60 @@
+//! The variables that the C library took from a program whose file has capabilities.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+/// What the C library removed from our environment because our file has capabilities (`AT_SECURE`, getauxval(3):
+/// LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR, GLIBC_TUNABLES and others; ld.so(8)). It is for the programs that we start, which do
+/// not have them. Nothing where the file is set-user-ID: then it is another user's environment.
+pub fn removed_variables() -> &'static [(OsString, OsString)] {
+    static REMOVED: OnceLock<Vec<(OsString, OsString)>> = OnceLock::new();
+    REMOVED.get_or_init(|| {
+        // SAFETY: these have no preconditions and cannot fail.
+        let has_capabilities = unsafe {
+            let is_own = libc::getuid() == libc::geteuid() && libc::getgid() == libc::getegid();
+            is_own && libc::getauxval(libc::AT_SECURE) != 0
+        };
+        let text = if has_capabilities { began_with() } else { Vec::new() };
+        variables(&text).filter(|(name, _)| std::env::var_os(name).is_none()).collect()
+    })
+}
+
+/// The environment that this process began with.
+fn began_with() -> Vec<u8> {
+    // Our files in /proc are root's until we are dumpable. Others may look into us no more than before: that takes our
+    // capabilities (ptrace(2)).
+    // SAFETY: reads and sets a flag of this process; only 0 and 1 can be set.
+    unsafe {
+        let before = libc::prctl(libc::PR_GET_DUMPABLE);
+        libc::prctl(libc::PR_SET_DUMPABLE, 1);
+        let text = fs::read("/proc/self/environ").unwrap_or_default();
+        libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(before == 1));
+        text
+    }
+}
+
+/// The variables of an environment as a process began with it.
+fn variables(text: &[u8]) -> impl Iterator<Item = (OsString, OsString)> {
+    text.split(|byte| *byte == 0).filter_map(|line| {
+        let at = line.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
+        let (name, value) = (&line[..at], &line[at + 1..]);
+        Some((OsStr::from_bytes(name).to_owned(), OsStr::from_bytes(value).to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_variable_is_left_out() {
+        let found: Vec<_> = variables(b"A=1\0junk\0=x\0B=\0C=a=b\0\0").collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|(name, value)| (name.to_str().unwrap(), value.to_str().unwrap()))
+            .collect();
+        assert_eq!(found, [("A", "1"), ("B", ""), ("C", "a=b")]);
+    }
+}
