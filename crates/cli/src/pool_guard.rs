@@ -115,6 +115,11 @@ pub fn preview(
             continue;
         }
         let pages = match limit_to_raise(size) {
+            // Whether this kernel takes a limit of these is seen when it is written.
+            Ok(_) if is_gigantic(size) => {
+                refused.push(PoolError::GiganticOvercommit { size }.into());
+                continue;
+            }
             Ok(pages) => pages,
             Err(why) => {
                 refused.push(why);
@@ -166,7 +171,14 @@ impl OvercommitGuard {
         // An administrator's higher limit stays: at least this.
         let want = Claim::AtLeast(limit_to_raise(size)?);
         let before = knob.read(&root)?;
-        let share = SharedKnob::raise(&journal_dir(), &root, &knob, want)?;
+        let share = SharedKnob::raise(&journal_dir(), &root, &knob, want);
+        let share = match share {
+            // Most kernels take no limit of gigantic pages.
+            Err(_) if is_gigantic(size) => {
+                return Err(PoolError::GiganticOvercommit { size }.into());
+            }
+            share => share?,
+        };
         say_restored(share.inherited());
         let got = share.written().got.clone();
         if got != before {
@@ -254,18 +266,20 @@ fn say_restored(restored: &[Restoration]) {
 
 /// What is on demand already, and nine tenths of what is available: the limit lets a program take pages, it
 /// does not take them. More than it needs on purpose: a forked child that writes needs pages beyond the
-/// reservation. Of gigantic pages the kernel takes no limit.
+/// reservation.
 fn limit_to_raise(size: PageSize) -> Result<u64, Failure> {
     let status = Status::read(&Root::real())?;
-    if status.gigantic.get(&size) == Some(&Some(true)) {
-        return Err(PoolError::GiganticOvercommit { size }.into());
-    }
     let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
     let available = available.ok_or_else(|| {
         Failure::cannot("/proc/meminfo does not say how much memory is available; use --pool keep")
     })?;
     let surplus = status.surplus(size, None)?.unwrap_or(0);
     Ok(surplus + share_of(available, size))
+}
+
+fn is_gigantic(size: PageSize) -> bool {
+    let status = Status::read(&Root::real());
+    status.is_ok_and(|status| status.gigantic.get(&size) == Some(&Some(true)))
 }
 
 fn share_of(available: ByteSize, size: PageSize) -> u64 {

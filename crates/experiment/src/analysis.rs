@@ -245,9 +245,7 @@ fn own_effect(recipe: &Recipe, plan: &Plan, coverages: &[&Coverage]) -> Effect {
     }
     let (who, why_none) = match (recipe.asks_itself(), memory) {
         (Some(switch), _) => (switch, "it did not ask for any"),
-        (None, Some(memory)) => {
-            (format!("memory={memory}"), "none of that is as large as a superpage")
-        }
+        (None, Some(memory)) => (format!("memory={memory}"), "none of that was large enough"),
         (None, None) => return Effect::AsPromised,
     };
     let why = format!(

@@ -50,11 +50,16 @@ impl Pace {
     }
 
     /// Samples were taken: the CPU of the last one of our programs', whether there is something to make, and the CPU
-    /// time of looking.
-    pub(crate) fn followed(&mut self, cpu: Option<usize>, is_wanted: bool, looked: Duration) {
+    /// time of looking. Whether they say anything.
+    pub(crate) fn followed(
+        &mut self,
+        cpu: Option<usize>,
+        is_wanted: bool,
+        looked: Duration,
+    ) -> bool {
         let has_rested = std::mem::take(&mut self.has_rested);
         if cpu.is_none() && !has_rested {
-            return; // Superpages were made since: the program hardly ran.
+            return false; // Superpages were made since: the program hardly ran.
         }
         self.fruitless = if is_wanted { 0 } else { self.fruitless.saturating_add(1) };
         let follows = self.saves_faults && self.fruitless < MAX_FRUITLESS;
@@ -75,6 +80,7 @@ impl Pace {
             };
             self.cpu = cpu.filter(|_| moved.is_ok());
         }
+        true
     }
 }
 

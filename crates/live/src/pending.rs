@@ -62,8 +62,11 @@ impl Executor {
             match self.due(pid, start) {
                 None => {}
                 Some(due) if due <= now => return Some((pid, start)),
-                // It failed before.
-                Some(_) => self.pending.push((pid, start)),
+                Some(due) => {
+                    // It failed before.
+                    self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
+                    self.pending.push((pid, start));
+                }
             }
         }
         None

@@ -172,13 +172,11 @@ impl Process {
         addresses: &[u64],
         now: u64,
     ) -> Result<Looked, ReadError> {
-        if addresses.iter().any(|&address| !self.is_mapped(address)) {
-            if self.stat(root)?.is_none() {
-                return Ok(Looked::default());
-            }
-            if self.looked_at.is_some() {
-                self.read_mappings_at(root, mounts, addresses)?;
-            }
+        if addresses.iter().any(|&address| !self.is_mapped(address)) && self.stat(root)?.is_none() {
+            return Ok(Looked::default());
+        }
+        if self.looked_at.is_some() {
+            self.read_mappings_at(root, mounts, addresses)?;
         }
         let Some(pagemap) = self.pagemap.as_ref().filter(|_| self.looked_at.is_some()) else {
             let grown = self.look(root, mounts, now)?.unwrap_or_default();
@@ -217,7 +215,7 @@ impl Process {
         let mut at = start;
         while at < start + BYTES {
             at = match maps.at(at) {
-                Ok(found) if found.is_anonymous() && found.writable => found.end,
+                Ok(found) if found.is_anonymous() => found.end,
                 Ok(_) => return false,
                 Err(error) => return error.errno() != libc::ENOENT,
             };
@@ -268,20 +266,21 @@ impl Process {
         found.iter().map(|found| (found.start, found.is_huge)).collect()
     }
 
-    /// `None`: it ended, or ends: without its memory it has no stack. Where it executed another program, nothing is known
-    /// of it any more.
+    /// `None`: it ended, or ends and has no memory any more. Of the program that it was nothing is known then, nor where it
+    /// executed another.
     fn stat(&mut self, root: &Root) -> Result<Option<Stat>, ReadError> {
         let stat = process::stat(root, self.pid)?;
-        let ends = stat.stack_start == 0 && self.image != 0;
-        if stat.start_ticks != self.started || stat.is_dead() || ends {
-            return Ok(None);
-        }
-        if stat.stack_start != self.image {
+        let has_ended = stat.start_ticks != self.started || stat.is_dead() || stat.mapped == 0;
+        if has_ended || stat.stack_start != self.image {
             self.left = self.left();
-            (self.image, self.looked_at) = (stat.stack_start, None);
             self.extents.clear();
             self.inherited.clear();
+            (self.looked_at, self.pagemap, self.procmap) = (None, None, None);
         }
+        if has_ended {
+            return Ok(None);
+        }
+        self.image = stat.stack_start;
         Ok(Some(stat))
     }
 
@@ -299,8 +298,8 @@ impl Process {
         Ok(found)
     }
 
-    /// Reads the mappings of those addresses that were in none, or all where one cannot be read by itself, or is a shared file
-    /// that is written: it may be one in which superpages are made in place.
+    /// Reads the mappings of those addresses that were in none that holds a whole extent, or all where a new one cannot be read
+    /// by itself, or is a shared file that is written: it may be one in which superpages are made in place.
     fn read_mappings_at(
         &mut self,
         root: &Root,
@@ -308,13 +307,21 @@ impl Process {
         addresses: &[u64],
     ) -> Result<(), ReadError> {
         for &address in addresses {
-            if self.is_mapped(address) {
+            let is_mapped = self.is_mapped(address);
+            if is_mapped && self.span_of(address / BYTES * BYTES).is_some() {
                 continue;
             }
+            // Where a file was, or a small mapping, there may be another by now.
             let found = self.procmap.as_ref().and_then(|maps| maps.at(address).ok());
+            if is_mapped && found.is_none() {
+                continue;
+            }
             let is_known = |it: &sys::procmap::Found| !(it.shared && it.writable);
             let Some(found) = found.filter(is_known) else {
-                return self.read_mappings(root, mounts);
+                match is_mapped {
+                    true => continue,
+                    false => return self.read_mappings(root, mounts),
+                }
             };
             // It took in what it was joined with.
             let is_beside = |start: u64, end: u64| end <= found.start || start >= found.end;
@@ -392,6 +399,7 @@ impl Process {
                 grown.push(Growth { start: one.start, before: extent.populated });
             }
             extent.is_ours &= one.is_huge;
+            extent.is_inherited &= one.is_huge;
             extent.mapping = one.mapping;
             (extent.populated, extent.swapped) = (one.populated, one.swapped);
             (extent.is_huge, extent.looked_at) = (one.is_huge, now);
@@ -532,8 +540,9 @@ mod tests {
         assert!(process.extents[&first].is_inherited);
         assert!(process.superpages().contains(&first));
         // Given back, and made anew by somebody else.
-        process.extents.remove(&first);
-        process.renew(&[found], 10, 20);
+        let empty = Found::empty(first, Mapping::default());
+        process.renew(&[empty], 10, 20);
+        process.renew(&[found], 20, 30);
         assert!(!process.extents[&first].is_inherited);
     }
 

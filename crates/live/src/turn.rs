@@ -186,8 +186,8 @@ impl Executor {
         let looked = thread_cpu_time().saturating_sub(began);
         // What waits for memory, or failed before, is nothing to make.
         let is_wanted = self.pending.len() > waiting && !self.backoff.waits(now);
-        let is_wanted = std::mem::take(&mut self.has_made) || is_wanted;
-        self.pace.followed(last, is_wanted, looked);
+        let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked);
+        self.has_made &= !is_judged;
     }
 
     /// Until there is something to do.

@@ -87,15 +87,20 @@ impl Procmap {
     /// `int ioctl(int maps_fd, PROCMAP_QUERY, struct procmap_query *)`: the mapping that holds an address. Linux 6.11
     /// (`ENOTTY` before). `ENOENT`: none does. `ESRCH`: the process ended, or executed another program.
     pub fn at(&self, address: u64) -> Result<Found, SysError> {
-        // A file's name may be of any length, and is not needed.
+        // A file's name may be of any length.
         let found = self.query(address, &mut [])?;
         let mut name = [0u8; MAX_NAME];
-        let (query, kind) = match found.inode {
-            0 => {
-                let query = self.query(address, &mut name)?;
+        let is_shared = found.vma_flags & SHARED != 0;
+        let (query, kind) = match self.query(address, &mut name) {
+            _ if is_shared && found.inode != 0 => (found, Kind::File),
+            // A file with a longer name.
+            Err(_) if found.inode != 0 => (found, Kind::File),
+            query => {
+                let query = query?;
                 let length = (query.vma_name_size as usize).min(MAX_NAME);
                 let kind = match &name[..length.saturating_sub(1)] {
-                    // Another mapping may be there by now.
+                    // A private mapping of it is memory without a file.
+                    b"/dev/zero" => Kind::Anonymous,
                     _ if query.inode != 0 => Kind::File,
                     b"" => Kind::Anonymous,
                     b"[heap]" => Kind::Heap,
@@ -104,7 +109,6 @@ impl Procmap {
                 };
                 (query, kind)
             }
-            _ => (found, Kind::File),
         };
         Ok(Found {
             start: query.vma_start,

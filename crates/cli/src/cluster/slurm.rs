@@ -131,25 +131,29 @@ fn clusters(options: &[String]) -> Option<String> {
     let mut named = None;
     let mut words = options.iter().map(String::as_str);
     while let Some(word) = words.next() {
-        let value = word.strip_prefix("--clusters").or_else(|| word.strip_prefix("-M"));
-        match value.map(|value| value.strip_prefix('=').unwrap_or(value).trim()) {
-            Some("") => named = words.next(),
-            Some(value) => named = Some(value),
-            None => {}
-        }
+        let value = match (word.strip_prefix("-M"), word.split_once('=')) {
+            (Some(value), _) => value.strip_prefix('=').unwrap_or(value),
+            (_, Some(("--clusters" | "--cluster", value))) => value,
+            _ if matches!(word, "--clusters" | "--cluster") => "",
+            _ => continue,
+        };
+        named = if value.is_empty() { words.next() } else { Some(value.trim()) };
     }
     // Only sbatch reads this one; SLURM_CLUSTERS is for all its commands.
     let named = named.map(str::to_string);
     named.or_else(|| std::env::var("SBATCH_CLUSTERS").ok()).filter(|list| !list.is_empty())
 }
 
-/// A command of Slurm's about jobs that are there. What the user set for its output would hide some of them from us.
+/// A command of Slurm's about jobs that are there. What the user set for its output would hide some of them from us; where
+/// it is to look stays.
 fn about_jobs(program: &str, clusters: Option<&str>) -> Command {
     let mut command = Command::new(program);
     let prefix = format!("{}_", program.to_uppercase());
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with(&prefix) {
-            command.env_remove(name);
+        let name_of_ours = name.to_string_lossy();
+        let is_place = name_of_ours.ends_with("_FEDERATION") || name_of_ours.ends_with("_SIBLING");
+        if name_of_ours.starts_with(&prefix) && !is_place {
+            command.env_remove(&name);
         }
     }
     command.args(clusters.map(|list| format!("--clusters={list}")));
@@ -238,8 +242,8 @@ fn submit(launch: &Launch, parts: &[u32], later: u32) -> Result<u64, Failure> {
 /// The jobs of this work that wait or run.
 fn look(launch: &Launch) -> Result<Queue, Failure> {
     let mut command = about_jobs("squeue", clusters(&launch.args.slurm_options).as_deref());
-    // --all: also those in hidden partitions.
-    command.args(["--me", "--all", "--array", "--noheader", "--format=%F|%K|%t|%r|%j"]);
+    // --all: also those in hidden partitions. With its headings: without them it does not name the clusters either.
+    command.args(["--me", "--all", "--array", "--format=%F|%K|%t|%r|%j"]);
     let output = command.output().map_err(|error| unstartable("squeue", &error))?;
     parse(launch, &said(&output, "squeue")?)
 }
@@ -402,8 +406,8 @@ mod tests {
         };
         let two = parse(
             &launch,
-            "CLUSTER: c1\n12|0|R|None|superpage-sweep-ab-of-4\n\nCLUSTER: c2\n\
-             12|1|R|None|superpage-sweep-ab-of-4\n",
+            "CLUSTER: c1\nARRAY_JOB_ID|ARRAY_TASK_ID|ST|REASON|NAME\n12|0|R|None|superpage-sweep-ab-of-4\n\n\
+             CLUSTER: c2\nARRAY_JOB_ID|ARRAY_TASK_ID|ST|REASON|NAME\n12|1|R|None|superpage-sweep-ab-of-4\n",
         )
         .unwrap();
         let clusters = two.values().map(|job| job.cluster.as_deref());
@@ -435,6 +439,7 @@ mod tests {
             (&["-M", "c3"], "c3"),
             (&["--clusters", "c4", "--mem=0"], "c4"),
             (&["-M c5"], "c5"),
+            (&["--cluster=c8", "--cluster-constraint=x"], "c8"),
             (&["-M=c6", "--clusters=c7"], "c7"),
         ] {
             let options: Vec<String> = options.iter().map(ToString::to_string).collect();

@@ -107,13 +107,13 @@ impl<'a> Cluster<'a> {
 
     /// Results without FILE are of an evaluation whose FILE is gone, as there is one before the first job.
     fn check_results(&self, file: &Path) -> Result<(), Failure> {
-        if file.exists() || self.results().unwrap_or_default().is_empty() {
+        if file.exists() || self.args.force || self.results().unwrap_or_default().is_empty() {
             return Ok(());
         }
         let (file, directory) = (file.display(), &self.directory);
         Err(Failure::usage(format!(
-            "{file} is missing, and {directory} has results of it; to go on restore {file}, to begin anew remove {directory} \
-             or give it another name"
+            "{file} is missing, and {directory} has results of it; to go on restore {file} or take them with --force, to \
+             begin anew remove {directory} or give it another name"
         )))
     }
 

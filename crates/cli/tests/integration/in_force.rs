@@ -242,6 +242,13 @@ fn with_capabilities_of_the_file_an_ordinary_user_may_and_keeps_the_environment(
         given.is_ok_and(|it| it.success()),
         "no capability can be given to a file here"
     );
+    let mut options = Command::new("findmnt");
+    options.args(["-no", "OPTIONS", "-T"]).arg(dir.path());
+    let options = options.output().map(|output| stdout(&output)).unwrap_or_default();
+    testkit::require!(
+        !options.contains("nosuid"),
+        "capabilities of files have no effect in nosuid"
+    );
     let run = |words: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy).arg("run");

@@ -137,6 +137,11 @@ impl ReadBack {
             _ => None,
         };
         let share = middle(outcomes, of);
+        // What is touched are mappings: arms that serve other memory can do nothing here.
+        let may_serve = |outcomes: &[Outcome]| match outcomes.first().map(|one| &one.details) {
+            Some(Details::Touch { .. }) => cell.recipe.memory.mmap,
+            _ => true,
+        };
         let mut known = outcomes.iter().filter_map(of).peekable();
         let has_none = known.peek().is_some() && known.all(|share| share == 0.0);
         let promised = match (cell.plan.promise, cell.plan.pages) {
@@ -144,7 +149,9 @@ impl ReadBack {
             (Promise::Superpages, _) | (_, Pages::ThpOf(_)) => {
                 share.map(|share| share >= MIN_SHARE)
             }
-            (Promise::Nothing, _) if has_none && asks_for_some(&cell.recipe, &cell.plan) => {
+            (Promise::Nothing, _)
+                if has_none && asks_for_some(&cell.recipe, &cell.plan) && may_serve(outcomes) =>
+            {
                 Some(false)
             }
             (Promise::Nothing | Promise::SmallerSuperpages, _) => None,

@@ -121,7 +121,10 @@ pub fn compare(
     });
     let interval = parts.map(|parts| {
         let agreed = parts.ranked.map_or(parts.student, |ranked| parts.student.and(ranked));
-        agreed.and(farthest(&pairs, log_speedup)).with(log_speedup)
+        let interval = agreed.and(farthest(&pairs, log_speedup)).with(log_speedup);
+        let [low, high] = rounded(&pairs);
+        let rounded = Interval { low: -high, high: -low };
+        interval.over(if better == Better::Lower { rounded } else { rounded.negated() })
     });
     Ok(Comparison {
         reference,
@@ -157,6 +160,24 @@ fn farthest(pairs: &[Pair], log_speedup: f64) -> Interval {
         high.ln() - low.ln() + tick / low
     };
     Interval::around(log_speedup, range(|pair| pair.reference) + range(|pair| pair.arm))
+}
+
+/// The log ratios of the arm to the reference that may have been rounded to these values, where all values of either lie on
+/// one tick or two beside each other: however many runs there are, each was rounded alike. Values that lie farther apart
+/// are not counted on either side: their mean says more than each of them.
+fn rounded(pairs: &[Pair]) -> [f64; 2] {
+    let tick = tick(pairs);
+    let range = |of: fn(&Pair) -> [f64; 2]| {
+        let mut values: Vec<f64> = pairs.iter().flat_map(of).collect();
+        let (low, high) =
+            values.iter().fold((f64::MAX, 0.0f64), |(low, high), it| (low.min(*it), high.max(*it)));
+        let middle = median(&mut values).unwrap_or(f64::NAN);
+        let half = if high - low <= 1.5 * tick { tick / 2.0 } else { 0.0 };
+        [(middle - half).max(middle / 1e3).ln(), (middle + half).ln()]
+    };
+    let ([reference_low, reference_high], [arm_low, arm_high]) =
+        (range(|pair| pair.reference), range(|pair| pair.arm));
+    [arm_low - reference_high, arm_high - reference_low]
 }
 
 fn median_of(pairs: &[Pair], of: fn(&Pair) -> [f64; 2]) -> f64 {

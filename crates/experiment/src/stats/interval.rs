@@ -41,6 +41,11 @@ impl Interval {
         Interval { low: -self.high, high: -self.low }
     }
 
+    /// The least interval that holds both.
+    pub(crate) fn over(self, other: Interval) -> Interval {
+        Interval { low: self.low.min(other.low), high: self.high.max(other.high) }
+    }
+
     pub(crate) fn around(centre: f64, half: f64) -> Interval {
         Interval { low: centre - half, high: centre + half }
     }

@@ -286,6 +286,7 @@ mod tests {
             children_minor_faults,
             threads,
             start_ticks: 5,
+            mapped: 1 << 20,
             stack_start: 0,
         }
     }

@@ -189,3 +189,29 @@ fn the_same_input_gives_the_same_bytes() {
     assert_ne!(text(1), text(2));
     assert!(text(1).contains(r#""settings":{"confidence":0.99,"level":0.99,"seed":1}"#));
 }
+
+/// However many runs there are: each was rounded alike.
+#[test]
+fn figures_of_few_digits_may_be_whatever_is_rounded_to_them() {
+    for blocks in [2, 5, 25, 50] {
+        let interval = |better, values: [f64; 2]| {
+            let slots = Schedule::new(2, 1).take(blocks * 4);
+            let samples: Vec<Sample> =
+                slots.map(|at| Sample { at, value: values[at.arm as usize] }).collect();
+            let found = compare(&samples, 0, 1, better, &Settings::new(5)).unwrap();
+            found.interval.unwrap()
+        };
+        for (better, values, within) in [
+            (Better::Lower, [2.0, 1.0], [1.6 / 1.4, 2.4 / 0.6]),
+            (Better::Higher, [1.0, 2.0], [1.6 / 1.4, 2.4 / 0.6]),
+            (Better::Higher, [10.0, 11.0], [10.51 / 10.49, 11.4 / 9.6]),
+            (Better::Lower, [0.5, 0.5], [0.46 / 0.54, 0.54 / 0.46]),
+        ] {
+            let found = interval(better, values);
+            assert!(found.low <= within[0] && found.high >= within[1], "{values:?}: {found:?}");
+        }
+        if blocks >= 5 {
+            assert!(interval(Better::Lower, [30.0, 1.0]).low > 15.0, "that is no rounding");
+        }
+    }
+}

@@ -28,6 +28,8 @@ pub struct Stat {
     pub threads: u64,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
+    /// Bytes that it maps; 0 once it gave up its memory, and of kernel threads.
+    pub mapped: u64,
     /// Where its stack begins: a fork keeps it, and an executed program gets another one. 0 without the right to
     /// trace it, or where the line is shorter.
     pub stack_start: u64,
@@ -55,7 +57,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next().and_then(|state| state.chars().next()).ok_or_else(bad)?;
     let parent = fields.next().and_then(|parent| parent.parse().ok()).ok_or_else(bad)?;
-    // Fields 5, 6, 10, 11, 20, 22 and 28 of proc_pid_stat(5); the parent is field 4.
+    // Fields 5, 6, 10, 11, 20, 22, 23 and 28 of proc_pid_stat(5); the parent is field 4.
     let mut number = |skip: usize| -> Result<u64, ReadError> {
         fields.nth(skip).and_then(|field| field.parse().ok()).ok_or_else(bad)
     };
@@ -69,6 +71,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
         children_minor_faults: number(0)?,
         threads: number(20 - 12)?,
         start_ticks: number(22 - 21)?,
-        stack_start: number(28 - 23).unwrap_or(0),
+        mapped: number(0).unwrap_or(0),
+        stack_start: number(28 - 24).unwrap_or(0),
     })
 }

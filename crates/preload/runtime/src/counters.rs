@@ -211,7 +211,7 @@ pub fn after_fork() {
 /// Says at the end what SUPERPAGE_REPORT asks for: a line if this process did not get all, or its
 /// report as one line of JSON appended to a file. Nothing where a filter may end the process for opening one.
 pub fn report() {
-    if filter::may_be_in_place() {
+    if filter::is_set() {
         return;
     }
     if settings::get().says_shortage {

@@ -74,6 +74,15 @@ pub fn can_be_read() -> bool {
     })
 }
 
+/// Whether the file of mappings is there, also where no descriptor is free for it now.
+pub fn are_there() -> bool {
+    raw::keeping_errno(|| {
+        // SAFETY: a C string.
+        let found = unsafe { raw::call!(SYS_faccessat, libc::AT_FDCWD, PATH.as_ptr(), libc::R_OK) };
+        found == 0
+    })
+}
+
 /// Calls `tell` with each mapping, in ascending order; `None` if they could not be read. The list
 /// is read in pieces, so `tell` must not rely on what it changes being shown.
 pub fn each(tell: impl FnMut(&Vma)) -> Option<()> {

@@ -45,7 +45,7 @@ fn is_as_it_was() -> bool {
 /// lost: there is nobody to tell. Nothing is written where a filter may end the process for asking.
 pub fn line(parts: &[&[u8]]) {
     const MAX_PARTS: usize = 16;
-    if filter::may_be_in_place() {
+    if filter::is_set() {
         return;
     }
     begin();

@@ -174,7 +174,7 @@ pub fn is_left_alone_if_stuck() -> bool {
 /// Whether private memory may lie on pages that are not ordinary. From now on a fork asks whether any does.
 fn may_be_private() -> Result<(), Reason> {
     // Without the list of mappings (another root, without /proc) no part of it can be moved, nor a fork have a copy.
-    let is_listed = || filter::may_be_in_place() || maps::can_be_read();
+    let is_listed = || filter::may_be_in_place() || maps::are_there();
     let can_be_moved = || !filter::is_set() && is_listed();
     if is_left_alone_if_stuck() && !can_be_moved() || !write_protect::is_possible() {
         return Err(Reason::Unprotected);

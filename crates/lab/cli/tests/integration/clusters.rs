@@ -132,22 +132,29 @@ fn jobs_in_the_queue_are_watched_and_those_that_slurm_holds_cancelled() {
     assert!(refused.contains("are of 8 parts; give --parts 8"), "{refused}");
 }
 
+/// What squeue prints above the jobs of each cluster.
+const HEADING: &str = "ARRAY_JOB_ID|ARRAY_TASK_ID|ST|REASON|NAME\n";
+
 #[test]
 fn jobs_are_found_whatever_the_user_has_squeue_list() {
     let cluster = Cluster::new();
     let name = cluster.job_name();
     let queue = format!(
-        "CLUSTER: c1\n7|N/A|R|None|other\n\nCLUSTER: c2\n12|0|R|None|{name}\n\
+        "CLUSTER: c1\n{HEADING}7|N/A|R|None|other\n\nCLUSTER: c2\n{HEADING}12|0|R|None|{name}\n\
          12|1|PD|launch failed requeued held|{name}\n"
     );
     cluster.fake.put("queue.1", &queue);
     let mut command = cluster.command("slurm", &["--slurm-option=--clusters=c1,c2"]);
     command.envs([("SQUEUE_STATES", "PD"), ("SQUEUE_FORMAT", "%i"), ("SCANCEL_STATE", "R")]);
+    command.env("SQUEUE_FEDERATION", "1");
     let ran = command.output().unwrap();
     assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
     let looks = cluster.fake.calls("squeue");
     let is_whole = |look: &String| {
-        look.starts_with("--clusters=c1,c2 --me --all ") && !look.contains("SQUEUE_")
+        let variables: Vec<&str> = look.split(' ').filter(|it| it.starts_with("SQUEUE_")).collect();
+        look.starts_with("--clusters=c1,c2 --me --all ")
+            && !look.contains("--noheader")
+            && variables == ["SQUEUE_FEDERATION=1"]
     };
     assert!(!looks.is_empty() && looks.iter().all(is_whole), "{looks:?}");
     assert_eq!(cluster.fake.calls("scancel"), ["--clusters=c2 12_1"]);

@@ -103,6 +103,10 @@ fn memory_that_a_group_fills_with_cache_is_had() {
     let group = testkit::ControlGroup::of_memory(320 << 20, "cached");
     testkit::require!(group.is_some(), "needs a memory cgroup that root can make");
     let group = group.unwrap();
+    let mut kind = Command::new("stat");
+    kind.args(["-f", "-c", "%T", env!("CARGO_TARGET_TMPDIR")]);
+    let kind = kind.output().expect("stat starts").stdout;
+    testkit::require!(!kind.starts_with(b"tmpfs"), "what is written to a tmpfs is no cache");
     pool.allow(64);
     let inner = child("hugetlb::child_fills_its_group_with_cache", HUGETLB);
     let mut command = Command::new("sh");
