@@ -71,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
 
-    /// Overwrite existing files.
+    /// Overwrite existing files; with --on, also take results of an evaluation whose FILE is gone.
     #[arg(long, help_heading = "Output")]
     force: bool,
 

@@ -310,7 +310,8 @@ fn results_of_an_evaluation_that_is_gone_are_not_taken_for_this_one() {
         let refusal = evaluated.run("slurm", more);
         refused(&refusal, 2, &format!("remove {directory} or give it another name"));
         assert_eq!(stderr(&refusal).lines().count(), 1);
-        assert!(stderr(&refusal).contains(&format!("restore {}, ", evaluated.file)));
+        let choice = format!("restore {} or take them with --force, ", evaluated.file);
+        assert!(stderr(&refusal).contains(&choice), "{}", stderr(&refusal));
     }
     assert!(fs::exists(&path).unwrap() && !fs::exists(&evaluated.file).unwrap());
     fs::rename(&directory, format!("{directory}.old")).unwrap();
