@@ -189,15 +189,19 @@ mod real {
         let owner = Owner::User("4294900001".to_string());
         let limits = Limits { size: Some(ByteSize::mib(5)), inodes: Some(10) };
         let plan = mounts::plan(&root, &owner, size.unwrap(), limits).unwrap();
-        let made = mounts::make(&plan);
-        testkit::require!(made.is_ok(), "nothing can be mounted here: {}", made.unwrap_err());
-        struct Gone<'a>(&'a Path);
+        struct Gone<'a>(&'a Path, Vec<&'a Path>);
         impl Drop for Gone<'_> {
             fn drop(&mut self) {
                 let _ = mounts::remove(self.0);
+                for made in &self.1 {
+                    let _ = fs::remove_dir(made);
+                }
             }
         }
-        let gone = Gone(&plan.point);
+        let above = plan.point.ancestors().skip(1).filter(|above| !above.exists());
+        let gone = Gone(&plan.point, above.collect());
+        let made = mounts::make(&plan);
+        testkit::require!(made.is_ok(), "nothing can be mounted here: {}", made.unwrap_err());
         assert_eq!(made.unwrap(), MountOutcome::New);
         assert_eq!(mounts::make(&plan).unwrap(), MountOutcome::AlreadyThere);
         let all = mounts::mounts(&root).unwrap();
