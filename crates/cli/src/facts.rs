@@ -12,7 +12,7 @@ use units::{ByteSize, PageSize};
 pub fn read() -> Facts {
     let root = Root::real();
     let default = MemInfo::read(&root).ok().and_then(|memory| memory.default_hugepage);
-    let gigantic = Status::read(&root).map(|status| status.gigantic).unwrap_or_default();
+    let status = Status::read(&root).ok();
     let mut pools: Vec<Pool> = HugetlbPools::read_sizes(&root)
         .iter()
         .map(|(size, pool)| Pool {
@@ -21,7 +21,7 @@ pub fn read() -> Facts {
             free: pool.free.unwrap_or(0),
             reserved: pool.reserved.unwrap_or(0),
             overcommit_left: pool.overcommit.unwrap_or(0).saturating_sub(pool.surplus.unwrap_or(0)),
-            is_gigantic: gigantic.get(size) == Some(&Some(true)),
+            is_gigantic: status.as_ref().is_some_and(|status| status.is_gigantic(*size)),
         })
         .collect();
     pools.sort_by_key(|pool| Some(pool.size) != default);

@@ -116,7 +116,7 @@ pub fn preview(
         }
         let pages = match limit_to_raise(size) {
             // Whether this kernel takes a limit of these is seen when it is written.
-            Ok(_) if is_gigantic(size) => {
+            Ok(_) if facts.pools.iter().any(|pool| pool.size == size && pool.is_gigantic) => {
                 refused.push(PoolError::GiganticOvercommit { size }.into());
                 continue;
             }
@@ -174,7 +174,7 @@ impl OvercommitGuard {
         let share = SharedKnob::raise(&journal_dir(), &root, &knob, want);
         let share = match share {
             // Most kernels take no limit of gigantic pages.
-            Err(_) if is_gigantic(size) => {
+            Err(_) if Status::read(&root).is_ok_and(|status| status.is_gigantic(size)) => {
                 return Err(PoolError::GiganticOvercommit { size }.into());
             }
             share => share?,
@@ -275,11 +275,6 @@ fn limit_to_raise(size: PageSize) -> Result<u64, Failure> {
     })?;
     let surplus = status.surplus(size, None)?.unwrap_or(0);
     Ok(surplus + share_of(available, size))
-}
-
-fn is_gigantic(size: PageSize) -> bool {
-    let status = Status::read(&Root::real());
-    status.is_ok_and(|status| status.gigantic.get(&size) == Some(&Some(true)))
 }
 
 fn share_of(available: ByteSize, size: PageSize) -> u64 {

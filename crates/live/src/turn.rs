@@ -242,9 +242,9 @@ impl Executor {
             if self.processes.contains_key(&pid) {
                 continue;
             }
-            let parent = |parent| self.processes.get(&parent).map(Process::superpages);
-            let parent = |pid| parent(pid).unwrap_or_default();
-            if let Some(process) = Process::open(&self.root, pid, parent) {
+            let superpages_of =
+                |pid: Pid| self.processes.get(&pid).map(Process::superpages).unwrap_or_default();
+            if let Some(process) = Process::open(&self.root, pid, superpages_of) {
                 self.tally.report.processes += u64::from(self.counted.insert(pid));
                 self.processes.insert(pid, process);
             }

@@ -9,10 +9,10 @@ use crate::SysError;
 
 /// `_IOWR('f', 17, struct procmap_query)`, Linux 6.11 (`include/uapi/linux/fs.h`); in no crate that we use yet.
 const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
+const EXECUTABLE: u64 = 4;
 const SHARED: u64 = 8;
-/// `[anon:` and a name of 80 bytes at most (`ANON_VMA_NAME_MAX_LEN` of mm/madvise.c), and what ends it.
-const MAX_NAME: usize = 96;
 
 /// `struct procmap_query` of `include/uapi/linux/fs.h`.
 #[repr(C)]
@@ -35,39 +35,29 @@ struct Query {
     build_id_addr: u64,
 }
 
-/// What is known of a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A mapping, as a line of `/proc/PID/maps` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// First address.
     pub start: u64,
     /// First address after it.
     pub end: u64,
-    /// Whether it may be written.
+    /// Whether it may be read, written, executed, and whether it is shared.
+    pub readable: bool,
+    /// See `readable`.
     pub writable: bool,
-    /// Whether it is shared.
+    /// See `readable`.
+    pub executable: bool,
+    /// See `readable`.
     pub shared: bool,
-    /// What it is made of.
-    pub kind: Kind,
-}
-
-/// What a mapping is made of, as far as its inode and name say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// No file: from mmap, also with a name that the program gave it.
-    Anonymous,
-    /// The brk heap.
-    Heap,
-    /// No file, and the kernel's name for it: a stack, the vdso.
-    Special,
-    /// A file.
-    File,
-}
-
-impl Found {
-    /// Whether it is private memory without a file.
-    pub fn is_anonymous(&self) -> bool {
-        !self.shared && matches!(self.kind, Kind::Anonymous | Kind::Heap)
-    }
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+    /// The device of the file, major and minor, and its inode: 0 where there is none.
+    pub device: (u32, u32),
+    /// See `device`.
+    pub inode: u64,
+    /// The file's path, or the kernel's or the program's name for it.
+    pub name: String,
 }
 
 /// An open `/proc/PID/maps`.
@@ -87,52 +77,34 @@ impl Procmap {
     /// `int ioctl(int maps_fd, PROCMAP_QUERY, struct procmap_query *)`: the mapping that holds an address. Linux 6.11
     /// (`ENOTTY` before). `ENOENT`: none does. `ESRCH`: the process ended, or executed another program.
     pub fn at(&self, address: u64) -> Result<Found, SysError> {
-        // A file's name may be of any length.
-        let found = self.query(address, &mut [])?;
-        let mut name = [0u8; MAX_NAME];
-        let is_shared = found.vma_flags & SHARED != 0;
-        let (query, kind) = match self.query(address, &mut name) {
-            _ if is_shared && found.inode != 0 => (found, Kind::File),
-            // A file with a longer name.
-            Err(_) if found.inode != 0 => (found, Kind::File),
-            query => {
-                let query = query?;
-                let length = (query.vma_name_size as usize).min(MAX_NAME);
-                let kind = match &name[..length.saturating_sub(1)] {
-                    // A private mapping of it is memory without a file.
-                    b"/dev/zero" => Kind::Anonymous,
-                    _ if query.inode != 0 => Kind::File,
-                    b"" => Kind::Anonymous,
-                    b"[heap]" => Kind::Heap,
-                    name if name.starts_with(b"[anon:") => Kind::Anonymous,
-                    _ => Kind::Special,
-                };
-                (query, kind)
-            }
-        };
-        Ok(Found {
-            start: query.vma_start,
-            end: query.vma_end,
-            writable: query.vma_flags & WRITABLE != 0,
-            shared: query.vma_flags & SHARED != 0,
-            kind,
-        })
-    }
-
-    fn query(&self, address: u64, name: &mut [u8]) -> Result<Query, SysError> {
+        let mut name = [0u8; libc::PATH_MAX as usize];
         let mut query = Query {
             size: size_of::<Query>() as u64,
             query_addr: address,
             vma_name_size: name.len() as u32,
-            vma_name_addr: if name.is_empty() { 0 } else { name.as_mut_ptr() as u64 },
+            vma_name_addr: name.as_mut_ptr() as u64,
             ..Query::default()
         };
         // SAFETY: the argument is a live local of the size it states, and so is the name.
         let done = unsafe { libc::ioctl(self.file.as_raw_fd(), PROCMAP_QUERY, &mut query) };
-        match done {
-            0 => Ok(query),
-            _ => Err(SysError::last("ioctl(PROCMAP_QUERY)", format!("{address:#x}"))),
+        if done != 0 {
+            return Err(SysError::last("ioctl(PROCMAP_QUERY)", format!("{address:#x}")));
         }
+        let is = |flag| query.vma_flags & flag != 0;
+        // It counts the zero at its end.
+        let name = &name[..(query.vma_name_size as usize).saturating_sub(1)];
+        Ok(Found {
+            start: query.vma_start,
+            end: query.vma_end,
+            readable: is(READABLE),
+            writable: is(WRITABLE),
+            executable: is(EXECUTABLE),
+            shared: is(SHARED),
+            offset: query.vma_offset,
+            device: (query.dev_major, query.dev_minor),
+            inode: query.inode,
+            name: String::from_utf8_lossy(name).into_owned(),
+        })
     }
 }
 
@@ -152,17 +124,20 @@ mod tests {
             }
             found => {
                 let found = found.unwrap();
-                assert!(found.is_anonymous() && found.writable, "{found:?}");
+                assert!(found.writable && !found.shared, "{found:?}");
+                assert_eq!((found.inode, found.name.as_str()), (0, ""));
                 assert!(found.start <= memory.address());
                 assert!(found.end >= memory.address() + (8 << 20));
                 let open: fn(Pid) -> Result<Procmap, SysError> = Procmap::open;
                 let code = maps.at(open as usize as u64).unwrap();
-                assert_eq!((code.kind, code.is_anonymous()), (Kind::File, false));
+                let own = std::env::current_exe().unwrap();
+                assert!(code.executable && !code.writable && code.inode != 0, "{code:?}");
+                assert_eq!(code.name, own.to_str().unwrap());
                 let text = std::fs::read_to_string("/proc/self/maps").unwrap();
-                for (name, kind) in [("[heap]", Kind::Heap), ("[stack]", Kind::Special)] {
+                for name in ["[heap]", "[stack]"] {
                     let line = text.lines().find(|line| line.ends_with(name)).unwrap();
                     let start = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
-                    assert_eq!(maps.at(start).unwrap().kind, kind, "{line}");
+                    assert_eq!(maps.at(start).unwrap().name, name, "{line}");
                 }
                 assert_eq!(maps.at(0x1000).unwrap_err().errno(), libc::ENOENT);
             }

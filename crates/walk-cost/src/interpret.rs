@@ -360,7 +360,7 @@ impl<'a> Counted<'a> {
 #[derive(Clone, Copy)]
 struct Misses {
     cost: f64,
-    /// What they were told by.
+    /// Which events counted them.
     of: Meaning,
 }
 

@@ -58,15 +58,7 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
                 Err(failure) if watch.tries.submitted() == 0 || launch.args.detach => {
                     return Err(failure);
                 }
-                Err(failure) if refused == UNANSWERED => {
-                    return Err(Failure::usage(format!("{failure}; {}", hint(launch))));
-                }
-                Err(failure) => {
-                    if refused == 0 {
-                        watch.say(&format!("{failure}; trying again"));
-                    }
-                    refused += 1;
-                }
+                Err(failure) => bear(launch, watch, &failure, &mut refused, "trying again")?,
             }
         }
         if launch.args.detach {
@@ -84,14 +76,8 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
         }
         match look(launch) {
             Ok(answer) => (queue, unanswered) = (answer, 0),
-            Err(failure) if unanswered == UNANSWERED => {
-                return Err(Failure::usage(format!("{failure}; {}", hint(launch))));
-            }
             Err(failure) => {
-                if unanswered == 0 {
-                    watch.say(&format!("{failure}; asking again"));
-                }
-                unanswered += 1;
+                bear(launch, watch, &failure, &mut unanswered, "asking again")?;
                 // Nothing is known of the jobs: none of them is missed.
                 watched.values_mut().for_each(|missed| *missed = 0);
                 queue = watched.keys().map(|part| (*part, Job::unknown())).collect();
@@ -111,6 +97,23 @@ impl Job {
         let reason = self.reason.to_lowercase().replace('_', " ");
         self.state == "PD" && (reason.contains("launch failed") || reason.contains("max requeue"))
     }
+}
+
+/// A command of Slurm's failed that may work the next time. The first failure in a row is said; the last one ends the watch.
+fn bear(
+    launch: &Launch,
+    watch: &Watch,
+    failure: &Failure,
+    in_a_row: &mut u32,
+    what: &str,
+) -> Result<(), Failure> {
+    match *in_a_row {
+        UNANSWERED => return Err(Failure::usage(format!("{failure}; {}", hint(launch)))),
+        0 => watch.say(&format!("{failure}; {what}")),
+        _ => {}
+    }
+    *in_a_row += 1;
+    Ok(())
 }
 
 /// How to go on, and how to end it.
@@ -150,10 +153,9 @@ fn about_jobs(program: &str, clusters: Option<&str>) -> Command {
     let mut command = Command::new(program);
     let prefix = format!("{}_", program.to_uppercase());
     for (name, _) in std::env::vars_os() {
-        let name_of_ours = name.to_string_lossy();
-        let is_place = name_of_ours.ends_with("_FEDERATION") || name_of_ours.ends_with("_SIBLING");
-        if name_of_ours.starts_with(&prefix) && !is_place {
-            command.env_remove(&name);
+        let is_output = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        if is_output.is_some_and(|what| !matches!(what, "FEDERATION" | "SIBLING")) {
+            command.env_remove(name);
         }
     }
     command.args(clusters.map(|list| format!("--clusters={list}")));

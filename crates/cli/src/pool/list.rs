@@ -60,7 +60,7 @@ fn maximum(pool: &Pool) -> Option<u64> {
 fn text(status: &Status) -> String {
     let header = ["pages", "minimum", "current", "maximum", "surplus", "reserved", "free", ""];
     let row = |(size, pool): (&PageSize, &Pool)| {
-        let gigantic = status.gigantic.get(size) == Some(&Some(true));
+        let gigantic = status.is_gigantic(*size);
         let notes = [
             (status.default == Some(*size)).then_some("default"),
             gigantic.then_some("best allocated at boot, no overcommit"),

@@ -83,7 +83,7 @@ impl Pricing {
             return Err(failure);
         }
         let interrupting = signals::interrupt_experiment(Arc::default())?;
-        let visited = self.last_visits(&|| interrupting.signal() == 0);
+        let visited = self.last_visits(&|| interrupting.received().is_none());
         if let Some(signal) = interrupting.received() {
             return Err(Failure::interrupted(signal, "the prediction"));
         }

@@ -35,7 +35,7 @@ impl Knob {
         }
     }
 
-    /// Its value, read once more where it is not what was `expected`: of a pool it is told by two files, and pages come
+    /// Its value, read once more where it is not what was `expected`: of a pool two files say it, and pages come
     /// and go between the looks.
     pub(super) fn read_twice(
         &self,

@@ -17,7 +17,7 @@ pub fn overcommit(status: &Status, size: PageSize) -> Result<u64, PoolError> {
 pub fn check_overcommit(status: &Status, size: PageSize, pages: u64) -> Result<(), PoolError> {
     status.pool(size)?;
     // The kernel refuses every value for gigantic pages, also the 0 they have.
-    if status.gigantic.get(&size) == Some(&Some(true)) && pages > 0 {
+    if status.is_gigantic(size) && pages > 0 {
         return Err(PoolError::GiganticOvercommit { size });
     }
     Ok(())

@@ -60,6 +60,11 @@ impl Status {
         self.pools.sizes.get(&size).ok_or_else(|| PoolError::NoSuchPool { size, has: has() })
     }
 
+    /// Whether the kernel makes pages of `size` only for the persistent pool; no where nobody knows.
+    pub fn is_gigantic(&self, size: PageSize) -> bool {
+        self.gigantic.get(&size) == Some(&Some(true))
+    }
+
     /// Persistent pages of a pool, on the machine or one node.
     pub fn persistent(&self, size: PageSize, node: Option<NodeId>) -> Result<u64, PoolError> {
         let unknown = || PoolError::Unknown { size, what: "how many pages it has" };

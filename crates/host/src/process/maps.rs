@@ -45,6 +45,25 @@ pub enum Sharing {
     Shared,
 }
 
+/// A mapping that was asked for by an address.
+impl From<sys::procmap::Found> for Mapping {
+    fn from(found: sys::procmap::Found) -> Self {
+        let (major, minor) = found.device;
+        Self {
+            start: found.start,
+            end: found.end,
+            readable: found.readable,
+            writable: found.writable,
+            executable: found.executable,
+            sharing: if found.shared { Sharing::Shared } else { Sharing::Private },
+            offset: found.offset,
+            device: Device { major, minor },
+            inode: found.inode,
+            name: found.name,
+        }
+    }
+}
+
 /// A device number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Device {

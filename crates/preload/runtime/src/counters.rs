@@ -13,7 +13,7 @@ use ::abi::supply::{GOT, REFUSED, SERVED, SERVES, WANTED};
 pub use ::abi::{Column, Kind, Prepared, Reason};
 
 use crate::text::Text;
-use crate::{filter, message, raw, settings};
+use crate::{files, filter, message, raw, settings};
 
 /// This process's own words.
 static OWN: [AtomicU64; ::abi::WORDS] = [const { AtomicU64::new(0) }; ::abi::WORDS];
@@ -234,7 +234,7 @@ pub fn report() {
     text.push(b",\"prepared\":");
     push_numbers(&mut text, Prepared::ALL.map(|it| (it.name(), ::abi::prepared(it))));
     text.push(b"}\n");
-    if raw::append(path, 0o666, text.bytes()).is_none() {
+    if files::append(path, 0o666, text.bytes()).is_none() {
         message::line(&[b"the report could not be written to ", path.to_bytes()]);
     }
 }

@@ -1,9 +1,9 @@
-//! Small files of the kernel, and directories, read without allocating and past libc.
+//! Small files of the kernel, and directories, read without allocating and past libc; and lines that are appended.
 //!
 //! # Safety
 //! System calls on descriptors and buffers of our own.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_long};
 
 use crate::{raw, text};
 
@@ -78,4 +78,18 @@ fn read_names(fd: c_int, tell: &mut dyn FnMut(c_int, &CStr) -> bool) -> Option<(
             at += length;
         }
     }
+}
+
+/// Appends a line to a file, which is made if there is none, in one write; `None`: not all of it is there.
+/// errno is left alone.
+pub fn append(path: &CStr, mode: c_int, line: &[u8]) -> Option<()> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    raw::keeping_errno(|| {
+        let fd = raw::open(path, flags, mode)?;
+        // SAFETY: a descriptor of our own and a slice that is only read.
+        let write = || unsafe { raw::call!(SYS_write, fd, line.as_ptr(), line.len()) };
+        let written = raw::without_signals_of_a_write(write);
+        raw::close(fd);
+        (written == line.len() as c_long).then_some(())
+    })
 }

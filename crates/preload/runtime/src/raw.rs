@@ -169,20 +169,6 @@ pub fn close(fd: c_int) {
     unsafe { call!(SYS_close, fd) };
 }
 
-/// Appends a line to a file, which is made if there is none, in one write; `None`: not all of it is there.
-/// errno is left alone.
-pub fn append(path: &CStr, mode: c_int, line: &[u8]) -> Option<()> {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-    keeping_errno(|| {
-        let fd = open(path, flags, mode)?;
-        // SAFETY: a descriptor of our own and a slice that is only read.
-        let write = || unsafe { call!(SYS_write, fd, line.as_ptr(), line.len()) };
-        let written = without_signals_of_a_write(write);
-        close(fd);
-        (written == line.len() as libc::c_long).then_some(())
-    })
-}
-
 /// `fstatat(2)`, of what a path leads to.
 pub fn stat(path: &CStr, flags: c_int) -> Option<libc::stat> {
     // SAFETY: a C string.
@@ -478,12 +464,10 @@ pub fn without_signals_of_a_write<R>(work: impl FnOnce() -> R) -> R {
     let raised = pending_signals() & RAISED & !before;
     if raised != 0 {
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let nothing = std::ptr::null_mut::<libc::siginfo_t>();
+        let (set, time) = (&raw const raised, &raw const now);
         // SAFETY: a set of the kernel's size and a time; nothing is waited for.
-        keeping_errno(|| unsafe {
-            let (set, time) = (&raw const raised, &raw const now);
-            call!(SYS_rt_sigtimedwait, set, nothing, time, size_of::<u64>())
-        });
+        let take = || unsafe { call!(SYS_rt_sigtimedwait, set, 0usize, time, size_of::<u64>()) };
+        keeping_errno(take);
     }
     set_signals(blocked);
     result

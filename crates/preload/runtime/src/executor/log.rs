@@ -14,7 +14,7 @@ use policy::live::{Begin, Event, Facts, Policy, Record, State};
 
 use super::{TRIES, VERSION, load, request, words};
 use crate::text::Text;
-use crate::{filter, raw, settings};
+use crate::{files, filter, raw, settings};
 
 /// A process writes so many bytes at most: a log is for looking at, not for filling a disk.
 const MAX_BYTES: usize = 64 << 20;
@@ -56,5 +56,5 @@ fn append(path: &CStr, line: &dyn fmt::Display) {
     if line.is_full() || WRITTEN.fetch_add(length, Relaxed).saturating_add(length) > MAX_BYTES {
         return;
     }
-    raw::append(path, 0o600, line.bytes());
+    files::append(path, 0o600, line.bytes());
 }

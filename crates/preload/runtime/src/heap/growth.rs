@@ -47,7 +47,7 @@ pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
             fresh = next::malloc(size);
         }
         if fresh.is_null() {
-            // There may be room behind it; but the kernel cannot enlarge what lies on the pool.
+            // There may be free address space behind it; but the kernel cannot enlarge what lies on the pool.
             let is_on_pool = old.is_mapped() && table::first(old.memory, old.end()).is_some();
             let is_for_superpages_only = settings::get().fallback == Fallback::Error;
             return match is_on_pool || is_for_superpages_only {

@@ -125,7 +125,7 @@ fn child_fills_its_group_with_cache() {
     // On a disk: what is in a tmpfs is no cache.
     let mut file = tempfile::tempfile_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
     for _ in 0..400 {
-        file.write_all(&[1; MIB]).expect("room for it");
+        file.write_all(&[1; MIB]).expect("it fits on the disk");
     }
     file.sync_all().expect("written");
     let start = map(LENGTH);

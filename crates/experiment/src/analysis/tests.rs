@@ -1,0 +1,92 @@
+//! Arms and what was read back of them.
+
+use launch::{Facts, Kind, Pool, Program};
+
+use super::*;
+
+fn coverage(eligible: u64, huge: u64) -> Coverage {
+    let (eligible, eligible_huge) = (ByteSize::mib(eligible), ByteSize::mib(huge));
+    Coverage { eligible, eligible_huge, ..Coverage::default() }
+}
+
+/// What a recipe comes to where there are THP, a pool of 10 pages, and this share of free memory in superpages.
+pub(crate) fn planned(
+    recipe: &str,
+    free_in_superpages: f64,
+    thp_sizes: Vec<PageSize>,
+) -> (Recipe, Plan) {
+    let recipe: Recipe = recipe.parse().expect("a recipe");
+    let pool = Pool {
+        size: PageSize::new(2 << 20).expect("a size"),
+        total: 10,
+        free: 10,
+        reserved: 0,
+        overcommit_left: 0,
+        is_gigantic: false,
+    };
+    let facts = Facts {
+        thp_mode: Some("madvise".to_string()),
+        free_in_superpages: Some(free_in_superpages),
+        thp_sizes,
+        pools: vec![pool],
+        runtime: Some("/lib/libsuperpage.so".into()),
+        ..Facts::default()
+    };
+    let program = Program { path: "/bin/x".into(), kind: Kind::Glibc, allocator: None };
+    let plan = Plan::resolve(&recipe, program, None, Vec::new(), &facts).expect("a plan");
+    (recipe, plan)
+}
+
+#[test]
+fn an_arm_that_asked_for_some_superpages_and_got_none_did_not_take_effect() {
+    let [none, some] = [coverage(512, 0), coverage(512, 2)];
+    let shared = Coverage { shmem_pmd: ByteSize::mib(2), ..none.clone() };
+    let file = Coverage { file_pmd: ByteSize::mib(2), ..none.clone() };
+    let pool = BTreeMap::from([(PageSize::new(2 << 20).expect("a size"), ByteSize::mib(2))]);
+    let buffers = Coverage { hugetlb_shared: pool, ..none.clone() };
+    for (recipe, runs, kept) in [
+        ("jvm-thp", &[&none, &none][..], false),
+        ("jvm-thp", &[&none, &some], true),
+        ("jvm-thp", &[], true),
+        ("jvm-thp", &[&file], false),
+        ("tcmalloc", &[&none], true),
+        ("x: A=1", &[&none], true),
+        ("x: pages=hugetlb memory=heap fallback=base", &[&none, &none], false),
+        ("x: pages=hugetlb memory=heap fallback=base", &[&none, &some], true),
+        ("x: pages=hugetlb memory=heap fallback=base", &[], true),
+        ("x: pages=hugetlb memory=shm SUPERPAGE_POOL=always", &[&none], false),
+        ("x: pages=hugetlb memory=shm SUPERPAGE_POOL=always", &[&buffers], true),
+        ("x: pages=thp memory=shm", &[&shared], true),
+        ("x: pages=thp memory=text", &[&file], true),
+        ("x: pages=thp memory=heap", &[&file], false),
+        ("x: pages=auto memory=mmap", &[&none], false),
+        // That asks for nothing.
+        ("x: memory=heap", &[&none], true),
+    ] {
+        let (recipe, plan) = planned(recipe, 0.9, Vec::new());
+        assert_eq!(plan.promise, Promise::Nothing, "{recipe:?}");
+        let effect = own_effect(&recipe, &plan, runs);
+        assert_eq!(effect == Effect::AsPromised, kept, "{recipe:?}: {effect:?}");
+    }
+    // Where hardly any are free it may get smaller ones, which are read back as base pages.
+    let sizes = vec![PageSize::new(64 << 10).expect("a size")];
+    for (sizes, kept) in [(sizes, true), (Vec::new(), false)] {
+        let (recipe, plan) = planned("x: pages=thp memory=heap", 0.01, sizes);
+        assert_eq!(own_effect(&recipe, &plan, &[&none]) == Effect::AsPromised, kept);
+    }
+}
+
+#[test]
+fn smaller_superpages_are_not_the_largest() {
+    for (runs, kept) in [
+        (&[(512, 0)][..], true),
+        (&[(512, 16), (0, 0)], true),
+        (&[(512, 0), (516, 514)], false),
+        (&[(512, 256)], false),
+    ] {
+        let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();
+        let runs: Vec<&Coverage> = runs.iter().collect();
+        let effect = took_effect(Promise::SmallerSuperpages, Pages::Thp, &runs, 0.8);
+        assert_eq!(effect == Effect::AsPromised, kept, "{runs:?}: {effect:?}");
+    }
+}
