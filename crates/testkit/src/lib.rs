@@ -43,6 +43,30 @@ pub fn skip(package: &str, reason: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
+/// How many cases a statistical, property or mutation test takes of its `full` number: all of them in the nightly set
+/// (`SUPERPAGE_TESTS=nightly`), else a tenth, at least one. The cases are drawn by the test's own seed, so the tenth is the
+/// same in each run.
+pub fn cases(full: usize) -> usize {
+    if is_nightly() { full } else { (full / 10).max(1) }
+}
+
+/// Whether these tests run as part of the nightly set (`scripts/nightly`).
+pub fn is_nightly() -> bool {
+    std::env::var_os("SUPERPAGE_TESTS").is_some_and(|set| set == "nightly")
+}
+
+/// Leaves the test with a counted line unless the machine's lock can be had, and holds it to the end of the test:
+/// `lock_machine!()` for a test that changes machine-wide state, `lock_machine!(shared)` for one that depends on it.
+#[macro_export]
+macro_rules! lock_machine {
+    () => {
+        let Some(_lock) = $crate::machine_lock() else { return };
+    };
+    (shared) => {
+        let Some(_lock) = $crate::shared_machine_lock() else { return };
+    };
+}
+
 /// Held while a test changes or depends on machine-wide state (pools, knobs, free memory).
 #[derive(Debug)]
 pub struct MachineLock {
@@ -50,18 +74,22 @@ pub struct MachineLock {
 }
 
 /// Waits for `/run/lock/superpage-tests`, which all tests and tools that change machine state
-/// hold. The kernel releases it when the process ends, however it ends.
+/// hold. The kernel releases it when the process ends, however it ends. `None` is counted as a skipped test.
 pub fn machine_lock() -> Option<MachineLock> {
-    let file = lock_file()?;
-    file.lock().ok()?;
-    Some(MachineLock { _file: file })
+    locked(File::lock)
 }
 
 /// The same, shared: for a test that depends on machine state and changes none. Such run beside each other.
 pub fn shared_machine_lock() -> Option<MachineLock> {
-    let file = lock_file()?;
-    file.lock_shared().ok()?;
-    Some(MachineLock { _file: file })
+    locked(File::lock_shared)
+}
+
+fn locked(lock: fn(&File) -> std::io::Result<()>) -> Option<MachineLock> {
+    let locked = lock_file().and_then(|file| lock(&file).map(|()| file));
+    if let Err(error) = &locked {
+        skipped!("{LOCK_FILE} cannot be locked: {error}");
+    }
+    Some(MachineLock { _file: locked.ok()? })
 }
 
 /// Whether all memory gets THP, asked for or not.
@@ -85,9 +113,12 @@ pub fn write_script(path: impl AsRef<Path>, text: &str) {
     assert!(written.expect("sh starts").success());
 }
 
-fn lock_file() -> Option<File> {
-    let path = "/run/lock/superpage-tests";
-    OpenOptions::new().create(true).truncate(false).write(true).open(path).ok()
+const LOCK_FILE: &str = "/run/lock/superpage-tests";
+
+/// Root's file can be locked by other users, who may only read it (and not open it with O_CREAT: fs.protected_regular).
+fn lock_file() -> std::io::Result<File> {
+    let created = OpenOptions::new().create(true).truncate(false).write(true).open(LOCK_FILE);
+    created.or_else(|error| File::open(LOCK_FILE).map_err(|_| error))
 }
 
 /// Whether this process is root, judged by what a root can do and others cannot.

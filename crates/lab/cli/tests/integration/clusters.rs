@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use testkit::cluster::FakeCluster;
 
 use crate::common::{stderr, stdout, superpage_lab};
-use crate::sweep::{merged, plan};
+use crate::sweep::{Merged, files_of, merged, plan};
 use crate::{fine, path};
 
 /// A planned sweep of 8 passes with 24 cells, a cluster, and the bytes of one machine.
@@ -18,7 +18,7 @@ struct Cluster {
     place: TempDir,
     fake: FakeCluster,
     sweep: String,
-    expected: (Vec<u8>, Vec<u8>),
+    expected: Merged,
 }
 
 impl Cluster {
@@ -50,8 +50,7 @@ impl Cluster {
         let output = path(&self.place, "merged");
         let ran = self.run(on, &[&["-o", &output, "--json"], more].concat());
         assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
-        let bytes = |ending: &str| fs::read(format!("{output}.{ending}")).unwrap();
-        assert!((bytes("parquet"), bytes("json")) == self.expected, "other bytes than alone");
+        assert!(files_of(&output) == self.expected, "other bytes than alone");
         let document: Value = serde_json::from_str(&stdout(&ran)).unwrap();
         assert_eq!(document["schema"], "superpage.lab.sweep-run/1");
         assert_eq!((&document["cells"], &document["left"]), (&24.into(), &0.into()));

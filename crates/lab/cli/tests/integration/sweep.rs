@@ -17,10 +17,19 @@ pub fn plan(directory: &Path) -> String {
     file.display().to_string()
 }
 
-pub fn merged(directories: &[&str], place: &tempfile::TempDir, name: &str) -> (Vec<u8>, Vec<u8>) {
+/// A merged sweep as Parquet, where that is built, and as JSON.
+pub type Merged = (Option<Vec<u8>>, Vec<u8>);
+
+/// The files of a merged sweep.
+pub fn files_of(name: &str) -> Merged {
+    let read = |ending: &str| fs::read(format!("{name}.{ending}")).unwrap();
+    (cfg!(feature = "parquet").then(|| read("parquet")), read("json"))
+}
+
+pub fn merged(directories: &[&str], place: &tempfile::TempDir, name: &str) -> Merged {
     let name = path(place, name);
     fine(&[&["sweep", "merge"], directories, &["-o", &name]].concat());
-    (fs::read(format!("{name}.parquet")).unwrap(), fs::read(format!("{name}.json")).unwrap())
+    files_of(&name)
 }
 
 #[test]
