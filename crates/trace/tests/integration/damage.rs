@@ -268,7 +268,7 @@ fn imported(seed: u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(400) as u32))]
 
     #[test]
     fn a_damaged_trace_is_told(seed: u64) {
