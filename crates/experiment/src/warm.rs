@@ -89,6 +89,11 @@ mod tests {
 
     #[test]
     fn touches_what_was_asked_and_holds_nothing() {
+        // Page cache is not free: a machine that has read much has little.
+        let free = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.free);
+        let allowed = host::cgroup::memory_headroom(&Root::real());
+        let free = free.into_iter().chain(allowed).min().unwrap_or(ByteSize(0));
+        testkit::require!(free >= ByteSize::mib(512), "{free} are free");
         let superpage = PageSize::new(2 << 20).unwrap();
         let warm =
             |root: Root, blocks, stop| super::warm(&root, 100 << 20, superpage, blocks, || stop);
@@ -96,8 +101,9 @@ mod tests {
             let touched = warm(Root::real(), blocks, false);
             assert!((110 << 20..112 << 20).contains(&touched), "{touched}");
         }
-        // Fewer where fewer lie free, but never a part of one.
-        assert_eq!(warm(Root::real(), Blocks::Whole, false) % superpage.bytes(), 0);
+        // Fewer where fewer lie free, but never a part of one, and no more than was asked.
+        let whole = warm(Root::real(), Blocks::Whole, false);
+        assert!(whole % superpage.bytes() == 0 && whole < 112 << 20, "{whole}");
         assert_eq!(warm(Root::real(), Blocks::Both, true), 0);
         assert_eq!(warm(Root::at("/no/such/root"), Blocks::Both, false), 0);
     }

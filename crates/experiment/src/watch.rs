@@ -454,26 +454,43 @@ mod tests {
         seen
     }
 
-    /// Where much else runs, a watcher may get no turn in so short a time: of five runs, the first that was seen.
-    fn watch_in_turn(depth: Depth, script: &str) -> Observed {
-        let mut runs = (0..5).map(|_| watch(depth, script));
-        runs.find(|seen| seen.base_pages_only.is_some()).expect("a turn in five runs")
+    /// Where much else runs, a watcher may get no turn in a short time: of runs that rest longer and longer (`PAUSE`, in
+    /// seconds) the first that was seen well enough.
+    fn watch_in_turn(depth: Depth, script: &str, is_enough: fn(&Observed) -> bool) -> Observed {
+        let mut last = None;
+        for pause in ["0.3", "1", "3", "10", "30"] {
+            let seen = watch(depth, &script.replace("PAUSE", pause));
+            if is_enough(&seen) {
+                return seen;
+            }
+            last = Some(seen);
+        }
+        panic!("not seen in five runs: {last:?}");
+    }
+
+    fn is_seen(seen: &Observed) -> bool {
+        seen.base_pages_only.is_some()
     }
 
     #[test]
     fn sees_children_and_their_memory() {
         // The shell holds a few MB at most; the child's 64 MB string is found through the tree.
-        let script = "head -c 64000000 /dev/zero | tail -c 64000000 | (head -c 1; sleep 0.3; cat) >/dev/null";
-        let seen = watch_in_turn(Depth::Thorough, script);
-        assert!(seen.peak_at_least_bytes.unwrap() > 48 << 20, "{seen:?}");
-        assert!(seen.looks >= 1 && seen.coverage.is_some(), "{seen:?}");
+        let script = "head -c 64000000 /dev/zero | tail -c 64000000 | (head -c 1; sleep PAUSE; cat) >/dev/null";
+        let seen = watch_in_turn(Depth::Thorough, script, |seen| {
+            let is_large = seen.peak_at_least_bytes.is_some_and(|bytes| bytes > 48 << 20);
+            is_large && seen.looks >= 1 && seen.coverage.is_some()
+        });
         assert!(seen.timeline.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
     }
 
     #[test]
     fn without_a_look_the_largest_of_several_processes_is_not_the_peak() {
-        let one = "(head -c 64000000 /dev/zero | tail -c 64000000 | (head -c 1; sleep 2; cat) >/dev/null)";
-        let seen = watch_in_turn(Depth::TicksOnly, &format!("{one} & {one} & {one} & wait"));
+        let one = "(head -c 64000000 /dev/zero | tail -c 64000000 | (head -c 1; sleep PAUSE; cat) >/dev/null)";
+        let three = format!("{one} & {one} & {one} & wait");
+        // More than the largest was seen at a time.
+        let seen = watch_in_turn(Depth::TicksOnly, &three, |seen| {
+            seen.peak_at_least_bytes.is_some_and(|bytes| bytes > 100_000_000)
+        });
         let is_true = |peak: u64| (183_000_000..230_000_000).contains(&peak);
         assert!(seen.peak_resident_bytes.is_none_or(is_true), "{seen:?}");
         assert!(seen.peak_at_least_bytes.unwrap() < 230_000_000, "{seen:?}");
@@ -482,8 +499,7 @@ mod tests {
 
     #[test]
     fn a_measured_run_is_seen_too() {
-        let measured = watch_in_turn(Depth::WithinBudget, "sleep 0.3");
-        assert!(measured.base_pages_only.is_some(), "{measured:?}");
-        assert_eq!(watch_in_turn(Depth::TicksOnly, "sleep 0.3").looks, 0);
+        watch_in_turn(Depth::WithinBudget, "sleep PAUSE", is_seen);
+        assert_eq!(watch_in_turn(Depth::TicksOnly, "sleep PAUSE", is_seen).looks, 0);
     }
 }

@@ -60,7 +60,7 @@ fn sane(text: &str) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(2000) as u32))]
 
     #[test]
     fn what_is_written_is_read(design in any_design()) {

@@ -275,13 +275,55 @@ pub fn simulate<T: Send>(count: u64, one: impl Fn(u64) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Share of `items` for which `is` holds.
+/// Of how many `items` `is` holds.
+pub fn count<T>(items: &[T], is: impl Fn(&T) -> bool) -> u64 {
+    items.iter().filter(|item| is(item)).count() as u64
+}
+
+/// Of what share of them.
 pub fn share<T>(items: &[T], is: impl Fn(&T) -> bool) -> f64 {
-    items.iter().filter(|item| is(item)).count() as f64 / items.len() as f64
+    count(items, is) as f64 / items.len() as f64
 }
 
 /// Exact upper limit (Clopper and Pearson, one-sided 99 %) of a rate of which `hits` were seen in
 /// `tries`: the rate at which so few hits would have had a probability of 1 %.
 pub fn upper_limit(hits: u64, tries: u64) -> f64 {
     statrs::function::beta::inv_beta_reg(hits as f64 + 1.0, (tries - hits) as f64, 0.99)
+}
+
+/// Whether so many hits or more would have a probability of less than 0.1 % at this rate (exact, binomial).
+fn is_significantly_over(rate: f64, hits: u64, tries: u64) -> bool {
+    let (hits, others) = (hits as f64, (tries - hits) as f64);
+    hits > 0.0 && statrs::function::beta::beta_reg(hits, others + 1.0, rate) < 0.001
+}
+
+/// Whether `hits` in `tries` keep to `rate`. From `enough` tries on the rate is shown to be lower: its upper limit is.
+/// Fewer tries cannot show that of a rate a little lower; asserted is that they do not show a higher one.
+pub fn is_kept(rate: f64, hits: u64, tries: u64, enough: u64) -> bool {
+    match tries >= enough {
+        true => upper_limit(hits, tries) < rate,
+        false => !is_significantly_over(rate, hits, tries),
+    }
+}
+
+/// The same of a rate that was seen, not of its limit: `hits` in `tries` are at most `rate`, or of fewer than `enough`
+/// tries not significantly more.
+pub fn is_at_most(rate: f64, hits: u64, tries: u64, enough: u64) -> bool {
+    match tries >= enough {
+        true => hits as f64 / tries as f64 <= rate,
+        false => !is_significantly_over(rate, hits, tries),
+    }
+}
+
+/// More than `rate`, or of fewer than `enough` tries not significantly less.
+pub fn is_more_than(rate: f64, hits: u64, tries: u64, enough: u64) -> bool {
+    match tries >= enough {
+        true => hits as f64 / tries as f64 > rate,
+        false => !is_significantly_over(1.0 - rate, tries - hits, tries),
+    }
+}
+
+/// As many of `full` experiments as are made here: all every night, else a tenth, always of the first seeds.
+pub fn experiments(full: u64) -> u64 {
+    testkit::cases(full as usize) as u64
 }

@@ -1,13 +1,17 @@
 //! Why the interval is what two agree on: each candidate's coverage and width at a fixed number of blocks.
 //! Prints the table that the head of `stats` quotes. Nominal level: 99 %.
 
-use crate::common::{Experiment, Noise, simulate};
+use crate::common::{Experiment, Noise, experiments, is_at_most, simulate};
 use superpage_experiment::stats::describe::{mean, median, quantile_sorted, variance};
 use superpage_experiment::stats::random::{Random, Stream};
 use superpage_experiment::stats::student::{t_between, t_quantile};
 use superpage_experiment::stats::{Confidence, Interval, Sample};
 
+/// Of each noise and number of blocks, every night.
 const EXPERIMENTS: u64 = 2_000;
+
+/// What the interval that is taken may miss: 1 % is promised, and the Monte Carlo error of 2,000 is 0.22 %.
+const MISSED: f64 = 0.013;
 
 /// Logarithms of a block's values: reference, arm.
 type Block = ([f64; 2], [f64; 2]);
@@ -76,6 +80,8 @@ fn only_what_two_agree_on_keeps_its_promise_and_is_narrow() {
         "{:22} {:>6} | {:>15} {:>15} {:>15} {:>15} {:>15} {:>15}",
         "noise", "blocks", "bootstrap", "between", "shrunk", "student", "ranked", "both"
     );
+    let made = experiments(EXPERIMENTS);
+    let (mut all_missed, mut all_made) = (0, 0);
     for noise in [
         Noise::Lognormal(0.02),
         Noise::Lognormal(0.08),
@@ -84,7 +90,7 @@ fn only_what_two_agree_on_keeps_its_promise_and_is_narrow() {
         Noise::Wander { phi: 0.75, deviation: 0.03 },
     ] {
         for count in [2, 3, 5, 10, 20] {
-            let results = simulate(EXPERIMENTS, |seed| {
+            let results = simulate(made, |seed| {
                 let mut experiment = Experiment::new(noise, &[1.05], seed);
                 experiment.blocks(count);
                 let blocks = blocks(&experiment.samples);
@@ -106,13 +112,18 @@ fn only_what_two_agree_on_keeps_its_promise_and_is_narrow() {
                 let mut widths: Vec<f64> =
                     results.iter().map(|r| (r[method].high / r[method].low).ln() / 2.0).collect();
                 let width = median(&mut widths).expect("not empty");
-                let percent = 100.0 * covered as f64 / EXPERIMENTS as f64;
+                let percent = 100.0 * covered as f64 / made as f64;
                 print!(" {percent:>6.1} ({:>6.2})", 100.0 * width);
                 if method == 5 {
-                    assert!(percent >= 98.7, "{noise:?}, {count} blocks: {percent}");
+                    let missed = made - covered as u64;
+                    let is_few = is_at_most(MISSED, missed, made, EXPERIMENTS);
+                    assert!(is_few, "{noise:?}, {count} blocks: {missed} of {made}");
+                    (all_missed, all_made) = (all_missed + missed, all_made + made);
                 }
             }
             println!();
         }
     }
+    let is_few = is_at_most(MISSED, all_missed, all_made, EXPERIMENTS);
+    assert!(is_few, "{all_missed} of {all_made} missed");
 }

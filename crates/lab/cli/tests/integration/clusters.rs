@@ -245,8 +245,7 @@ fn jobs_go_on_without_who_submitted_them() {
     let locked = cluster.refused("slurm", &["--detach"], 2);
     assert!(locked.contains("being watched by another process"), "{locked}");
     // SIGINT is ignored where a shell started the tests in the background.
-    let killed = Command::new("kill").args(["-TERM", &watching.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    sys::signal::send(units::Pid(watching.id() as i32), 15).unwrap();
     let said = std::io::read_to_string(watching.stdout.take().unwrap()).unwrap();
     assert_eq!(watching.wait().unwrap().signal(), Some(15));
     assert!(said.contains("interrupted, and the jobs go on"), "{said}");

@@ -181,7 +181,7 @@ fn foreign_and_damaged_results_are_refused() {
     for (text, part) in [
         (r#"{"schema":"superpage.lab.run/9"}"#, "superpage.lab.run/9"),
         (r#"{"schema":"superpage.lab.compare/1","reports":[{}]}"#, "missing field"),
-        (r#"{"schema":"superpage.lab.compare/1","reports":[]}"#, ""),
+        (r#"{"schema":"superpage.lab.compare/1","reports":[]}"#, "holds 0 runs"),
         ("{", "EOF"),
     ] {
         fs::write(&file, text).unwrap();

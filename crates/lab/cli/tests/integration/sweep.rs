@@ -105,8 +105,12 @@ fn a_sweep_that_was_killed_goes_on_and_leaves_nothing_half_done() {
     fine(&[&plan[..], &["--memory", "512M", "--seeds", seeds]].concat());
     let mut child = superpage_lab(&["sweep", "run", &directory, "--jobs", "2"]).spawn().unwrap();
     let groups = Path::new(&directory).join("groups");
-    let some = || fs::read_dir(&groups).map_or(0, |files| files.count());
-    while some() < 3 && child.try_wait().unwrap().is_none() {
+    let is_whole = |path: &Path| path.extension().is_some_and(|extension| extension == "jsonl");
+    let whole = || {
+        let files = fs::read_dir(&groups).into_iter().flatten().flatten();
+        files.filter(|file| is_whole(&file.path())).count()
+    };
+    while whole() < 3 && child.try_wait().unwrap().is_none() {
         std::thread::yield_now();
     }
     let _ = child.kill();
@@ -115,7 +119,11 @@ fn a_sweep_that_was_killed_goes_on_and_leaves_nothing_half_done() {
     let document: Value = serde_json::from_str(&stdout(&status)).unwrap();
     assert_eq!(document["damaged"].as_array().unwrap().len(), 0);
     let rest = fine(&["sweep", "run", &directory]);
-    assert!(rest.contains("there before\n"), "{rest}");
+    let (_, counts) = rest.split_once("shard 0/1: ").expect("what was run");
+    let numbers: Vec<u64> = counts.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [run, before] = numbers[..] else { panic!("{rest}") };
+    assert_eq!(run + before, 80, "{rest}");
+    assert!(before >= 6, "three passes of two cells were there: {rest}");
     let leftovers = fs::read_dir(&groups).unwrap().filter(|file| {
         file.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "tmp")
     });
@@ -126,4 +134,6 @@ fn a_sweep_that_was_killed_goes_on_and_leaves_nothing_half_done() {
     fine(&[&plan[..], &["--memory", "512M", "--seeds", seeds]].concat());
     fine(&["sweep", "run", &fresh, "--jobs", "1"]);
     assert_eq!(merged(&[&fresh], &place, "b"), first);
+    // The test got no turn before all was done.
+    testkit::require!(run > 0, "the sweep ended before it was killed");
 }

@@ -8,7 +8,7 @@ use crate::prices::Prices;
 use crate::{Experiment, FaultsError, Patch, Patches, Placement, Stepping, Touches, rows};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(100) as u32))]
 
     #[test]
     fn pages_that_are_touched_are_mapped_and_time_adds_up(experiment in any()) {

@@ -313,7 +313,7 @@ fn engine(experiment: &Experiment, stepping: Stepping) -> (Repetition, Memory) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(200) as u32))]
 
     #[test]
     fn the_engine_does_what_its_twin_does(experiment in experiments::any()) {

@@ -143,7 +143,7 @@ fn shards_are_a_partition_and_differ_by_one_group_at_most() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: testkit::cases(40) as u32, ..ProptestConfig::default() })]
 
     /// A file that was cut or changed anywhere is noticed, and its cells are run again.
     #[test]

@@ -1,5 +1,5 @@
 //! Published tables, rerun, with the tolerances that are claimed for them. Those that take long are rerun
-//! by the command (`superpage lab table NAME`).
+//! every night, or by the command (`superpage lab table NAME`).
 
 use superpage_lab::tables;
 
@@ -27,6 +27,7 @@ fn zeroing_costs_what_was_published() {
 
 /// Redis at Frag-0: every pair is in the paper's order.
 #[test]
+#[ignore = "nightly: a published table at full size, 26 s"]
 fn redis_on_fresh_memory_agrees() {
     let agreement = agreement("quicksilver-redis-frag0");
     assert_eq!(agreement.pairs, 17);

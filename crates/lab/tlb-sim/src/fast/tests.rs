@@ -168,4 +168,10 @@ fn most_built_in_machines_are_fast() {
     let slow: Vec<_> = names().filter(|name| hosts(&preset(name).unwrap(), &[]) == 0).collect();
     // Two arrays of which one is fully associative, and page tables that take entries of the TLB.
     assert_eq!(slow, ["athlon64-3000", "itanium2-16k", "itanium2-16k-long", "phenom-9950"]);
+    #[cfg(target_arch = "x86_64")]
+    {
+        use super::{V3, V4};
+        testkit::require!(V3::try_new().is_some(), "no AVX2: vectors are not compared");
+        testkit::require!(V4::try_new().is_some(), "no AVX-512: its vectors are not compared");
+    }
 }

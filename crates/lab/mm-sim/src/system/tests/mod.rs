@@ -255,13 +255,14 @@ fn every_preset_is_tried() {
     assert_eq!(all, UNDER);
 }
 
-/// Programs under each preset: a few seconds in all; more, and other ones, with PROPTEST_CASES and PROPTEST_RNG_SEED.
+/// Programs under each preset: few with every change; more, and other ones, with PROPTEST_CASES and PROPTEST_RNG_SEED.
 fn config() -> ProptestConfig {
     ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() }
 }
 
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12)
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    asked.unwrap_or_else(|| testkit::cases(20) as u32)
 }
 
 /// A reservation with a hole in its region is filled whole, then broken: what is in the hole stays.

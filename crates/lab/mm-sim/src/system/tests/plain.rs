@@ -101,4 +101,5 @@ fn many_faults_at_once_are_as_many_single_ones() {
     });
     println!("{} events", events.get());
     tried.unwrap();
+    assert!(events.get() > 100, "{} events", events.get());
 }

@@ -210,7 +210,7 @@ impl Both {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(500) as u32))]
 
     #[test]
     fn the_pool_counts_as_defined(what in prop::collection::vec(operation(), 1..150), blocks in 0..20u32) {

@@ -258,7 +258,7 @@ fn differs_never(sizes: Vec<u8>, what: &[Do]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(testkit::cases(300) as u32))]
 
     #[test]
     fn table_and_twin_agree(what in prop::collection::vec(operation(), 1..120)) {
