@@ -313,20 +313,16 @@ mod tests {
 
     const CHILD: &str = "SUPERPAGE_TEST_EXIT";
 
-    /// What a process does whose command failed by a signal.
-    #[test]
-    fn child() {
-        if std::env::var_os(CHILD).is_none() {
-            return;
-        }
-        finish(Err(Failure::interrupted(libc::SIGTERM, "the prediction").on("gups")));
-        std::process::exit(17);
-    }
-
     #[test]
     fn what_a_signal_interrupted_ends_by_it() {
+        // This test again, in a process of its own.
+        if std::env::var_os(CHILD).is_some() {
+            finish(Err(Failure::interrupted(libc::SIGTERM, "the prediction").on("gups")));
+            std::process::exit(17);
+        }
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["exit::tests::child", "--exact", "--nocapture"]).env(CHILD, "1");
+        let name = "exit::tests::what_a_signal_interrupted_ends_by_it";
+        command.args([name, "--exact", "--nocapture"]).env(CHILD, "1");
         let output = command.output().unwrap();
         assert_eq!(output.status.signal(), Some(libc::SIGTERM));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

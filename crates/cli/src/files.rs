@@ -188,7 +188,9 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
+    use std::process::Command;
 
     use super::*;
 
@@ -237,10 +239,30 @@ mod tests {
 
     #[test]
     fn devices_and_pipes_are_written_through() {
-        for path in ["/dev/null", "/dev/stderr"] {
-            check_new(Path::new(path), false).unwrap();
-            write(Path::new(path), "").unwrap();
+        let through = |path: &Path, text: &str| {
+            check_new(path, false).unwrap();
+            write(path, text).unwrap();
+        };
+        through(Path::new("/dev/null"), "nowhere");
+        // One of our own descriptors by its name, as /dev/stderr is one, which may be somebody else's terminal.
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x");
+        fs::write(&file, "one ").unwrap();
+        let open = OpenOptions::new().append(true).open(&file).unwrap();
+        for named in ["/proc/self/fd", "/dev/fd"] {
+            through(&Path::new(named).join(open.as_raw_fd().to_string()), "more ");
         }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "one more more ");
+        assert_eq!(names(directory.path()), ["x"]);
+        let pipe = directory.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe).unwrap()
+        });
+        through(&pipe, "piped");
+        assert_eq!(reader.join().unwrap(), "piped");
+        assert_eq!(names(directory.path()), ["pipe", "x"]);
         let refused = check_new(Path::new("/"), true).unwrap_err().to_string();
         assert!(refused.contains("directory"), "{refused}");
     }

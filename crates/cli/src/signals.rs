@@ -224,9 +224,7 @@ mod tests {
     const CHILD: &str = "SUPERPAGE_TEST_SIGNALS";
 
     /// What a process does that gets a TERM while or after somebody heeds signals.
-    #[test]
-    fn child() {
-        let Ok(when) = std::env::var(CHILD) else { return };
+    fn heed(when: &str) -> ! {
         let own = Pid(std::process::id() as i32);
         let first = Relay::new().unwrap();
         let experiment = interrupt_experiment(Arc::new(Interrupt::default())).unwrap();
@@ -245,14 +243,19 @@ mod tests {
         std::process::exit(17);
     }
 
-    fn end_of(when: &str) -> std::process::ExitStatus {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["signals::tests::child", "--exact"]).env(CHILD, when);
-        command.output().unwrap().status
-    }
-
     #[test]
     fn a_signal_is_the_experiments_while_there_is_one_and_kills_afterwards() {
+        // This test again, in a process of its own.
+        if let Ok(when) = std::env::var(CHILD) {
+            heed(&when);
+        }
+        let name =
+            "signals::tests::a_signal_is_the_experiments_while_there_is_one_and_kills_afterwards";
+        let end_of = |when: &str| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args([name, "--exact"]).env(CHILD, when);
+            command.output().unwrap().status
+        };
         assert_eq!(end_of("while").code(), Some(17));
         assert_eq!(end_of("after").signal(), Some(SIGTERM));
     }

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{stderr, stdout, superpage};
+use common::{has_thp, stderr, stdout, superpage};
 use testkit::require;
 
 const NOBODY: u32 = 65534;
@@ -100,6 +100,7 @@ fn intrude(as_user: Option<u32>, pids: &str, mark: &Path, value: &str) -> Vec<St
 
 #[test]
 fn another_user_can_open_signal_shorten_fill_or_guess_nothing_of_a_run() {
+    require!(has_thp(), "THP are off on this machine");
     require!(is_root() && works(&["setpriv", "--version"]), "needs root and setpriv");
     let directory = tempfile::tempdir().unwrap();
     // Readable by the other user, who compares with it.
@@ -152,6 +153,7 @@ const WHERE: &str = "grep -cE 'rw-s.*(memfd:superpage-ledger|/run/superpage/run-
 
 #[test]
 fn an_executed_program_counts_whatever_it_became() {
+    require!(has_thp(), "THP are off on this machine");
     require!(is_root() && works(&["setpriv", "--version"]), "needs root and setpriv");
     require!(Path::new("/run").exists(), "there is no /run");
     let became: [&[&str]; 5] = [
@@ -172,6 +174,7 @@ fn an_executed_program_counts_whatever_it_became() {
 
 #[test]
 fn a_program_sees_no_descriptor_of_ours_and_may_close_all() {
+    require!(has_thp(), "THP are off on this machine");
     // What is open is printed by itself, so that the list is of the same length; then all but that is closed.
     let list = format!(
         "import os\nprint(sorted(os.listdir('/proc/self/fd')), flush=True)\nos.closerange(2, 1024)\n\
@@ -187,6 +190,7 @@ fn a_program_sees_no_descriptor_of_ours_and_may_close_all() {
 
 #[test]
 fn a_process_without_a_ledger_is_told_and_not_taken_for_one_that_asked_for_nothing() {
+    require!(has_thp(), "THP are off on this machine");
     require!(is_root() && works(&["setpriv", "--version"]), "needs root and setpriv");
     require!(works(&["unshare", "-m", "true"]), "needs mount namespaces");
     // No /run to make a directory in, and another user: the counters are out of reach.
@@ -204,6 +208,7 @@ fn a_process_without_a_ledger_is_told_and_not_taken_for_one_that_asked_for_nothi
 
 #[test]
 fn a_full_file_system_costs_counts_and_no_process() {
+    require!(has_thp(), "THP are off on this machine");
     require!(is_root() && works(&["setpriv", "--version"]), "needs root and setpriv");
     require!(works(&["unshare", "-m", "true"]), "needs mount namespaces");
     let script = "mount -t tmpfs -o size=64k none /run && { cat /dev/zero > /run/full 2>/dev/null; \
@@ -218,6 +223,7 @@ fn a_full_file_system_costs_counts_and_no_process() {
 
 #[test]
 fn a_run_works_where_systemd_takes_things_away_or_says_what_cannot_be_counted() {
+    require!(has_thp(), "THP are off on this machine");
     require!(is_root() && works(&["unshare", "-m", "true"]), "needs root and mount namespaces");
     let private =
         "mount -t tmpfs none /tmp; mount -t tmpfs none /dev/shm; mount -t tmpfs none /run";
@@ -261,6 +267,7 @@ fn shared_names() -> Vec<String> {
 
 #[test]
 fn nothing_stays_of_a_killed_run() {
+    require!(has_thp(), "THP are off on this machine");
     require!(is_root(), "needs root, whose directory is known");
     let before = shared_names();
     let mut command =

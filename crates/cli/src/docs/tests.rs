@@ -48,7 +48,7 @@ fn repository() -> PathBuf {
 
 /// The pages of the guide, by name.
 fn guide() -> Vec<(String, String)> {
-    let Ok(entries) = std::fs::read_dir(repository().join("docs/guide")) else { return Vec::new() };
+    let entries = std::fs::read_dir(repository().join("docs/guide")).expect("docs/guide");
     let paths = entries.map(|entry| entry.unwrap().path());
     let pages = paths.filter(|path| path.extension().is_some_and(|end| end == "md"));
     pages
@@ -72,15 +72,12 @@ fn readme_and_guide_use_commands_and_options_that_there_are() {
         }
     }
     assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
-    assert!(checked > 5, "only {checked} command lines were found");
+    assert!(checked > 100, "only {checked} command lines were found");
 }
 
 #[test]
 fn the_guide_has_a_section_for_every_command() {
     let pages = guide();
-    if pages.is_empty() {
-        return;
-    }
     let headings: Vec<String> = pages
         .iter()
         .flat_map(|(_, text)| text.lines())

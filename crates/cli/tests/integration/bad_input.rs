@@ -1,9 +1,12 @@
 //! Bad input: one line that says what, where and the remedy; the right code; nothing changed.
 
-use crate::common::{overcommit, run, stderr};
+use crate::common::{NO_POOL, has_pool, overcommit, pool_is_empty, run, stderr};
 
 /// Arguments, exit code, and what the line must hold: the culprit and the remedy.
 type Case = (&'static [&'static str], i32, &'static [&'static str]);
+
+/// Stands for a file of the test's own that is there already.
+const TAKEN: &str = "TAKEN";
 
 const CASES: &[Case] = &[
     (&["compare", "nosuch"], 2, &["`nosuch`", "expected one of gups"]),
@@ -50,9 +53,9 @@ const CASES: &[Case] = &[
     (&["compare", "--from", "/no/such.json"], 2, &["/no/such.json", "compare --json"]),
     (&["compare", "--from", "/etc/passwd"], 2, &["/etc/passwd", "compare --json"]),
     (&["compare", "--from", "/dev/zero"], 2, &["/dev/zero", "more than 256 MiB"]),
-    (&["compare", "gups", "--html", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
-    (&["compare", "gups", "-o", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
-    (&["verify-cost", "gups", "-o", "/etc/passwd"], 2, &["/etc/passwd", "exists", "--force"]),
+    (&["compare", "gups", "--html", TAKEN], 2, &[TAKEN, "exists", "--force"]),
+    (&["compare", "gups", "-o", TAKEN], 2, &[TAKEN, "exists", "--force"]),
+    (&["verify-cost", "gups", "-o", TAKEN], 2, &[TAKEN, "exists", "--force"]),
     (&["compare", "--from", "/dev/null"], 2, &["/dev/null", "compare --json"]),
     (
         &["design", "show", "linx"],
@@ -96,23 +99,6 @@ fn said(output: &std::process::Output) -> String {
 }
 
 #[test]
-fn one_line_the_right_code_and_nothing_changed() {
-    let _lock = testkit::machine_lock();
-    let before = overcommit();
-    for (arguments, code, parts) in CASES {
-        let output = run(arguments);
-        let line = said(&output);
-        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {line}");
-        assert_eq!(line.trim_end().lines().count(), 1, "{arguments:?}: {line}");
-        assert!(line.starts_with("superpage: "), "{arguments:?}: {line}");
-        for part in *parts {
-            assert!(line.contains(part), "{arguments:?} lacks {part}: {line}");
-        }
-        assert_eq!(overcommit(), before, "{arguments:?}");
-    }
-}
-
-#[test]
 fn damaged_and_foreign_documents_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.json");
@@ -128,31 +114,60 @@ fn damaged_and_foreign_documents_are_refused() {
     }
 }
 
-#[test]
-fn without_privilege_a_pool_cannot_be_lent() {
-    let _lock = testkit::machine_lock();
-    testkit::require!(testkit::is_root(), "not root, so privilege cannot be dropped");
-    let setpriv = std::process::Command::new("setpriv").arg("--version").output();
-    testkit::require!(setpriv.is_ok(), "no setpriv (util-linux) to drop privilege with");
-    // Somewhere that nobody may enter: copy the command to where everybody may.
-    let dir = tempfile::Builder::new().permissions(world_readable()).tempdir().unwrap();
-    let copy = dir.path().join("superpage");
-    testkit::copy_program(env!("CARGO_BIN_EXE_superpage"), &copy);
-    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
-    let output = std::process::Command::new("setpriv")
-        .args(nobody)
-        .arg(&copy)
-        .args(["compare", "gups", "--size", "16M", "--arm", "base", "--arm", "hugetlb"])
-        .current_dir("/")
-        .output()
-        .unwrap();
-    let line = said(&output);
-    assert_eq!(output.status.code(), Some(3), "{line}");
-    assert_eq!(line.trim_end().lines().count(), 1, "{line}");
-    assert!(line.contains("root"), "{line}");
-}
-
 fn world_readable() -> std::fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
     std::fs::Permissions::from_mode(0o755)
+}
+
+/// As root a comparison lends the pool while it runs; and a pool that is just grown has pages to give.
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn without_privilege_a_pool_cannot_be_lent() {
+        testkit::lock_machine!();
+        testkit::require!(testkit::is_root(), "not root, so privilege cannot be dropped");
+        testkit::require!(has_pool(), "{NO_POOL}");
+        testkit::require!(pool_is_empty(), "the pool has pages to give without being lent any");
+        let setpriv = std::process::Command::new("setpriv").arg("--version").output();
+        testkit::require!(setpriv.is_ok(), "no setpriv (util-linux) to drop privilege with");
+        // Somewhere that nobody may enter: copy the command to where everybody may.
+        let dir = tempfile::Builder::new().permissions(world_readable()).tempdir().unwrap();
+        let copy = dir.path().join("superpage");
+        testkit::copy_program(env!("CARGO_BIN_EXE_superpage"), &copy);
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        let output = std::process::Command::new("setpriv")
+            .args(nobody)
+            .arg(&copy)
+            .args(["compare", "gups", "--size", "16M", "--arm", "base", "--arm", "hugetlb"])
+            .current_dir("/")
+            .output()
+            .unwrap();
+        let line = said(&output);
+        assert_eq!(output.status.code(), Some(3), "{line}");
+        assert_eq!(line.trim_end().lines().count(), 1, "{line}");
+        assert!(line.contains("root"), "{line}");
+    }
+
+    #[test]
+    fn one_line_the_right_code_and_nothing_changed() {
+        testkit::lock_machine!();
+        let before = overcommit();
+        let taken = tempfile::NamedTempFile::new().unwrap();
+        let taken = taken.path().to_str().unwrap();
+        let filled = |word: &&'static str| if *word == TAKEN { taken } else { *word };
+        for (arguments, code, parts) in CASES {
+            let words: Vec<&str> = arguments.iter().map(filled).collect();
+            let output = run(&words);
+            let line = said(&output);
+            assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {line}");
+            assert_eq!(line.trim_end().lines().count(), 1, "{arguments:?}: {line}");
+            assert!(line.starts_with("superpage: "), "{arguments:?}: {line}");
+            for part in parts.iter().map(filled) {
+                assert!(line.contains(part), "{arguments:?} lacks {part}: {line}");
+            }
+            assert_eq!(overcommit(), before, "{arguments:?}");
+        }
+        assert_eq!(std::fs::read_to_string(taken).unwrap(), "", "nothing was written over it");
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
-use crate::common::{has_thp, overcommit, run, stderr, stdout, superpage};
+use crate::common::{
+    NO_POOL, has_pool, has_thp, overcommit, pool_is_empty, processes_with, run, send, stderr,
+    stdout, superpage, wait_until,
+};
 use serde_json::Value;
 
 const SMALL: [&str; 8] =
@@ -21,22 +23,32 @@ pub fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout(&output)).expect("JSON")
 }
 
-#[test]
-fn every_run_is_in_the_document_and_coverage_is_what_was_promised() {
-    testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::machine_lock();
-    let document = json(&small(&["--arm", "base", "--arm", "thp", "--json"]));
-    assert_eq!(document["schema"], "superpage.compare/1");
+fn samples_of<'a>(document: &'a Value, arm: u64, purpose: &str) -> Vec<&'a Value> {
     let samples = document["samples"].as_array().unwrap();
-    let of = |arm: u64, purpose: &str| -> Vec<&Value> {
-        samples.iter().filter(|one| one["arm"] == arm && one["purpose"] == purpose).collect()
-    };
+    samples.iter().filter(|one| one["arm"] == arm && one["purpose"] == purpose).collect()
+}
+
+#[test]
+fn every_run_is_in_the_document() {
+    let document = json(&small(&["--arm", "base", "--arm", "system", "--json"]));
+    assert_eq!(document["schema"], "superpage.compare/1");
     for arm in [0, 1] {
-        assert_eq!(of(arm, "warm-up").len(), 1);
-        let measured = of(arm, "measured").len();
+        assert_eq!(samples_of(&document, arm, "warm-up").len(), 1);
+        let measured = samples_of(&document, arm, "measured").len();
         assert!(measured >= 2 && measured % 2 == 0, "{measured}");
     }
-    let warm_up = |arm: u64| &of(arm, "warm-up")[0]["memory"]["coverage"];
+    for sample in document["samples"].as_array().unwrap() {
+        assert!(sample["minor_faults"].as_u64() > Some(0), "{sample}");
+    }
+}
+
+#[test]
+#[ignore = "nightly: how much lies on superpages depends on free memory"]
+fn coverage_is_what_was_promised() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    testkit::lock_machine!(shared);
+    let document = json(&small(&["--arm", "base", "--arm", "thp", "--json"]));
+    let warm_up = |arm: u64| &samples_of(&document, arm, "warm-up")[0]["memory"]["coverage"];
     let is_seen = [0, 1].iter().all(|arm| !warm_up(*arm).is_null());
     testkit::require!(is_seen, "too much else ran to see what a warm-up held");
     assert_eq!(warm_up(0)["eligible_huge"], 0);
@@ -44,13 +56,13 @@ fn every_run_is_in_the_document_and_coverage_is_what_was_promised() {
     let (huge, all) = (part("anon_thp"), part("anon_thp") + part("anon_base"));
     testkit::require!(all >= 60 << 20, "it was seen before it held its 64 MiB");
     assert!(huge * 100 >= all * 93, "{huge} of {all} on superpages");
-    let faults = |arm: u64| of(arm, "measured")[0]["minor_faults"].as_u64().unwrap();
+    let faults =
+        |arm: u64| samples_of(&document, arm, "measured")[0]["minor_faults"].as_u64().unwrap();
     assert!(faults(0) > 4 * faults(1), "{} {}", faults(0), faults(1));
 }
 
 #[test]
 fn a_document_redraws_the_same_bytes() {
-    let _lock = testkit::machine_lock();
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
     let (document, first, second) = (path("a.json"), path("1.html"), path("2.html"));
@@ -174,7 +186,7 @@ fn an_arm_whose_pages_are_not_what_it_promised_gets_no_number() {
 
 #[test]
 fn what_a_program_leaves_running_is_ended() {
-    let mark = format!("7.{}", std::process::id());
+    let mark = format!("7000.{}", std::process::id());
     let script = format!("sleep {mark} >/dev/null 2>&1 & exit 0");
     let document = json(&[
         "compare",
@@ -195,53 +207,24 @@ fn what_a_program_leaves_running_is_ended() {
         .map(|one| one["stragglers"].as_u64().unwrap())
         .sum();
     assert!(stragglers >= 1, "{stragglers}");
-    let left = std::process::Command::new("pgrep").args(["-f", &format!("sleep {mark}")]).output();
-    assert!(left.is_ok_and(|left| left.stdout.is_empty()));
+    let sleeps = format!("sleep {mark} ");
+    wait_until("what was left running is ended", || processes_with(&sleeps).is_empty());
 }
 
-/// Starts a comparison that lends a pool, and waits until it has.
-fn lending() -> Option<(std::process::Child, String)> {
-    let before = overcommit()?;
+/// Starts a comparison that lends a pool, and waits until it has; the limit before.
+fn lending() -> (std::process::Child, String) {
+    let before = overcommit().unwrap();
     let arms = ["--arm", "base", "--arm", "hugetlb", "-q"];
     let mut child = superpage(&[&["compare", "gups", "--size", "256M"][..], &arms].concat())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
-    for _ in 0..6000 {
-        if overcommit().as_ref() != Some(&before) {
-            return Some((child, before));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.kill().expect("it is ours");
-    child.wait().expect("it ends");
-    None
-}
-
-#[test]
-fn interrupted_or_killed_nothing_stays_changed() {
-    use std::os::unix::process::ExitStatusExt;
-    testkit::require!(testkit::is_root(), "not root: no pool can be lent");
-    let _lock = testkit::machine_lock();
-    // A journal of somebody's that was killed before is not this test's business.
-    run(&["restore"]);
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        let (mut child, before) = lending().expect("a pool was lent");
-        sys::signal::send(units::Pid(child.id() as i32), signal).unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(signal));
-        assert_eq!(overcommit(), Some(before));
-    }
-    let (mut child, before) = lending().expect("a pool was lent");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    // (A failed assertion below leaves the change to the next `restore`, or to the next run.)
-    assert_ne!(overcommit().as_ref(), Some(&before), "kill -9 leaves it to `restore`");
-    let restored = run(&["restore"]);
-    assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));
-    assert!(stdout(&restored).contains("nr_overcommit_hugepages"), "{}", stdout(&restored));
-    assert_eq!(overcommit(), Some(before));
-    assert_eq!(stdout(&run(&["restore"])), "nothing to restore\n");
+    wait_until("a pool is lent, or it ends", || {
+        overcommit().as_ref() != Some(&before) || child.try_wait().unwrap().is_some()
+    });
+    assert_ne!(overcommit().as_ref(), Some(&before), "no pool was lent");
+    (child, before)
 }
 
 #[test]
@@ -355,11 +338,11 @@ fn interrupted_runs_are_judged_and_written() {
     let mut child =
         superpage(&[&words[..], &arms, &["--", "sh", "-c", &script]].concat()).spawn().unwrap();
     // Two warm-ups, two blocks of four, and one more run under way.
-    while std::fs::read_to_string(&made).map_or(0, |lines| lines.lines().count()) < 11 {
+    wait_until("eleven runs are made", || {
         assert!(child.try_wait().unwrap().is_none(), "it ended");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    sys::signal::send(units::Pid(child.id() as i32), libc::SIGINT).unwrap();
+        std::fs::read_to_string(&made).is_ok_and(|lines| lines.lines().count() >= 11)
+    });
+    send(&child, libc::SIGINT);
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
     let written: Value = serde_json::from_slice(&std::fs::read(&document).unwrap()).unwrap();
     assert_eq!(written["stopped"], "interrupted");
@@ -390,27 +373,61 @@ fn a_document_with_a_time_that_cannot_be_is_refused_in_a_line() {
     }
 }
 
-/// HotSpot maps a page of the pool when it starts, and runs on base pages if it gets none.
-#[test]
-fn a_jvm_that_is_asked_for_large_pages_finds_the_pool() {
-    testkit::require!(testkit::is_root(), "not root: no pool can be raised");
-    testkit::require!(overcommit().is_some(), "no pool of 2 MiB pages");
-    let java = std::process::Command::new("java").arg("-version").output();
-    testkit::require!(java.is_ok_and(|output| output.status.success()), "no java");
-    let _lock = testkit::machine_lock();
-    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
-    let found = testkit::PoolsAsFound::note();
-    let arm = "jvm: JAVA_TOOL_OPTIONS=-XX:+UseLargePages";
-    let sizes = "Usable page sizes: 4k, ([0-9]+)M";
-    let words = ["compare", "-q", "--json", "--max-runs", "2", "--arm", arm, "--metric", sizes];
-    let java = ["--", "java", "-Xlog:pagesize", "-Xms64m", "-Xmx64m", "-version"];
-    let with = |pool| run(&[&words[..], &["--pool", pool], &java].concat());
-    let output = with("lend");
-    assert!(output.status.success(), "{}", stderr(&output));
-    let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    assert_eq!(document["samples"][0]["metric"], 2.0, "{document}");
-    assert!(found.is_intact());
-    // Without a pool it has base pages only: what it says of larger ones is not found.
-    let output = with("keep");
-    assert!(!output.status.success(), "{}", stdout(&output));
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn interrupted_or_killed_nothing_stays_changed() {
+        use std::os::unix::process::ExitStatusExt;
+        testkit::require!(testkit::is_root(), "not root: no pool can be lent");
+        testkit::require!(has_pool() && overcommit().is_some(), "{NO_POOL}");
+        testkit::lock_machine!();
+        testkit::require!(pool_is_empty(), "the pool has pages to give without being lent any");
+        let _found = testkit::PoolsAsFound::note();
+        // A journal of somebody's that was killed before is not this test's business.
+        run(&["restore"]);
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            let (mut child, before) = lending();
+            send(&child, signal);
+            assert_eq!(child.wait().unwrap().signal(), Some(signal));
+            assert_eq!(overcommit(), Some(before));
+        }
+        let (mut child, before) = lending();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_ne!(overcommit().as_ref(), Some(&before), "kill -9 leaves it to `restore`");
+        let restored = run(&["restore"]);
+        assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));
+        assert!(stdout(&restored).contains("nr_overcommit_hugepages"), "{}", stdout(&restored));
+        assert_eq!(overcommit(), Some(before));
+        assert_eq!(stdout(&run(&["restore"])), "nothing to restore\n");
+    }
+
+    /// HotSpot maps a page of the pool when it starts, and runs on base pages if it gets none.
+    #[test]
+    fn a_jvm_that_is_asked_for_large_pages_finds_the_pool() {
+        testkit::require!(testkit::is_root(), "not root: no pool can be raised");
+        testkit::require!(overcommit().is_some(), "no pool of 2 MiB pages");
+        let java = std::process::Command::new("java").arg("-version").output();
+        testkit::require!(java.is_ok_and(|output| output.status.success()), "no java");
+        testkit::lock_machine!();
+        testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
+        let found = testkit::PoolsAsFound::note();
+        let arm = "jvm: JAVA_TOOL_OPTIONS=-XX:+UseLargePages";
+        let sizes = "Usable page sizes: 4k, ([0-9]+)M";
+        let words = ["compare", "-q", "--json", "--max-runs", "2", "--arm", arm, "--metric", sizes];
+        let java = ["--", "java", "-Xlog:pagesize", "-Xms64m", "-Xmx64m", "-version"];
+        let with = |pool| run(&[&words[..], &["--pool", pool], &java].concat());
+        let output = with("lend");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(document["samples"][0]["metric"], 2.0, "{document}");
+        assert!(found.is_intact());
+        // Without a pool it has base pages only: what it says of larger ones is not found.
+        testkit::require!(pool_is_empty(), "the pool has pages to give without being lent any");
+        let output = with("keep");
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{}{said}", stdout(&output));
+        assert!(said.contains("does not match"), "{said}");
+    }
 }

@@ -1,11 +1,9 @@
 //! `superpage compare` over several figures and several values, end to end.
 
-use std::time::Duration;
-
 use serde_json::Value;
 
 use super::compare::{json, refused};
-use crate::common::{run, stderr, stdout, superpage};
+use crate::common::{run, send, stderr, stdout, superpage, wait_until};
 
 #[test]
 fn each_metric_gets_verdicts_of_its_own() {
@@ -158,11 +156,11 @@ fn an_interrupted_series_keeps_what_it_has() {
     let words = ["compare", "-q", "--max-runs", "2", "--vary", "n=1,2,1000"];
     let mut child =
         superpage(&[&words[..], &arms, &["--", "sh", "-c", &script]].concat()).spawn().unwrap();
-    while !std::fs::read_to_string(&made).is_ok_and(|lines| lines.contains('2')) {
+    wait_until("the second value's first run", || {
         assert!(child.try_wait().unwrap().is_none(), "it ended");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    sys::signal::send(units::Pid(child.id() as i32), libc::SIGINT).unwrap();
+        std::fs::read_to_string(&made).is_ok_and(|lines| lines.contains('2'))
+    });
+    send(&child, libc::SIGINT);
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
     let series: Value = serde_json::from_slice(&std::fs::read(&document).unwrap()).unwrap();
     assert_eq!(series["points"][0]["value"], "1");

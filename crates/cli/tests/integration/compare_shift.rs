@@ -1,12 +1,12 @@
 //! `superpage compare stream` with arms whose rates depend on where the arrays are, end to end.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::compare::json;
-use crate::common::{run, stdout, superpage};
+use crate::common::{run, send, stdout, superpage, wait_until};
 
 /// Runs in place of the workload: every second rate is twice as high unless the arrays are at `$GOOD`.
 const FAKE: &str = r#"#!/bin/sh
@@ -127,12 +127,12 @@ fn interrupted_after_a_shift_the_runs_before_it_are_the_result() {
     let mut child = superpage(&words).stdout(output).spawn().unwrap();
     // A warm-up and six runs of the first offset; the next is the second's warm-up.
     let runs = |arm: &str| std::fs::read_to_string(directory.path().join(arm)).unwrap_or_default();
-    while runs("a").lines().count() < 8 {
+    wait_until("the second offset's warm-up", || {
         assert!(child.try_wait().unwrap().is_none(), "it ended");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    sys::signal::send(units::Pid(child.id() as i32), libc::SIGINT).unwrap();
-    child.wait().unwrap();
+        runs("a").lines().count() >= 8
+    });
+    send(&child, libc::SIGINT);
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGINT));
     let document: Value = serde_json::from_slice(&std::fs::read(&printed).unwrap()).unwrap();
     assert_eq!(document["stopped"], "deviation");
     assert_eq!(document["arrays"]["offset_bytes"], OFFSET);

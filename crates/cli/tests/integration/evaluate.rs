@@ -1,12 +1,11 @@
 //! `superpage evaluate`, end to end, with applications of the tests: what is run, what is kept, what is said.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::{refused, run, stderr, stdout, superpage};
+use crate::common::{refused, run, stderr, stdout, superpage, wait_until};
 
 /// A suite in a directory of its own.
 struct Suite {
@@ -109,10 +108,7 @@ fn killed_half_way_it_loses_the_entry_under_way_at_most() {
     let (toml, kept) = (suite.path("a.toml"), suite.path("kept.json"));
     let words = suite.words(&toml, &["--resume", &kept]);
     let mut child = superpage(&words).spawn().unwrap();
-    let (began, limit) = (Instant::now(), Duration::from_secs(30));
-    while !PathBuf::from(suite.path("waits")).exists() && began.elapsed() < limit {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the second entry runs", || PathBuf::from(suite.path("waits")).exists());
     child.kill().unwrap();
     child.wait().unwrap();
     let log = suite.read("log");

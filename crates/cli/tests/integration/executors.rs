@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::common::{refused, run, stderr, stdout, superpage};
+use crate::common::{refused, run, send, stderr, stdout, superpage};
 use crate::in_force::{Bench, bench};
 
 const IN_PLACE: [&str; 2] = ["--executor", "in-place"];
@@ -34,9 +34,10 @@ fn lay_in_files(document: &Value) -> bool {
 }
 
 #[test]
+#[ignore = "nightly: a design in force, and files of free superpages"]
 fn superpages_are_made_in_place_at_the_designs_thresholds() {
     let Some(bench) = in_place() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     for (design, least) in
         [("quicksilver-sync-64", 64), ("quicksilver-async-64", 64), ("freebsd", 512)]
     {
@@ -63,7 +64,7 @@ fn superpages_are_made_in_place_at_the_designs_thresholds() {
 #[test]
 fn memory_in_files_behaves_as_private_memory() {
     let Some(bench) = in_place() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let program = bench.build("in_place.c", &["-pthread"]);
     for design in ["quicksilver-sync-1", "quicksilver-sync-64", "freebsd"] {
         let flags =
@@ -81,19 +82,18 @@ fn memory_in_files_behaves_as_private_memory() {
 #[test]
 fn a_launcher_that_is_stopped_or_killed_stops_no_program() {
     let Some(bench) = in_place() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let program = bench.program();
     for signal in [libc::SIGSTOP, libc::SIGKILL] {
         let design = with_design("quicksilver-sync-64", &IN_PLACE);
         let words = [&["run", "-q"], &design[..], &["--", &program, "8", "512", "0"]].concat();
         let mut launcher = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
-        let pid = units::Pid(launcher.id() as i32);
-        bench.await_program(pid);
-        sys::signal::send(pid, signal).unwrap();
+        bench.await_program(&launcher);
+        send(&launcher, signal);
         let (mut line, printed) = (String::new(), launcher.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut std::io::BufReader::new(printed), &mut line).unwrap();
         assert_eq!(line, "ok\n");
-        sys::signal::send(pid, libc::SIGCONT).unwrap();
+        send(&launcher, libc::SIGCONT);
         assert_eq!(launcher.wait().unwrap().success(), signal == libc::SIGSTOP);
     }
 }
@@ -102,7 +102,7 @@ fn a_launcher_that_is_stopped_or_killed_stops_no_program() {
 #[test]
 fn under_limits_on_memory_it_stays_ordinary() {
     let Some(bench) = in_place() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let program = bench.program();
     for limit in ["ulimit -d 2000000", "ulimit -f 1"] {
         let script = format!("{limit}; exec \"$@\"");
@@ -122,28 +122,6 @@ fn under_limits_on_memory_it_stays_ordinary() {
 }
 
 #[test]
-fn reservations_can_be_pages_of_the_pool() {
-    let Some(bench) = bench() else { return };
-    testkit::require!(testkit::is_root(), "needs root");
-    let Some(_lock) = testkit::machine_lock() else { return };
-    let before = crate::common::overcommit();
-    let flags = with_design("freebsd", &["--executor", "pool", "--explain"]);
-    let document = bench.run_with(&flags, &["8", "1", "8"]);
-    let got = document["library"]["kinds"]["mmap"]["hugetlb_bytes"].as_u64();
-    assert_eq!(crate::common::overcommit(), before);
-    testkit::require!(
-        document["library"]["reasons"] == json!({}),
-        "the pool was short: {document}"
-    );
-    assert!(got >= Some(8 << 21), "{document}");
-    let said = document["explain"].to_string();
-    assert!(
-        said.contains("page of the hugetlb pool") && said.contains("no base pages on the pool"),
-        "{said}"
-    );
-}
-
-#[test]
 fn what_an_executor_cannot_do_is_refused_in_a_line() {
     for (words, part) in [
         (&["--design", "ingens", "--executor", "in-place"][..], "it reserves no superpages"),
@@ -155,4 +133,30 @@ fn what_an_executor_cannot_do_is_refused_in_a_line() {
     }
     let arm = ["compare", "--arm", "x: executor=in-place", "--dry-run", "--", "true"];
     refused(&run(&arm), 2, "name one");
+}
+
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn reservations_can_be_pages_of_the_pool() {
+        let Some(bench) = bench() else { return };
+        testkit::require!(testkit::is_root(), "needs root");
+        testkit::lock_machine!();
+        let before = crate::common::overcommit();
+        let flags = with_design("freebsd", &["--executor", "pool", "--explain"]);
+        let document = bench.run_with(&flags, &["8", "1", "8"]);
+        let got = document["library"]["kinds"]["mmap"]["hugetlb_bytes"].as_u64();
+        assert_eq!(crate::common::overcommit(), before);
+        testkit::require!(
+            document["library"]["reasons"] == json!({}),
+            "the pool was short: {document}"
+        );
+        assert!(got >= Some(8 << 21), "{document}");
+        let said = document["explain"].to_string();
+        assert!(
+            said.contains("page of the hugetlb pool") && said.contains("no base pages on the pool"),
+            "{said}"
+        );
+    }
 }

@@ -26,7 +26,7 @@ fn rows<'a>(document: &'a Value, rule: &str) -> Vec<&'a Value> {
 #[test]
 fn superpages_that_are_made_beside_the_program_have_their_means_and_delays() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let design = "quicksilver-sync-64";
     let program = bench.program();
     let words = ["run", "--json", "--explain", "--design", design, "--", &program, "8", "64", "8"];
@@ -63,7 +63,7 @@ fn superpages_that_are_made_beside_the_program_have_their_means_and_delays() {
 #[test]
 fn who_may_not_make_superpages_learns_what_was_asked_for() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let program = bench.program();
     let words =
         ["run", "--json", "--explain", "--design", "freebsd", "--", &program, "8", "512", "0"];
@@ -84,7 +84,7 @@ fn who_may_not_make_superpages_learns_what_was_asked_for() {
 fn what_the_library_and_the_kernel_do_are_rows_of_their_own() {
     let Some(bench) = bench() else { return };
     testkit::require!(has_thp(), "no transparent superpages");
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let program = bench.program();
     for design in ["prezeroed-pool", "linux-6"] {
         let words =

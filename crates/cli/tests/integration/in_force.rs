@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{run, stderr, stdout, superpage};
+use crate::common::{run, send, stderr, stdout, superpage, wait_until};
 
 /// `extents.c`, and a place for designs.
 pub struct Bench(tempfile::TempDir);
@@ -44,16 +44,15 @@ impl Bench {
     }
 
     /// Waits until a launcher has started the program.
-    pub fn await_program(&self, launcher: units::Pid) {
+    pub fn await_program(&self, launcher: &std::process::Child) {
+        let launcher = units::Pid(launcher.id() as i32);
         let is_program = |pid: &units::Pid| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
             name.is_ok_and(|name| name == "extents\n")
         };
-        let began = std::time::Instant::now();
-        while !host::process::tree(&host::Root::real(), launcher).iter().any(is_program) {
-            assert!(began.elapsed().as_secs() < 60, "the program was not seen");
-            std::thread::yield_now();
-        }
+        wait_until("the program is seen", || {
+            host::process::tree(&host::Root::real(), launcher).iter().any(is_program)
+        });
     }
 
     /// A preset with changes, as a file.
@@ -88,9 +87,10 @@ impl Bench {
 }
 
 #[test]
+#[ignore = "nightly: what a design in force makes, and when"]
 fn superpages_are_made_at_the_designs_thresholds() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     // Its thread wakes every 10 s.
     let ingens = bench.design("ingens", &[("every = \"10s\"", "every = \"100ms\"")]);
     let cases = [("quicksilver-sync-64", 64), ("freebsd", 512), (ingens.as_str(), 460)];
@@ -108,9 +108,10 @@ fn superpages_are_made_at_the_designs_thresholds() {
 
 /// Each extent has its superpage before the next one is begun, so no more than the threshold is copied.
 #[test]
+#[ignore = "nightly: what a design in force makes, and when"]
 fn superpages_are_made_where_the_program_grows() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     for (design, least) in [("quicksilver-sync-1", 64), ("quicksilver-sync-64", 64)] {
         let made = bench.run(design, &["8", "64", "8", "step"]);
         testkit::require!(made["failed"] == serde_json::json!({}), "superpages were short: {made}");
@@ -122,9 +123,10 @@ fn superpages_are_made_where_the_program_grows() {
 }
 
 #[test]
+#[ignore = "nightly: what a design in force makes, and when"]
 fn a_daemon_completes_reservations() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let below = bench.run("quicksilver-async-64", &["8", "63", "0"]);
     assert_eq!(below["made"], 0, "{below}");
     let at = bench.run("quicksilver-async-64", &["8", "64", "8"]);
@@ -134,9 +136,10 @@ fn a_daemon_completes_reservations() {
 
 /// Four regions every three seconds: the last four come a period after the first four.
 #[test]
+#[ignore = "nightly: a period that is timed"]
 fn a_scan_keeps_its_period() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let (trigger, regions, every) = ("trigger = \"first-fault\"", "regions = 8", "every = \"10s\"");
     let scan = [
         (trigger, "trigger = \"scan\""),
@@ -158,10 +161,20 @@ fn a_scan_keeps_its_period() {
     assert!(last > 2.7, "{scanned}");
 }
 
+/// The contents: `extents.c` looks at them.
 #[test]
-fn a_forked_child_is_served_and_keeps_its_contents() {
+fn a_forked_child_keeps_its_contents() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
+    let document = bench.run("quicksilver-sync-64", &["4", "100", "4", "fork"]);
+    assert_eq!(document["processes"], 2, "{document}");
+}
+
+#[test]
+#[ignore = "nightly: what a design in force makes, and when"]
+fn a_forked_child_is_served() {
+    let Some(bench) = bench() else { return };
+    testkit::lock_machine!(shared);
     let made = bench.run("quicksilver-sync-64", &["4", "100", "4", "fork"]);
     testkit::require!(made["failed"] == serde_json::json!({}), "superpages were short: {made}");
     assert_eq!((&made["made"], &made["processes"]), (&8.into(), &2.into()), "{made}");
@@ -170,13 +183,13 @@ fn a_forked_child_is_served_and_keeps_its_contents() {
 #[test]
 fn the_program_outlives_a_launcher_that_is_killed() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let program = bench.program();
     let words = ["run", "-q", "--design", "freebsd", "--", &program, "8", "512", "0"];
     let mut launcher = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
-    bench.await_program(units::Pid(launcher.id() as i32));
+    bench.await_program(&launcher);
     let mut printed = launcher.stdout.take().unwrap();
-    sys::signal::send(units::Pid(launcher.id() as i32), libc::SIGKILL).unwrap();
+    send(&launcher, libc::SIGKILL);
     launcher.wait().unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(&mut printed, &mut text).unwrap();
@@ -209,21 +222,27 @@ fn what_cannot_be_in_force_is_refused_in_a_line() {
 #[test]
 fn an_arm_of_a_comparison_can_be_a_design() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let arms = ["compare", "--arm", "base", "--arm", "live: design=quicksilver-sync-64"];
     let (program, flags) = (bench.program(), ["--min-runs", "2", "--max-runs", "2", "--json"]);
     let output = run(&[&arms[..], &flags, &["--", &program, "8", "64", "0"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let document: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    let samples = document["samples"].as_array().unwrap();
-    for sample in samples {
-        let is_live = sample["arm"] == 1;
-        assert_eq!(sample["design"].is_object(), is_live, "{sample}");
-        if is_live && sample["design"]["failed"] == serde_json::json!({}) {
-            let number = |what: &str| sample["design"][what].as_u64().unwrap();
-            // Beside programs that take faults the kernel may refuse some until the program ends.
-            assert_eq!(number("made") + number("unmade"), 8, "{sample}");
-        }
+    let (live, base): (Vec<&Value>, Vec<&Value>) =
+        document["samples"].as_array().unwrap().iter().partition(|sample| sample["arm"] == 1);
+    // A warm-up and two runs of each.
+    assert_eq!((live.len(), base.len()), (3, 3), "{document}");
+    assert!(base.iter().all(|sample| sample["design"].is_null()), "{document}");
+    // Beside programs that take faults the kernel may refuse some until the program ends.
+    let (whole, short): (Vec<&Value>, Vec<&Value>) =
+        live.into_iter().partition(|sample| sample["design"]["failed"] == serde_json::json!({}));
+    for sample in &whole {
+        let number = |what: &str| sample["design"][what].as_u64().unwrap();
+        assert_eq!(number("made") + number("unmade"), 8, "{sample}");
+    }
+    assert!(short.iter().all(|sample| sample["design"]["failed"].is_object()), "{document}");
+    if whole.is_empty() {
+        testkit::skipped!("superpages were short in all runs");
     }
 }
 

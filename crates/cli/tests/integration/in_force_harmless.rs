@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use testkit::ControlGroup;
 
-use crate::common::{run, stderr, stdout, superpage};
+use crate::common::{run, send, stderr, stdout, superpage};
 use crate::in_force::{Bench, bench};
 
 const DESIGN: [&str; 5] = ["run", "--json", "--design", "quicksilver-sync-64", "--"];
@@ -36,7 +36,7 @@ fn with_program() -> Option<(Bench, String)> {
 #[test]
 fn storms_of_forks_and_a_thousand_threads_end_as_without() {
     let Some((_bench, program)) = with_program() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     is_same(&[&program, "storm", "600", "400"]);
     is_same(&[&program, "threads", "1000"]);
 }
@@ -45,7 +45,7 @@ fn storms_of_forks_and_a_thousand_threads_end_as_without() {
 #[test]
 fn few_descriptors_are_enough() {
     let Some((_bench, program)) = with_program() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let script = "ulimit -n 32; exec \"$@\"";
     let words = ["sh", "-c", script, "sh", env!("CARGO_BIN_EXE_superpage")];
     let words = [&words[..], &DESIGN, &[&program, "storm", "200", "100"]].concat();
@@ -57,7 +57,7 @@ fn few_descriptors_are_enough() {
 fn programs_that_are_executed_meanwhile_end_as_without() {
     use std::os::unix::fs::PermissionsExt;
     let Some((bench, program)) = with_program() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     is_same(&[&program, "exec", "20"]);
     // Every image at the same addresses.
     is_same(&["setarch", "-R", &program, "exec", "20"]);
@@ -92,7 +92,7 @@ fn a_group_of_few_processes_is_no_reason_to_panic() {
 #[test]
 fn what_is_filled_does_not_get_a_program_killed_in_its_group() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let Some(group) = ControlGroup::of_memory(128 << 20, "in-force") else {
         testkit::skipped!("no memory control group can be made here");
         return;
@@ -108,9 +108,10 @@ fn what_is_filled_does_not_get_a_program_killed_in_its_group() {
 /// See docs/decisions/live.md#10: 16 MiB here. Programs that take faults beside it make the kernel refuse for a while
 /// (EAGAIN), and then an extent may be neither made nor held when the program ends: it is run again.
 #[test]
+#[ignore = "nightly: how much a design in force fills, and when"]
 fn little_is_filled_that_a_program_does_not_use() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let number = |of: &serde_json::Value, what: &str| of[what].as_u64().unwrap();
     let (mut ended, began) = (Vec::new(), Instant::now());
     let unused = loop {
@@ -133,7 +134,7 @@ fn little_is_filled_that_a_program_does_not_use() {
 #[test]
 fn memory_that_a_fork_shares_is_not_copied() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     for design in ["freebsd", "quicksilver-sync-64"] {
         bench.run(design, &["32", "512", "0", "share"]);
     }
@@ -142,53 +143,58 @@ fn memory_that_a_fork_shares_is_not_copied() {
 #[test]
 fn a_stopped_launcher_does_not_stop_the_program() {
     let Some(bench) = bench() else { return };
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let program = bench.program();
     let words = ["run", "-q", "--design", "quicksilver-sync-64", "--", &program, "8", "64", "0"];
     let mut launcher = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
-    let pid = units::Pid(launcher.id() as i32);
-    bench.await_program(pid);
-    sys::signal::send(pid, libc::SIGSTOP).unwrap();
+    bench.await_program(&launcher);
+    send(&launcher, libc::SIGSTOP);
     let mut line = String::new();
     let printed = launcher.stdout.take().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(printed), &mut line).unwrap();
     assert_eq!(line, "ok\n");
-    sys::signal::send(pid, libc::SIGCONT).unwrap();
+    send(&launcher, libc::SIGCONT);
     assert!(launcher.wait().unwrap().success());
 }
 
-/// Also where it is killed in the midst.
-#[test]
-fn nothing_is_left_behind() {
-    let Some(bench) = bench() else { return };
-    testkit::require!(testkit::is_root(), "needs root");
-    let Some(_lock) = testkit::machine_lock() else { return };
-    let settings = || {
-        let read =
-            |name| std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}"));
-        let thp = ["enabled", "defrag", "khugepaged/max_ptes_none"].map(|name| read(name).ok());
-        let listed = ["/run/superpage", "/dev/shm"].map(|dir| {
-            let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
-            let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
-            names.retain(|name| name.to_string_lossy().contains("superpage"));
-            names.sort();
-            names
-        });
-        (thp, listed, crate::common::overcommit())
-    };
-    let before = settings();
-    bench.run("quicksilver-sync-64", &["8", "64", "8"]);
-    assert_eq!(settings(), before);
-    let program = bench.program();
-    let words = ["run", "-q", "--design", "quicksilver-sync-64", "--", &program, "8", "64", "0"];
-    let mut launcher = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
-    let pid = units::Pid(launcher.id() as i32);
-    bench.await_program(pid);
-    sys::signal::send(pid, libc::SIGKILL).unwrap();
-    launcher.wait().unwrap();
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut launcher.stdout.take().unwrap(), &mut text).unwrap();
-    assert_eq!(text, "ok\n");
-    assert!(run(&["restore"]).status.success());
-    assert_eq!(settings(), before);
+/// Others' runs would be seen in the lists that are compared.
+mod exclusive {
+    use super::*;
+
+    /// Also where it is killed in the midst.
+    #[test]
+    fn nothing_is_left_behind() {
+        let Some(bench) = bench() else { return };
+        testkit::require!(testkit::is_root(), "needs root");
+        testkit::lock_machine!();
+        let settings = || {
+            let read = |name| {
+                std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}"))
+            };
+            let thp = ["enabled", "defrag", "khugepaged/max_ptes_none"].map(|name| read(name).ok());
+            let listed = ["/run/superpage", "/dev/shm"].map(|dir| {
+                let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+                let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
+                names.retain(|name| name.to_string_lossy().contains("superpage"));
+                names.sort();
+                names
+            });
+            (thp, listed, crate::common::overcommit())
+        };
+        let before = settings();
+        bench.run("quicksilver-sync-64", &["8", "64", "8"]);
+        assert_eq!(settings(), before);
+        let program = bench.program();
+        let words =
+            ["run", "-q", "--design", "quicksilver-sync-64", "--", &program, "8", "64", "0"];
+        let mut launcher = superpage(&words).stdout(Stdio::piped()).spawn().unwrap();
+        bench.await_program(&launcher);
+        send(&launcher, libc::SIGKILL);
+        launcher.wait().unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut launcher.stdout.take().unwrap(), &mut text).unwrap();
+        assert_eq!(text, "ok\n");
+        assert!(run(&["restore"]).status.success());
+        assert_eq!(settings(), before);
+    }
 }

@@ -190,37 +190,55 @@ fn the_counters_are_used_or_told_to_be_missing() {
         return;
     }
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(document["estimate"]["method"]["name"].is_string());
+    let estimate = &document["estimate"];
+    let method = estimate["method"]["name"].as_str().unwrap();
+    assert!(method == "unknown" || method.starts_with("pmu-"), "{document}");
+    assert!(estimate["share"].is_null() || method != "unknown", "{document}");
     assert_eq!(document["exit_code"], 0);
 }
 
-/// A trace says what a program that does something spends on translation, and that one that does nothing
-/// is too short to say anything; where there is no QEMU, what would help.
+/// Whether programs can be recorded here; said and counted if not.
+fn records() -> bool {
+    let dry = run(&["measure", "--method", "trace", "--json", "--", "sh", "-c", "exit 7"]);
+    if dry.status.code() != Some(3) {
+        return true;
+    }
+    let line = stderr(&dry);
+    assert_eq!(line.trim_end().lines().count(), 1, "{line}");
+    testkit::skipped!("no recordings: {}", line.trim_end());
+    false
+}
+
 #[test]
-fn a_recorded_trace_is_priced_or_its_means_told_to_be_missing() {
-    let _lock = testkit::shared_machine_lock();
-    let brief = run(&["measure", "--method", "trace", "--json", "--", "true"]);
-    if brief.status.code() == Some(3) {
-        let line = stderr(&brief);
-        assert_eq!(line.trim_end().lines().count(), 1, "{line}");
-        testkit::skipped!("no recordings: {}", line.trim_end());
+fn a_recorded_program_ends_as_itself_and_is_timed_without_its_standard_input() {
+    if !records() {
         return;
     }
-    assert_eq!(brief.status.code(), Some(0), "the program's own: {}", stderr(&brief));
-    let document: serde_json::Value = serde_json::from_slice(&brief.stdout).unwrap();
-    assert_eq!(document["estimate"]["method"]["name"], "unknown");
-    assert!(document["estimate"]["share"].is_null());
-
     let failing = run(&["measure", "--method", "trace", "--json", "--", "sh", "-c", "exit 7"]);
     assert_eq!(failing.status.code(), Some(7), "{}", stderr(&failing));
 
-    // It is timed without that input.
     let mut reading = superpage(&["measure", "--method", "trace", "--json", "--", "cat"]);
     let text = fs::File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
     let reading = reading.stdin(text).output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&reading.stdout).unwrap();
     let reason = document["estimate"]["method"]["reason"].as_str().unwrap();
     assert!(reason.contains("standard input"), "{document}");
+}
+
+/// A trace says what a program that does something spends on translation, and that one that does nothing
+/// is too short to say anything.
+#[test]
+#[ignore = "nightly: how long programs take decides what is said of them"]
+fn a_recorded_trace_is_priced() {
+    if !records() {
+        return;
+    }
+    testkit::lock_machine!(shared);
+    let brief = run(&["measure", "--method", "trace", "--json", "--", "true"]);
+    assert_eq!(brief.status.code(), Some(0), "the program's own: {}", stderr(&brief));
+    let document: serde_json::Value = serde_json::from_slice(&brief.stdout).unwrap();
+    assert_eq!(document["estimate"]["method"]["name"], "unknown");
+    assert!(document["estimate"]["share"].is_null());
 
     let own = env!("CARGO_BIN_EXE_superpage");
     // Loads that wait for each other: time enough to say something on any machine.

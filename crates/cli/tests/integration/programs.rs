@@ -1,13 +1,13 @@
 //! Real programs print the same and end the same on superpages as without.
 //!
-//! Each runs plainly, on THP, and (privileged tier) under a design in force, on a hugetlb pool with enough pages and on
-//! one with far too few. `SUPERPAGE_TEST_SCALE` makes their inputs larger, for a soak by hand. What they do
+//! Each runs plainly, on THP and under a design in force, and (privileged tier, in `exclusive`) on a hugetlb pool with
+//! enough pages and on one with far too few. `SUPERPAGE_TEST_SCALE` makes their inputs larger, for a soak by hand. What they do
 //! lies in `programs/`: scripts that print digests of all they computed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{has_thp, stderr};
+use crate::common::{NO_POOL, POOL, comes_true, has_pool, has_thp, stderr, thp_fallbacks};
 
 const KINDS: [&str; 2] = ["--heap", "--mmap"];
 const IN_FORCE: &str = "quicksilver-sync-64";
@@ -138,170 +138,182 @@ fn missing<'a>(names: &[&'a str]) -> Option<&'a str> {
     names.iter().copied().find(|name| !dirs.iter().any(|dir| dir.join(name).is_file()))
 }
 
-/// The machine's lock and its pools as found; pages come from the overcommit limit, so none is
-/// taken that is not used.
-struct Pool {
-    // Dropped first: put back while the lock is held.
-    _found: testkit::PoolsAsFound,
-    _lock: testkit::MachineLock,
+fn pool_pages() -> u64 {
+    let text = std::fs::read_to_string(format!("{POOL}/nr_hugepages")).expect("a pool");
+    text.trim().parse().expect("a number")
 }
 
-const OVERCOMMIT: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages";
-const PAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-
-impl Pool {
-    fn lock() -> Option<Self> {
-        if !testkit::is_root() || !Path::new(OVERCOMMIT).exists() {
-            return None;
-        }
-        let lock = testkit::machine_lock()?;
-        let pool = Self { _found: testkit::PoolsAsFound::note(), _lock: lock };
-        // What others reserved would be given to the program.
-        (Self::pages() == 0).then_some(pool)
-    }
-
-    fn allow(&self, pages: u64) {
-        std::fs::write(OVERCOMMIT, pages.to_string()).expect("root");
-    }
-
-    /// A helper that outlives its program (Python's resource tracker) ends a moment later.
-    fn is_empty_soon() -> bool {
-        (0..100).any(|_| {
-            let empty = Self::pages() == 0;
-            if !empty {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            empty
-        })
-    }
-
-    fn pages() -> u64 {
-        let text = std::fs::read_to_string(PAGES).expect("a pool");
-        text.trim().parse().expect("a number")
-    }
+/// That a program ended on superpages as it did plainly, and was reported.
+fn same(way: Way, program: &Program, plain: &Ended) -> Ended {
+    let ended = program.run(way);
+    let (ours, theirs) = (&ended.output, &plain.output);
+    let errors = stderr(ours);
+    println!("{way:?}: {errors}");
+    let text = String::from_utf8_lossy;
+    assert_eq!(text(&ours.stdout), text(&theirs.stdout), "{way:?}: {errors}");
+    assert_eq!(ours.status, theirs.status, "{way:?}: {errors}");
+    let is_told = errors.contains("superpage: in ") && errors.contains(" process");
+    assert!(is_told || !way.has_library(), "{errors}");
+    let name = format!("superpage: {}: ", way.pages());
+    assert!(errors.contains(&name), "no report: {errors}");
+    ended
 }
 
-/// Runs it every way there is and compares; `look` sees each run that is not the plain one.
-fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
+/// Runs it without superpages. What a program cannot do at all proves nothing.
+fn plainly(program: &Program) -> Ended {
     let plain = program.run(Way::Plain);
-    let same = |way: Way| {
-        let ended = program.run(way);
-        let (ours, theirs) = (&ended.output, &plain.output);
-        let errors = stderr(ours);
-        println!("{way:?}: {errors}");
-        let text = String::from_utf8_lossy;
-        assert_eq!(text(&ours.stdout), text(&theirs.stdout), "{way:?}: {errors}");
-        assert_eq!(ours.status, theirs.status, "{way:?}: {errors}");
-        let is_told = errors.contains("superpage: in ") && errors.contains(" process");
-        assert!(is_told || !way.has_library(), "{errors}");
-        let name = format!("superpage: {}: ", way.pages());
-        assert!(errors.contains(&name), "no report: {errors}");
-        look(way, &ended);
-    };
-    // What a program cannot do at all proves nothing.
     assert!(!matches!(plain.output.status.code(), None | Some(124..=127)), "{:?}", plain.output);
+    plain
+}
+
+/// Runs it every way that takes no pool and compares; `look` sees each run that is not the plain one.
+fn compare(program: &Program, look: impl Fn(Way, &Ended)) {
     // Where memory is fragmented the launcher grows the pool for a moment, which others may compare.
-    let shared = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
+    let plain = plainly(program);
+    let try_on = |way: Way| look(way, &same(way, program, &plain));
     if has_thp() {
-        same(Way::Unnamed);
-        same(Way::Thp);
-        same(Way::Ahead);
+        try_on(Way::Unnamed);
+        try_on(Way::Thp);
+        try_on(Way::Ahead);
     } else {
         testkit::skipped!("THP are off on this machine");
     }
     match sys::pidfd::may_collapse() {
         Ok(()) if program.unprivileged && testkit::is_root() => {}
-        Ok(()) => same(Way::InForce),
+        Ok(()) => try_on(Way::InForce),
         Err(why) => testkit::skipped!("no design can be in force: {why}"),
-    }
-    drop(shared);
-    let Some(pool) = Pool::lock() else {
-        testkit::skipped!("needs root and an empty pool of 2 MiB hugetlb pages");
-        return;
-    };
-    for (way, pages) in [(Way::Enough, 2048), (Way::Scarce, 5)] {
-        pool.allow(pages);
-        same(way);
-        assert!(Pool::is_empty_soon(), "{way:?}: {} superpages were left behind", Pool::pages());
     }
 }
 
-/// One test: the programs it needs, and what it runs.
-macro_rules! programs {
-    ($($name:ident: $needs:expr => $program:expr;)+) => {
+/// Runs it on the pool and compares. Pages come from the overcommit limit, so none is taken that is not used.
+fn compare_on_pool(program: &Program, look: impl Fn(Way, &Ended)) {
+    testkit::require!(testkit::is_root(), "not root: no pool can be changed");
+    testkit::require!(has_pool(), "{NO_POOL}");
+    testkit::lock_machine!();
+    let _found = testkit::PoolsAsFound::note();
+    // What others reserved would be given to the program.
+    testkit::require!(pool_pages() == 0, "the pool of 2 MiB pages is not empty");
+    let plain = plainly(program);
+    for (way, pages) in [(Way::Enough, 2048), (Way::Scarce, 5)] {
+        // That there are so many can be seen only by making them.
+        if way == Way::Enough && !testkit::leave_free(64) {
+            testkit::skipped!("this machine has no 64 free superpages");
+            continue;
+        }
+        assert!(testkit::leave_free(0), "the pool stays empty");
+        let limit = format!("{POOL}/nr_overcommit_hugepages");
+        std::fs::write(limit, pages.to_string()).expect("root");
+        look(way, &same(way, program, &plain));
+        // A helper that outlives its program (Python's resource tracker) ends a moment later.
+        let is_empty = comes_true(|| pool_pages() == 0);
+        assert!(is_empty, "{way:?}: {} superpages were left behind", pool_pages());
+    }
+}
+
+/// A test for each program: what it needs, and what it runs.
+macro_rules! tests {
+    ($compare:ident; $($name:ident: $needs:expr => $program:expr;)+) => {
         $(
             #[test]
             fn $name() {
                 let missing = missing(&$needs);
                 testkit::require!(missing.is_none(), "no {}", missing.unwrap());
-                compare(&$program, |_, _| {});
+                $compare(&$program, |_, _| {});
             }
         )+
     };
 }
 
-programs! {
-    python: ["python3"] => Program::script("python3", "python.py");
-    perl: ["perl"] => Program::script("perl", "perl.pl");
-    compilers: ["gcc", "g++", "awk"] => Program::script("sh", "compile.sh");
-    git: ["git", "awk"] => Program::script("sh", "git.sh");
-    sort: ["sort", "awk"] => Program::script("sh", "sort.sh");
-    sqlite: ["sqlite3"] => Program::script("sh", "sqlite.sh");
-    bash: ["bash"] => Program::script("bash", "bash.sh");
-    archives: ["tar", "xz", "gzip"] => Program::script("sh", "archive.sh");
-    node: ["node"] => Program::script("node", "node.js");
-    redis: ["redis-server", "redis-cli", "redis-benchmark"] => Program::script("sh", "redis.sh");
+macro_rules! programs {
+    ($compare:ident) => {
+        tests! {
+            $compare;
+            python: ["python3"] => Program::script("python3", "python.py");
+            perl: ["perl"] => Program::script("perl", "perl.pl");
+            compilers: ["gcc", "g++", "awk"] => Program::script("sh", "compile.sh");
+            git: ["git", "awk"] => Program::script("sh", "git.sh");
+            sort: ["sort", "awk"] => Program::script("sh", "sort.sh");
+            sqlite: ["sqlite3"] => Program::script("sh", "sqlite.sh");
+            bash: ["bash"] => Program::script("bash", "bash.sh");
+            archives: ["tar", "xz", "gzip"] => Program::script("sh", "archive.sh");
+            node: ["node"] => Program::script("node", "node.js");
+            redis: ["redis-server", "redis-cli", "redis-benchmark"] => Program::script("sh", "redis.sh");
+            java: ["java", "javac"] => java_program();
+        }
+    };
 }
 
-#[test]
-fn java() {
-    let missing = missing(&["java", "javac"]);
-    testkit::require!(missing.is_none(), "no {}", missing.unwrap());
+programs!(compare);
+
+fn java_program() -> Program {
     let mut program = Program::script("sh", "java.sh");
     program.words.push(source(""));
-    compare(&program, |_, _| {});
+    program
 }
 
-#[test]
-fn threads_in_cpp() {
-    let missing = missing(&["g++"]);
-    testkit::require!(missing.is_none(), "no {}", missing.unwrap());
+/// The program of threads, and where it lies; `None`, counted as skipped, without a compiler.
+fn threads() -> Option<(tempfile::TempDir, Program)> {
+    if let Some(missing) = missing(&["g++"]) {
+        testkit::skipped!("no {missing}");
+        return None;
+    }
     let dir = tempfile::tempdir().unwrap();
     let binary = dir.path().join("threads").to_str().unwrap().to_string();
     let file = source("threads.cpp");
     let flags = ["-std=c++17", "-O2", "-pthread", &file, "-o", &binary];
     assert!(Command::new("g++").args(flags).status().unwrap().success());
-    compare(&Program::of(&[&binary, &scale()]), |way, ended| {
-        let pages = match way {
-            Way::Unnamed | Way::InForce => return,
-            Way::Thp | Way::Ahead => "advised",
-            _ => "reserved in the pool",
-        };
-        let said = stderr(&ended.output);
-        // Whose block is the first depends on the threads: the largest does not fit the small pool.
-        let is_short = way == Way::Scarce && said.contains("the hugetlb pool was short");
-        assert!(said.contains(pages) || is_short, "{way:?}: {said}");
-    });
+    let program = Program::of(&[&binary, &scale()]);
+    Some((dir, program))
 }
 
-/// As a user without privileges, on which it insists; and with its shared buffers.
+fn says_what_it_got(way: Way, ended: &Ended) {
+    let pages = match way {
+        Way::Unnamed | Way::InForce => return,
+        Way::Thp | Way::Ahead => "advised",
+        _ => "reserved in the pool",
+    };
+    let said = stderr(&ended.output);
+    // Whose block is the first depends on the threads: the largest does not fit the small pool.
+    let is_short = way == Way::Scarce && said.contains("the hugetlb pool was short");
+    assert!(said.contains(pages) || is_short, "{way:?}: {said}");
+}
+
 #[test]
-fn postgres() {
+fn threads_in_cpp() {
+    let Some((_dir, program)) = threads() else { return };
+    compare(&program, says_what_it_got);
+}
+
+/// The database, as a user without privileges, on which it insists, and with its shared buffers; `None`, counted as
+/// skipped, where it cannot run.
+fn database() -> Option<Program> {
     let missing = missing(&["initdb", "postgres", "pgbench", "psql", "pg_dump", "setpriv"]);
-    testkit::require!(missing.is_none(), "no {}", missing.unwrap());
-    testkit::require!(anybody_can_run_it(), "this build lies where only root may read");
+    if let Some(missing) = missing {
+        testkit::skipped!("no {missing}");
+        return None;
+    }
+    if !anybody_can_run_it() {
+        testkit::skipped!("this build lies where only root may read");
+        return None;
+    }
     let mut program = Program::script("sh", "postgres.sh");
     program.unprivileged = true;
     program.kinds.push("--shm");
-    compare(&program, |way, ended| match way {
-        Way::Thp | Way::Ahead if shared_memory_heeds_advice() => {
-            assert!(ended.fact("thp") > 0, "no superpage under the shared buffers");
+    Some(program)
+}
+
+#[test]
+fn postgres() {
+    let Some(program) = database() else { return };
+    let before = thp_fallbacks();
+    compare(&program, |way, ended| {
+        if matches!(way, Way::Thp | Way::Ahead) && shared_memory_heeds_advice() {
+            let kib = ended.fact("thp");
+            let is_short = kib == 0 && thp_fallbacks() > before;
+            testkit::require!(!is_short, "superpages were short");
+            assert!(kib > 0, "no superpage under the shared buffers");
         }
-        Way::Enough => {
-            let kib = ended.fact("pool");
-            assert!(kib >= 64 << 10, "of 64 MiB of shared buffers only {kib} KiB");
-        }
-        _ => {}
     });
 }
 
@@ -372,5 +384,27 @@ fn is_unharmed_and_named(program: &Program, word: &str) {
         let said = errors.split("superpage: thp: ").next().unwrap_or_default();
         let said = said.split("superpage: hugetlb: ").next().unwrap_or_default();
         assert!(said.contains("cannot be preloaded") && said.contains(word), "{way:?}: {errors}");
+    }
+}
+
+mod exclusive {
+    use super::*;
+
+    programs!(compare_on_pool);
+
+    #[test]
+    fn threads_in_cpp() {
+        let Some((_dir, program)) = threads() else { return };
+        compare_on_pool(&program, says_what_it_got);
+    }
+
+    #[test]
+    fn postgres() {
+        let Some(program) = database() else { return };
+        compare_on_pool(&program, |way, ended| {
+            let kib = ended.fact("pool");
+            let is_enough = way != Way::Enough || kib >= 64 << 10;
+            assert!(is_enough, "of 64 MiB of shared buffers only {kib} KiB");
+        });
     }
 }

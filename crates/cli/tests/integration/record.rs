@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Output;
 
-use crate::common::{NO_LAB, has_lab, run, stderr, stdout, superpage};
+use crate::common::{NO_LAB, has_lab, run, stderr, stdout, superpage, wait_until};
 
 /// Runs `superpage record` in a directory of its own, with the cache of these tests; `None`, counted as
 /// skipped, where programs cannot be recorded.
@@ -71,15 +71,6 @@ fn holders(files: &[std::path::PathBuf]) -> Vec<String> {
         format!("{}: {}", process.display(), words.replace('\0', " "))
     });
     named.collect()
-}
-
-/// Waits, for a minute at most, and fails then.
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = std::time::Instant::now();
-    while !holds() {
-        assert!(began.elapsed().as_secs() < 60, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
 }
 
 #[test]

@@ -66,36 +66,6 @@ fn can_link() -> bool {
 }
 
 #[test]
-fn relinked_programs_have_their_segments_on_superpages() {
-    testkit::require!(can_link(), "libhugetlbfs.so was not built: cargo build -p superpage-compat");
-    testkit::require!(Command::new("gcc").arg("--version").output().is_ok(), "there is no gcc");
-    testkit::require!(testkit::is_root(), "the pool is root's");
-    let _lock = testkit::machine_lock();
-    let _pools = PoolsAsFound::note();
-    testkit::require!(testkit::leave_free(20), "this machine has no 20 free superpages");
-    let dir = tempfile::tempdir().expect("a directory");
-    for kind in ["-pie", "-no-pie"] {
-        // Bss has 6 MiB, data and bss 12; where they begin in a superpage is the linker's choice. Code has one superpage.
-        for (link, expected, code_itself) in [
-            ("-Wl,--hugetlbfs-align", 0..=0, 0),
-            ("-Wl,--hugetlbfs-link=B", 6..=8, 0),
-            ("-Wl,--hugetlbfs-link=BDT", 14..=20, 2),
-        ] {
-            let program = relinked(dir.path(), &[kind, link]);
-            let context = format!("{kind} {link}");
-            let [all, code] = pool_mib(Command::new(&program));
-            assert!(expected.contains(&all) && code == code_itself, "{context}: {all}, {code} MiB");
-            let mut asked = Command::new(&program);
-            asked.env("HUGETLB_ELFMAP", "RW");
-            let [all, code] = pool_mib(asked);
-            assert!(all >= 16 && code == 2, "{context}: {all}, {code} MiB");
-            let words = ["hugectl", "--text", "--data", "--no-preload", program.to_str().unwrap()];
-            assert_eq!(pool_mib(superpage(&words)), [all, code], "{context}");
-        }
-    }
-}
-
-#[test]
 fn the_linker_says_what_it_does_not_know() {
     testkit::require!(can_link(), "libhugetlbfs.so was not built: cargo build -p superpage-compat");
     let refused = |option: &str| {
@@ -116,4 +86,45 @@ fn the_linker_says_what_it_does_not_know() {
     // Without an option of its own it is ld.
     let plain = Command::new(built().join("libhugetlbfs/ld")).arg("--version").output().unwrap();
     assert!(plain.status.success() && String::from_utf8_lossy(&plain.stdout).contains("ld"));
+}
+
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn relinked_programs_have_their_segments_on_superpages() {
+        testkit::require!(
+            can_link(),
+            "libhugetlbfs.so was not built: cargo build -p superpage-compat"
+        );
+        testkit::require!(Command::new("gcc").arg("--version").output().is_ok(), "there is no gcc");
+        testkit::require!(testkit::is_root(), "the pool is root's");
+        testkit::lock_machine!();
+        let _pools = PoolsAsFound::note();
+        testkit::require!(testkit::leave_free(20), "this machine has no 20 free superpages");
+        let dir = tempfile::tempdir().expect("a directory");
+        for kind in ["-pie", "-no-pie"] {
+            // Bss has 6 MiB, data and bss 12; where they begin in a superpage is the linker's choice. Code has one superpage.
+            for (link, expected, code_itself) in [
+                ("-Wl,--hugetlbfs-align", 0..=0, 0),
+                ("-Wl,--hugetlbfs-link=B", 6..=8, 0),
+                ("-Wl,--hugetlbfs-link=BDT", 14..=20, 2),
+            ] {
+                let program = relinked(dir.path(), &[kind, link]);
+                let context = format!("{kind} {link}");
+                let [all, code] = pool_mib(Command::new(&program));
+                assert!(
+                    expected.contains(&all) && code == code_itself,
+                    "{context}: {all}, {code} MiB"
+                );
+                let mut asked = Command::new(&program);
+                asked.env("HUGETLB_ELFMAP", "RW");
+                let [all, code] = pool_mib(asked);
+                assert!(all >= 16 && code == 2, "{context}: {all}, {code} MiB");
+                let words =
+                    ["hugectl", "--text", "--data", "--no-preload", program.to_str().unwrap()];
+                assert_eq!(pool_mib(superpage(&words)), [all, code], "{context}");
+            }
+        }
+    }
 }

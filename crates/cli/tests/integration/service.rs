@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{refused, run, stderr, stdout, superpage};
+use crate::common::{refused, run, send, stderr, stdout, superpage, wait_until};
 use crate::compare::json;
 
 const METRIC: [&str; 2] = ["--metric", "rate=rate ([0-9.]+)"];
@@ -57,7 +56,8 @@ impl Compared {
     fn left_nothing(&self) {
         let left: Vec<_> = std::fs::read_dir(self.temporary.path()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
-        assert_eq!(self.running(), BTreeSet::new());
+        // What was killed may still be ending. What the tests start lasts longer than is waited here.
+        wait_until("no process of the runs is left", || self.running().is_empty());
     }
 
     fn running(&self) -> BTreeSet<String> {
@@ -231,7 +231,7 @@ fn what_goes_wrong_with_a_service_is_told_in_a_line_and_nothing_stays() {
         ),
         (
             "0 mute",
-            with(&["--ready", "sleep 60", "--ready-timeout", "0.5s"]),
+            with(&["--ready", "sleep 600", "--ready-timeout", "0.5s"]),
             &["not ready after 0.5 s"],
         ),
         ("0 dies", with(&[]), &["exited with code 7 under load", "out of luck"]),
@@ -256,7 +256,7 @@ fn what_goes_wrong_with_a_service_is_told_in_a_line_and_nothing_stays() {
             &["--teardown exited with code 6", "printed nothing"],
         ),
         ("", with(&["--stop", "exit 3"]), &["--stop exited with code 3"]),
-        ("", with(&["--setup", "sleep 77 & exit 1"]), &["--setup exited with code 1"]),
+        ("", with(&["--setup", "sleep 777 & exit 1"]), &["--setup exited with code 1"]),
     ] {
         Compared::new(server, &more).is_refused(2, parts);
     }
@@ -271,7 +271,7 @@ fn a_port_that_is_taken_is_the_services_own_error() {
     let service = format!("python3 {} {port}", file("server.py"));
     let asks =
         format!("python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}))'");
-    let words = ["compare", "-q", "--service", &service, "--load", "sleep 60", "--ready", &asks];
+    let words = ["compare", "-q", "--service", &service, "--load", "sleep 600", "--ready", &asks];
     refused(&run(&[&words[..], &["--arm", "base"]].concat()), 2, "Address already in use");
 }
 
@@ -289,7 +289,7 @@ fn a_directory_that_a_shell_would_take_apart_is_refused() {
     let temporary = tempfile::tempdir().unwrap();
     let parted = temporary.path().join("a b");
     std::fs::create_dir(&parted).unwrap();
-    let words = ["compare", "-q", "--service", "sleep 60", "--load", "ls {dir}", "--arm", "base"];
+    let words = ["compare", "-q", "--service", "sleep 600", "--load", "ls {dir}", "--arm", "base"];
     let output = superpage(&words).env("TMPDIR", &parted).output().unwrap();
     refused(&output, 2, "set TMPDIR to a plain path");
     assert!(std::fs::read_dir(&parted).unwrap().next().is_none());
@@ -337,11 +337,10 @@ fn flags_that_do_not_go_together_are_refused() {
 fn started(compared: &Compared, made: &Path) -> Child {
     let null = Stdio::null;
     let mut child = compared.command().stdout(null()).stderr(null()).spawn().expect("it starts");
-    let began = Instant::now();
-    while !made.exists() {
-        assert!(child.try_wait().unwrap().is_none() && began.elapsed() < Duration::from_secs(60));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the phase begins", || {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        made.exists()
+    });
     child
 }
 
@@ -352,7 +351,7 @@ fn interrupted_in_any_phase_nothing_stays() {
     let directory = tempfile::tempdir().unwrap();
     let made = directory.path().join("made");
     let told = directory.path().join("torn");
-    let waits = format!("touch {}; sleep 60", made.display());
+    let waits = format!("touch {}; sleep 600", made.display());
     let tells = format!("touch {}", told.display());
     for (phase, signal) in [
         ("--setup", libc::SIGINT),
@@ -372,7 +371,7 @@ fn interrupted_in_any_phase_nothing_stays() {
         }
         let compared = Compared::new("8", &more);
         let mut child = started(&compared, &made);
-        sys::signal::send(units::Pid(child.id() as i32), signal).unwrap();
+        send(&child, signal);
         assert_eq!(child.wait().unwrap().signal(), Some(signal), "{phase}");
         compared.left_nothing();
         std::fs::remove_file(&made).unwrap();
@@ -385,17 +384,13 @@ fn killed_it_takes_service_and_load_with_it() {
     testkit::require!(has_python(), "no python3");
     let directory = tempfile::tempdir().unwrap();
     let made = directory.path().join("made");
-    let waits = format!("touch {}; sleep 60", made.display());
+    let waits = format!("touch {}; sleep 600", made.display());
     let compared = Compared::new("8 forks", &["--arm", "base", "--load", &waits]);
     let mut child = started(&compared, &made);
     assert!(compared.running().len() >= 2, "{:?}", compared.running());
     child.kill().unwrap();
     child.wait().unwrap();
-    let began = Instant::now();
-    while !compared.running().is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", compared.running());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("service and load are gone", || compared.running().is_empty());
 }
 
 #[test]
@@ -403,7 +398,7 @@ fn as_another_user_service_and_phases_are_that_users() {
     testkit::require!(testkit::is_root(), "not root: nobody else can be become");
     let nobody = sys::user::User::find("nobody").unwrap();
     testkit::require!(nobody.is_some(), "no user `nobody`");
-    let script = "sh -c 'id -un > who; exec sleep 60'";
+    let script = "sh -c 'id -un > who; exec sleep 600'";
     let load = "test \"$(cat {dir}/who)\" = nobody && echo rate $(id -u)";
     let words = [
         "compare",
@@ -416,6 +411,8 @@ fn as_another_user_service_and_phases_are_that_users() {
         "nobody",
         "--service",
         script,
+        "--ready",
+        "test -s {dir}/who",
     ];
     let document =
         json(&[&words[..], &["--load", load, "--metric", "rate ([0-9]+)", "--json"]].concat());

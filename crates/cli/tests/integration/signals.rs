@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use crate::common::{stdout, superpage};
+use crate::common::{any_pages, send, stdout, superpage};
 
 #[test]
 fn signals_reach_the_program() {
@@ -12,12 +12,13 @@ fn signals_reach_the_program() {
     for (name, signal) in [("TERM", libc::SIGTERM), ("WINCH", libc::SIGWINCH)] {
         let script =
             format!("trap 'echo got it; exit 5' {name}; echo ready; while :; do sleep 0.01; done");
-        let mut command = superpage(&["run", "-q", "--", "sh", "-c", &script]);
+        let mut command =
+            superpage(&["run", "-q", "--pages", any_pages(), "--", "sh", "-c", &script]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut reader = BufReader::new(child.stdout.take().unwrap());
         let (mut line, mut rest) = (String::new(), String::new());
         reader.read_line(&mut line).unwrap();
-        sys::signal::send(units::Pid(child.id() as i32), signal).unwrap();
+        send(&child, signal);
         reader.read_to_string(&mut rest).unwrap();
         assert_eq!((line.as_str(), rest.as_str()), ("ready\n", "got it\n"), "{name}");
         assert_eq!(child.wait().unwrap().code(), Some(5), "{name}");

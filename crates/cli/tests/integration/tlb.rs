@@ -2,9 +2,8 @@
 //! what this machine is found to be neither.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use crate::common::{NO_LAB, has_lab, run, stderr, stdout, superpage};
+use crate::common::{NO_LAB, has_lab, refused, run, send, stderr, stdout, superpage, wait_until};
 use serde_json::Value;
 use testkit::require;
 
@@ -39,7 +38,7 @@ fn it_measures_prints_draws_and_keeps_what_it_found() {
     assert!(std::fs::read_to_string(svg).unwrap().contains("</svg>"));
 
     let again = tlb(&directory, &["tlb", "--quick", "--page-size", "4K", "--svg", svg]);
-    assert_eq!(again.status.code(), Some(2), "the picture exists");
+    refused(&again, 2, "exists");
     if has_lab() {
         the_laboratory_has_it(&directory);
     } else {
@@ -101,17 +100,15 @@ fn a_dry_run_measures_and_writes_nothing() {
 
 #[test]
 fn bad_input_is_one_line() {
-    for (arguments, code) in [
-        (vec!["tlb", "--page-size", "3K"], 2),
-        (vec!["tlb", "--page-size", "much"], 2),
-        (vec!["tlb", "--page-size", "1K"], 3),
-        (vec!["tlb", "--format", "xml"], 2),
-        (vec!["tlb", "--json", "--format", "env"], 2),
-        (vec!["tlb", "-o", "/nowhere/at/all", "--quick"], 2),
+    for (words, code, part) in [
+        (&["--page-size", "3K"][..], 2, "--page-size"),
+        (&["--page-size", "much"], 2, "--page-size"),
+        (&["--page-size", "1K"], 3, "1 KiB"),
+        (&["--format", "xml"], 2, "--format"),
+        (&["--json", "--format", "env"], 2, "cannot be used with"),
+        (&["-o", "/nowhere/at/all", "--quick"], 2, "/nowhere/at/all"),
     ] {
-        let output = run(&arguments);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
-        assert_eq!(stderr(&output).lines().count(), 1, "{arguments:?}: {}", stderr(&output));
+        refused(&run(&[&["tlb"][..], words].concat()), code, part);
     }
 }
 
@@ -128,7 +125,7 @@ fn is_off() -> bool {
 
 #[test]
 fn a_dry_run_tells_what_would_be_changed_and_changes_nothing() {
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     require!(is_off(), "no mTHP of 64 KiB that are switched off");
     let output = run(&["tlb", "--dry-run", "--allow", "--page-size", "64K"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -141,48 +138,49 @@ fn a_dry_run_tells_what_would_be_changed_and_changes_nothing() {
     assert!(is_off());
 }
 
-#[test]
-fn what_is_allowed_is_measured_and_put_back() {
-    let _lock = testkit::machine_lock();
-    require!(testkit::is_root(), "changes the machine's settings: root");
-    for (size, bytes, knob) in [("64K", 64 << 10, MTHP), ("1G", 1 << 30, GIANT)] {
-        let Some(before) = read(knob) else {
-            testkit::skipped!("this machine has no pages of {size}");
-            continue;
-        };
-        let output = run(&["tlb", "--quick", "--allow", "--page-size", size, "--json", "--quiet"]);
-        assert_eq!(read(knob).as_ref(), Some(&before), "{size}");
-        if output.status.code() == Some(3) {
-            // Memory has no such piece: said in one line.
-            assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
-            testkit::skipped!("{}", stderr(&output).trim_end());
-            continue;
-        }
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
-        assert_eq!(document["sizes"][1]["page"], bytes, "{size}");
-    }
-}
+mod exclusive {
+    use super::*;
 
-#[test]
-fn however_it_ends_settings_are_put_back() {
-    let _lock = testkit::machine_lock();
-    require!(testkit::is_root(), "changes the machine's settings: root");
-    require!(is_off(), "no mTHP of 64 KiB that are switched off");
-    for signal in [libc::SIGTERM, libc::SIGKILL] {
-        let mut command = superpage(&["tlb", "--allow", "--page-size", "64K", "--quiet"]);
-        let mut child = command.stdout(Stdio::null()).spawn().expect("the command starts");
-        let start = Instant::now();
-        while is_off() && start.elapsed() < Duration::from_secs(60) {
-            std::thread::sleep(Duration::from_millis(1));
+    #[test]
+    fn what_is_allowed_is_measured_and_put_back() {
+        testkit::lock_machine!();
+        require!(testkit::is_root(), "changes the machine's settings: root");
+        for (size, bytes, knob) in [("64K", 64 << 10, MTHP), ("1G", 1 << 30, GIANT)] {
+            let Some(before) = read(knob) else {
+                testkit::skipped!("this machine has no pages of {size}");
+                continue;
+            };
+            let output =
+                run(&["tlb", "--quick", "--allow", "--page-size", size, "--json", "--quiet"]);
+            assert_eq!(read(knob).as_ref(), Some(&before), "{size}");
+            if output.status.code() == Some(3) {
+                // Memory has no such piece: said in one line.
+                assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+                testkit::skipped!("{}", stderr(&output).trim_end());
+                continue;
+            }
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let document: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+            assert_eq!(document["sizes"][1]["page"], bytes, "{size}");
         }
-        assert!(!is_off(), "it was switched on");
-        sys::signal::send(units::Pid(child.id() as i32), signal).expect("it runs");
-        let status = child.wait().expect("a child of ours");
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(signal));
-        if signal == libc::SIGKILL {
-            assert_eq!(run(&["restore"]).status.code(), Some(0));
+    }
+
+    #[test]
+    fn however_it_ends_settings_are_put_back() {
+        testkit::lock_machine!();
+        require!(testkit::is_root(), "changes the machine's settings: root");
+        require!(is_off(), "no mTHP of 64 KiB that are switched off");
+        for signal in [libc::SIGTERM, libc::SIGKILL] {
+            let mut command = superpage(&["tlb", "--allow", "--page-size", "64K", "--quiet"]);
+            let mut child = command.stdout(Stdio::null()).spawn().expect("the command starts");
+            wait_until("it is switched on", || !is_off());
+            send(&child, signal);
+            let status = child.wait().expect("a child of ours");
+            assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(signal));
+            if signal == libc::SIGKILL {
+                assert_eq!(run(&["restore"]).status.code(), Some(0));
+            }
+            assert!(is_off(), "after signal {signal}");
         }
-        assert!(is_off(), "after signal {signal}");
     }
 }

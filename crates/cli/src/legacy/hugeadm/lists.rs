@@ -132,13 +132,19 @@ mod tests {
 
     #[test]
     fn a_usable_size_has_pages_and_a_mount() {
-        let root = fixture("zen4-6.18");
-        assert_eq!(usable_sizes(&root, &[]), "");
-        let any = "none /x hugetlbfs rw,pagesize=2M 0 0\nnone /y hugetlbfs rw,pagesize=1024M 0 0\n";
-        let found = usable_sizes(&root, &parse(any, Path::new("m")).unwrap());
-        for (size, pool) in HugetlbPools::read_sizes(&root) {
-            let has = Bounds::from_pool(&pool).is_some_and(|bounds| bounds.max > 0);
-            assert_eq!(found.contains(&size.bytes().to_string()), has, "{found}");
+        let (small, large) =
+            ("none /x hugetlbfs rw,pagesize=2M 0 0\n", "none /y hugetlbfs rw,pagesize=1024M 0 0\n");
+        let both = format!("{small}{large}");
+        for (machine, mounts, sizes) in [
+            ("two-nodes", both.as_str(), "2097152\n1073741824\n"),
+            ("two-nodes", small, "2097152\n"),
+            ("two-nodes", large, "1073741824\n"),
+            ("two-nodes", "", ""),
+            // Pools without pages.
+            ("zen4-6.18", both.as_str(), ""),
+        ] {
+            let mounts = parse(mounts, Path::new("m")).unwrap();
+            assert_eq!(usable_sizes(&fixture(machine), &mounts), sizes, "{machine}: {mounts:?}");
         }
     }
 }

@@ -298,3 +298,44 @@ fn set_swap(request: &mut Request, swap: Swap) -> Result<(), Failure> {
     request.swap = Some(swap);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use host::pool::{Amount, Change, PoolName};
+    use units::PageSize;
+
+    use super::*;
+
+    fn read_line(line: &str) -> Result<Request, Stop> {
+        let words = line.split_whitespace().map(OsString::from).collect();
+        read(&mut Voice::new("hugeadm"), words)
+    }
+
+    #[test]
+    fn bounds_are_read_and_minima_come_first() {
+        let line = "--pool-pages-max DEFAULT:+1G --pool-pages-min 2M:3 --pool-pages-min=1G:-2";
+        let of = |bytes| PoolName::Of(PageSize::new(bytes).unwrap());
+        let expected = [
+            (Bound::Min, of(2 << 20), Change::To(Amount::Pages(3))),
+            (Bound::Min, of(1 << 30), Change::Shrink(Amount::Pages(2))),
+            (Bound::Max, PoolName::Default, Change::Grow(Amount::Bytes(ByteSize::gib(1)))),
+        ];
+        let expected = expected.map(|(bound, pool, change)| (bound, Spec { pool, change }));
+        assert_eq!(read_line(line).unwrap().adjustments, expected);
+    }
+
+    #[test]
+    fn bounds_that_are_none_are_refused_in_the_words_that_scripts_look_for() {
+        for (line, part) in [
+            ("--pool-pages-min 2M", "2M: invalid resize specification"),
+            ("--pool-pages-min banana:1", "banana:1: unknown page size"),
+            ("--pool-pages-min 2M:banana", "2M:banana: invalid adjustment"),
+            ("--pool-pages-max 2M:", "2M:: invalid adjustment"),
+            ("--pool-pages-min 2M:10Q", "2M:10Q: invalid adjustment"),
+            ("--pool-pages-min", "requires an argument"),
+        ] {
+            let why = format!("{:?}", read_line(line).unwrap_err());
+            assert!(why.contains(part), "{line}: {why}");
+        }
+    }
+}
