@@ -370,6 +370,7 @@ const PARTLY: &str = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 999
 #[test]
 fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
     testkit::lock_machine!(shared);
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     let report = touch_told("parted", PARTLY, ["512", "1", "0", "remapped"]);
     testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
     let report = report.expect("run");
@@ -380,6 +381,7 @@ fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
 #[test]
 fn what_a_program_advises_itself_is_decided_too() {
     testkit::lock_machine!(shared);
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     // The library serves its malloc alone.
     let asking = |name: &str, blocks: &str, mib: &str| {
         let pieces = [mib, "1", "0", "advised"];
@@ -431,6 +433,7 @@ fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
 #[test]
 fn what_is_promised_to_one_piece_is_not_given_to_the_next() {
     testkit::lock_machine!(shared);
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     let report = touch_told("ahead", PARTLY, ["64", "8", "0", "ahead"]);
     testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
     let report = report.expect("run");

@@ -3,7 +3,12 @@
 //!
 //! Pure tier.
 
-#![allow(dead_code, missing_docs, reason = "modules of the library, of which a part is used")]
+#![allow(
+    dead_code,
+    missing_docs,
+    unused_imports,
+    reason = "modules of the library, of which a part is used"
+)]
 
 #[path = "../src/copies.rs"]
 mod copies;

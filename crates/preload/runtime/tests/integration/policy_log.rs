@@ -154,7 +154,9 @@ fn what_threads_and_forked_children_did_is_decided_again() {
 
 #[test]
 fn a_c_program_is_advised_as_it_is_logged() {
+    testkit::lock_machine!(shared);
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     for pieces in [["64", "4", "0", ""], ["256", "1", "0", "remapped"]] {
         let (report, _dir, path) = logged_program("touch.c", &pieces, "mmap");
         assert!(programs::number(&report, "huge_kib") <= advised_kib(&path, |_| true), "{report}");
@@ -166,6 +168,7 @@ fn a_c_program_is_advised_as_it_is_logged() {
 fn segments_lie_on_superpages_as_it_is_logged() {
     testkit::lock_machine!(shared);
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     testkit::require!(has_free_superpages(128), "{NEEDS_FREE}");
     for memory in ["text=copy,data", "text,data"] {
         let (report, _dir, path) = logged_program("segments.c", &["parts"], memory);
@@ -187,6 +190,7 @@ fn segments_lie_on_superpages_as_it_is_logged() {
 fn stacks_are_advised_as_it_is_logged() {
     testkit::lock_machine!(shared);
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     testkit::require!(has_free_superpages(64), "{NEEDS_FREE}");
     // Others may take the machine's free superpages at that moment.
     let mut runs = (0..3).map(|_| logged_program("stacks.c", &["", "3", "20"], "stack=4194304"));
