@@ -202,8 +202,8 @@ mod tests {
         assert!(plugin.metadata().unwrap().len() > 1000);
         let tools = tempfile::tempdir().unwrap();
         let cc = tools.path().join("cc");
-        std::fs::write(&cc, "#!/bin/sh\necho 'x.c:1: error: no such thing' >&2\nexit 1\n").unwrap();
-        std::fs::set_permissions(&cc, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let fails = "#!/bin/sh\necho 'x.c:1: error: no such thing' >&2\nexit 1\n";
+        testkit::write_script(&cc, fails);
         std::fs::create_dir(cache.path().join("again")).unwrap();
         let again = cache.path().join("again/recorder.so");
         let error = build(&again, again.parent().unwrap(), tools.path().to_str().unwrap());

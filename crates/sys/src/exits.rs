@@ -243,22 +243,32 @@ mod tests {
     #[test]
     fn a_child_that_ends_is_told() {
         let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
-        let Ok(exits) = Exits::listen(cpus.trim()) else {
-            eprintln!("skipped: no right to listen to ends, or no taskstats");
-            return;
+        let exits = match Exits::listen(cpus.trim()) {
+            Ok(exits) => exits,
+            Err(error) => {
+                let refused = [libc::EPERM, libc::EACCES, libc::ENOENT];
+                let unknown = [libc::EPROTONOSUPPORT, libc::EAFNOSUPPORT, libc::EOPNOTSUPP];
+                let errno = error.errno();
+                assert!(refused.contains(&errno) || unknown.contains(&errno), "{error}");
+                return testkit::skipped!("ends cannot be listened to: {error}");
+            }
         };
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        let ended = exits.ended().unwrap();
+        let end_of = |script: &str| {
+            let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
+            child.wait().unwrap();
+            // Beside a build more processes end than messages are kept of.
+            let ended = match exits.ended() {
+                Err(error) if error.errno() == libc::ENOBUFS => return None,
+                ended => ended.unwrap(),
+            };
+            let ours = ended.into_iter().find(|it| it.process == Pid(child.id() as i32));
+            Some(ours.expect("our own child"))
+        };
+        let (Some(ended), Some(killed)) = (end_of("exit 3"), end_of("kill -BUS $$")) else {
+            return testkit::skipped!("more processes end than can be listened to");
+        };
         let own = Pid(std::process::id() as i32);
-        let ours = ended.iter().find(|it| it.process == Pid(child.id() as i32)).unwrap();
-        assert!(ours.parent == own && ours.high_water > ByteSize(0), "{ours:?}");
-        assert_eq!(ours.signal, None);
-        let mut killed =
-            std::process::Command::new("sh").args(["-c", "kill -BUS $$"]).spawn().unwrap();
-        killed.wait().unwrap();
-        let ended = exits.ended().unwrap();
-        let ours = ended.iter().find(|it| it.process == Pid(killed.id() as i32)).unwrap();
-        assert_eq!(ours.signal, Some(libc::SIGBUS));
+        assert!(ended.parent == own && ended.high_water > ByteSize(0), "{ended:?}");
+        assert_eq!((ended.signal, killed.signal), (None, Some(libc::SIGBUS)));
     }
 }

@@ -122,6 +122,11 @@ mod tests {
 
     #[test]
     fn thp_control_survives_exec() {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        testkit::require!(
+            status.contains("\nTHP_enabled:"),
+            "the kernel does not tell (Linux 5.0)"
+        );
         assert_eq!(thp_enabled_in_child(ThpControl::Disabled).split_whitespace().last(), Some("0"));
     }
 
@@ -131,6 +136,7 @@ mod tests {
         prepare(&mut command, ChildSetup::default());
         assert_eq!(command.spawn().unwrap_err().raw_os_error(), Some(libc::ENOENT));
     }
+
     #[test]
     fn a_child_runs_on_the_cpus_that_it_was_given_in_a_group_of_its_own() {
         let cpu = *affinity::allowed().unwrap().last().unwrap();

@@ -10,13 +10,13 @@ use machine::{Machine, Size};
 use superpage_tlb_probe::{Effort, Shape, SizeReport};
 
 /// Seeds of each geometry, with each noise.
-const SEEDS: u64 = 3;
+const SEEDS: usize = 3;
 
 /// Calibrates `machine` under noise and compares with what it is.
 fn is_found(machine: Machine) {
     let quiet = Simulated::new(machine.clone());
     for (noise, words) in [(Noise::QUIET, "quiet"), (Noise::BUSY, "busy")] {
-        for seed in 1..=SEEDS {
+        for seed in 1..=testkit::cases(SEEDS) as u64 {
             let mut probe = quiet.with_noise(noise, seed);
             let base = machine.base_page;
             let mut code = quiet.with_noise(noise, 100 + seed).only(base);

@@ -173,7 +173,8 @@ mod tests {
             let base = memory.as_ptr() as u64;
             let places: Vec<usize> = (0..count).map(|i| 8 * i * step).collect();
             let mut chain = Chain::link(memory, &places, seed).unwrap();
-            prop_assert!(chain.ticks(count as u64) > 0);
+            // Enough of them for a counter of 24 MHz.
+            prop_assert!(chain.ticks(4096) > 0);
             let mut here = 0u64;
             let mut met = 0;
             loop {
@@ -199,7 +200,9 @@ mod tests {
 
     #[test]
     fn additions_are_counted_and_take_time() {
-        let Some((adds, ticks)) = adds(1000) else { return };
+        let Some((adds, ticks)) = adds(1000) else {
+            return testkit::skipped!("this processor's additions are not known");
+        };
         assert_eq!(adds, 100_000);
         // Even at 10 GHz against the slowest counter (24 MHz) that is 240 ticks.
         assert!(ticks > 0);

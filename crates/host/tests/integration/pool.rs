@@ -229,7 +229,7 @@ fn a_pool_is_named_once() {
 }
 
 /// Real pools: the privileged tier.
-mod real {
+mod exclusive {
     use super::*;
 
     fn apply(specs: &[&str], options: Options) -> Applied {
@@ -248,12 +248,19 @@ mod real {
             && room.is_some_and(|room| room.fits(size(bytes)) >= 3 + (512 << 20) / bytes)
     }
 
+    /// Whether so many superpages are free in one piece each, and some more: then the kernel is to give them.
+    fn has_free_superpages(count: u64) -> bool {
+        let free = host::FreeContiguity::read(&Root::real(), size(2 << 20)).ok();
+        free.and_then(|free| free.superpages).is_some_and(|free| free >= count + 128)
+    }
+
     #[test]
     fn grows_shrinks_and_leaks_nothing() {
-        let _lock = testkit::machine_lock();
+        testkit::lock_machine!();
         testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
         testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
         testkit::require!(has(2 << 20), "no pool of 2 MiB pages, or no room for 512 MiB");
+        testkit::require!(has_free_superpages(256), "memory is fragmented");
         let found = testkit::PoolsAsFound::note();
         let done = apply(&["2M:+512M"], Options::default());
         assert!(done.is_full(), "{done:?}");
@@ -265,12 +272,13 @@ mod real {
 
     #[test]
     fn pages_in_use_become_surplus_and_are_reported() {
-        let _lock = testkit::machine_lock();
+        testkit::lock_machine!();
         testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
         testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
         testkit::require!(has(2 << 20), "no pool of 2 MiB pages, or no room for 512 MiB");
+        testkit::require!(has_free_superpages(16), "memory is fragmented");
         let found = testkit::PoolsAsFound::note();
-        apply(&["2M:+16"], Options::default());
+        assert!(apply(&["2M:+16"], Options::default()).is_full());
         let backing = sys::mem::Backing::Hugetlb(size(2 << 20));
         let mut memory = sys::mem::Mapping::anonymous(8 << 21, backing).unwrap();
         memory.bytes_mut().fill(1);
@@ -282,7 +290,7 @@ mod real {
 
     #[test]
     fn gigantic_pages_come_go_and_are_demoted() {
-        let _lock = testkit::machine_lock();
+        testkit::lock_machine!();
         testkit::require!(testkit::is_root(), "not root: pools cannot be changed");
         testkit::require!(has(1 << 30) && has(2 << 20), "no pool of 1 GiB pages, or no room");
         let found = testkit::PoolsAsFound::note();

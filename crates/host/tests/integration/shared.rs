@@ -56,7 +56,7 @@ impl Fake {
     /// Another process that raises the limit to at least `value` and stays; it is killed when dropped.
     fn other(&self, value: u64) -> Other {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "shared::holder", "--nocapture"]);
+        command.args(["--ignored", "--exact", "shared::child_that_holds", "--nocapture"]);
         command.env("SHARED_DIR", self.0.path()).env("SHARED_VALUE", value.to_string());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut text = String::new();
@@ -88,13 +88,14 @@ impl Drop for Other {
 }
 
 #[test]
-#[ignore = "what another process does"]
-fn holder() {
+#[ignore = "run by the tests below, in a process of its own"]
+fn child_that_holds() {
     let (root, journal) = Fake::at(Path::new(&std::env::var("SHARED_DIR").unwrap()));
     let value = std::env::var("SHARED_VALUE").unwrap().parse().unwrap();
     let _share = SharedKnob::raise(&journal, &root, &limit(), Claim::AtLeast(value)).unwrap();
     println!("holds");
-    std::thread::sleep(std::time::Duration::from_secs(60));
+    // It is killed before.
+    std::thread::sleep(std::time::Duration::from_secs(600));
 }
 
 fn restored(from: &str, to: &str) -> Outcome {

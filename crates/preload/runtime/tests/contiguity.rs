@@ -150,7 +150,7 @@ fn any_bytes_are_read_to_their_end() {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as usize % below
     };
-    for _ in 0..20_000 {
+    for _ in 0..testkit::cases(20_000) {
         let mut text = TWO_NODES.as_bytes().to_vec();
         for _ in 0..draw(6) + 1 {
             let at = draw(text.len());
@@ -226,25 +226,102 @@ fn touch(program: &std::path::Path, pieces: [&str; 4], is_ours: bool) -> String 
     run(command)
 }
 
-#[test]
-fn fragmented_memory_is_not_compacted_at_each_touch() {
-    let program = has("cc").then(|| build("touch.c", "touch_fragmented", "cc", &["-O2"]));
-    let fragmented = Fragmented::new(4096);
-    testkit::require!(fragmented.is_some() && program.is_some(), "{NEEDS_MEMORY}");
-    let program = program.expect("built");
-    // What advice that nobody decides about does there: some stalls for each superpage.
-    let blind = touch(&program, ["256", "1", "0", "advised"], false);
-    testkit::require!(number(&blind, "fallbacks") >= 64, "memory could not be fragmented: {blind}");
-    // In pieces of three sizes: so many times the memory.
-    for (pieces, times) in
-        [(["1024", "1", "0", ""], 4), (["64", "16", "0", ""], 4), (["4", "64", "0", ""], 1)]
-    {
-        let report = touch(&program, pieces, true);
-        // Free blocks come and go, and some cannot be had (kept for atomic requests): at most half.
-        assert!(
-            number(&report, "stalls") < times * number(&blind, "stalls") / 2,
-            "{pieces:?}: {report}; without a decision {blind}"
+mod exclusive {
+    use super::*;
+
+    #[test]
+    #[ignore = "nightly: fragments the machine's memory"]
+    fn fragmented_memory_is_not_compacted_at_each_touch() {
+        let program = has("cc").then(|| build("touch.c", "touch_fragmented", "cc", &["-O2"]));
+        let fragmented = Fragmented::new(4096);
+        testkit::require!(fragmented.is_some() && program.is_some(), "{NEEDS_MEMORY}");
+        let program = program.expect("built");
+        // What advice that nobody decides about does there: some stalls for each superpage.
+        let blind = touch(&program, ["256", "1", "0", "advised"], false);
+        testkit::require!(
+            number(&blind, "fallbacks") >= 64,
+            "memory could not be fragmented: {blind}"
         );
+        // In pieces of three sizes: so many times the memory.
+        for (pieces, times) in
+            [(["1024", "1", "0", ""], 4), (["64", "16", "0", ""], 4), (["4", "64", "0", ""], 1)]
+        {
+            let report = touch(&program, pieces, true);
+            // Free blocks come and go, and some cannot be had (kept for atomic requests): at most half.
+            assert!(
+                number(&report, "stalls") < times * number(&blind, "stalls") / 2,
+                "{pieces:?}: {report}; without a decision {blind}"
+            );
+        }
+    }
+
+    #[test]
+    #[ignore = "nightly: fragments the machine's memory"]
+    fn fragmented_memory_gets_smaller_superpages() {
+        let program = has("cc").then(|| build("touch.c", "touch_in_parts", "cc", &["-O2"]));
+        let fragmented = Fragmented::new(4096);
+        let setting = fragmented.as_ref().and_then(|_| Setting::locked_thp_of(1024));
+        testkit::require!(setting.is_some() && program.is_some(), "{NEEDS_MEMORY}, and of 1 MiB");
+        let program = program.expect("built");
+        let blind = touch(&program, ["256", "1", "0", "advised"], false);
+        testkit::require!(
+            number(&blind, "fallbacks") >= 64,
+            "memory could not be fragmented: {blind}"
+        );
+        // In one piece, and in two that are moved.
+        for pieces in [["1024", "1", "0", ""], ["512", "2", "0", "remapped"]] {
+            let before = smaller_faults();
+            let report = touch(&program, pieces, true);
+            let got = smaller_faults() - before;
+            // Others may have given some back meanwhile.
+            let largest = number(&report, "huge_kib") >> 10;
+            assert!(got + largest >= 512, "{pieces:?}: {got} of 1024 MiB on 1 MiB; {report}");
+            assert!(number(&report, "stalls") < 2 * number(&blind, "stalls"), "{report}; {blind}");
+        }
+    }
+
+    #[test]
+    #[ignore = "nightly: wants 3 GiB in free superpages that nobody else takes"]
+    fn without_the_file_it_is_tried() {
+        testkit::lock_machine!();
+        testkit::require!(touch_told("blind", "", ["4", "1", "0", ""]).is_some(), "{NEEDS_MOUNTS}");
+        testkit::require!(is_whole(), "memory is fragmented already");
+        let report = touch_told("blind", "", ["64", "8", "0", ""]).expect("it ran before");
+        let is_served = number(&report, "stalls") == 0 && number(&report, "fallbacks") == 0;
+        testkit::require!(is_served, "memory is fragmented by now: {report}");
+        assert!(number(&report, "huge_kib") >= 450 << 10, "{report}");
+    }
+
+    #[test]
+    #[ignore = "nightly: wants 3 GiB in free superpages that nobody else takes"]
+    fn memory_that_is_whole_is_advised_whole() {
+        testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP");
+        testkit::lock_machine!();
+        testkit::require!(is_whole(), "memory is fragmented already");
+        let program = build("touch.c", "touch_whole", "cc", &["-O2"]);
+        for pieces in [["512", "1", "0", ""], ["64", "8", "0", ""]] {
+            let report = touch(&program, pieces, true);
+            // All but the ends that are not aligned.
+            assert!(number(&report, "huge_kib") >= 450 << 10, "{pieces:?}: {report}");
+        }
+    }
+
+    #[test]
+    #[ignore = "nightly: the bound is how fast khugepaged is"]
+    fn smaller_superpages_are_not_replaced_by_the_largest() {
+        let setting = Setting::thp_of(64).filter(|_| has("cc") && has_thp());
+        testkit::require!(
+            setting.is_some(),
+            "needs root, a C compiler, and THP of 64 KiB and 2 MiB"
+        );
+        let program = build("touch.c", "touch_smaller", "cc", &["-O2"]);
+        for pieces in [["256", "1", "0", ""], ["64", "4", "0", "remapped"]] {
+            let mut command = Command::new(&program);
+            command.args(pieces).envs(under("thp:65536", "mmap", "base"));
+            let report = run(command);
+            // khugepaged makes 16 MiB in 10 seconds of them.
+            assert!(number(&report, "huge_kib") <= 64 << 10, "{pieces:?}: {report}");
+        }
     }
 }
 
@@ -252,27 +329,6 @@ fn fragmented_memory_is_not_compacted_at_each_touch() {
 fn smaller_faults() -> u64 {
     let path = "/sys/kernel/mm/transparent_hugepage/hugepages-1024kB/stats/anon_fault_alloc";
     std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
-}
-
-#[test]
-fn fragmented_memory_gets_smaller_superpages() {
-    let program = has("cc").then(|| build("touch.c", "touch_in_parts", "cc", &["-O2"]));
-    let fragmented = Fragmented::new(4096);
-    let setting = fragmented.as_ref().and_then(|_| Setting::locked_thp_of(1024));
-    testkit::require!(setting.is_some() && program.is_some(), "{NEEDS_MEMORY}, and of 1 MiB");
-    let program = program.expect("built");
-    let blind = touch(&program, ["256", "1", "0", "advised"], false);
-    testkit::require!(number(&blind, "fallbacks") >= 64, "memory could not be fragmented: {blind}");
-    // In one piece, and in two that are moved.
-    for pieces in [["1024", "1", "0", ""], ["512", "2", "0", "remapped"]] {
-        let before = smaller_faults();
-        let report = touch(&program, pieces, true);
-        let got = smaller_faults() - before;
-        // Others may have given some back meanwhile.
-        let largest = number(&report, "huge_kib") >> 10;
-        assert!(got + largest >= 512, "{pieces:?}: {got} of 1024 MiB on 1 MiB; {report}");
-        assert!(number(&report, "stalls") < 2 * number(&blind, "stalls"), "{report}; {blind}");
-    }
 }
 
 /// Runs a program with texts in place of files of /proc: what it is told, not what there is.
@@ -313,7 +369,8 @@ const PARTLY: &str = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 999
 
 #[test]
 fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     let report = touch_told("parted", PARTLY, ["512", "1", "0", "remapped"]);
     testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
     let report = report.expect("run");
@@ -323,7 +380,8 @@ fn a_piece_advised_in_part_is_still_one_mapping_to_mremap() {
 
 #[test]
 fn what_a_program_advises_itself_is_decided_too() {
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     // The library serves its malloc alone.
     let asking = |name: &str, blocks: &str, mib: &str| {
         let pieces = [mib, "1", "0", "advised"];
@@ -351,7 +409,7 @@ fn grown(kind: &str, texts: &[&str]) -> Option<Vec<(u64, u64)>> {
 
 #[test]
 fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let plenty = "Node 0, zone Normal 9 9 9 9 9 9 9 9 9 0 4000\n";
     let some = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 9999 9999 0 85\n";
     for kind in ["malloc", "mmap"] {
@@ -374,58 +432,29 @@ fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
 
 #[test]
 fn what_is_promised_to_one_piece_is_not_given_to_the_next() {
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     let report = touch_told("ahead", PARTLY, ["64", "8", "0", "ahead"]);
     testkit::require!(report.is_some(), "{NEEDS_MOUNTS}");
     let report = report.expect("run");
     assert!(number(&report, "huge_kib") <= (156 - 32) * 2048, "{report}");
 }
 
-#[test]
-fn without_the_file_it_is_tried() {
-    let trials = {
-        let _lock = testkit::shared_machine_lock();
-        touch_told("blind", "", ["64", "8", "0", ""])
-    };
-    testkit::require!(trials.is_some(), "{NEEDS_MOUNTS}");
-    let lock = testkit::machine_lock();
+/// Whether 3 GiB lie free in superpages.
+fn is_whole() -> bool {
     let text = std::fs::read("/proc/buddyinfo").expect("a file of /proc");
-    let free = read(&text, 4 * KIB, SUPERPAGE).usable(0, |_| true);
-    testkit::require!(lock.is_some() && free.contiguous > 3 * GIB, "memory is fragmented already");
-    // Other tests may take what is tried for at that moment.
-    let report = (0..3)
-        .filter_map(|_| touch_told("blind", "", ["64", "8", "0", ""]))
-        .max_by_key(|report| number(report, "huge_kib"))
-        .expect("it ran before");
-    let is_whole = number(&report, "stalls") == 0 && number(&report, "fallbacks") == 0;
-    testkit::require!(is_whole, "memory is fragmented by now: {report}");
-    assert!(number(&report, "huge_kib") >= 450 << 10, "{report}");
+    read(&text, 4 * KIB, SUPERPAGE).usable(0, |_| true).contiguous > 3 * GIB
 }
 
 #[test]
 fn a_program_that_may_have_a_filter_opens_no_file() {
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     let told = touch_told("sealed", FRAGMENTED, ["64", "4", "0", "sealed"]);
     testkit::require!(told.is_some(), "{NEEDS_MOUNTS}");
     // Nothing was read before, so it is as if nothing were known: advised.
     let report = told.expect("run");
     testkit::require!(number(&report, "fallbacks") == 0, "memory is fragmented: {report}");
     assert!(number(&report, "huge_kib") >= 200 << 10, "{report}");
-}
-
-#[test]
-fn memory_that_is_whole_is_advised_whole() {
-    testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP");
-    let lock = testkit::machine_lock();
-    let text = std::fs::read("/proc/buddyinfo").expect("a file of /proc");
-    let free = read(&text, 4 * KIB, SUPERPAGE).usable(0, |_| true);
-    testkit::require!(lock.is_some() && free.contiguous > 3 * GIB, "memory is fragmented already");
-    let program = build("touch.c", "touch_whole", "cc", &["-O2"]);
-    for pieces in [["512", "1", "0", ""], ["64", "8", "0", ""]] {
-        let report = touch(&program, pieces, true);
-        // All but the ends that are not aligned.
-        assert!(number(&report, "huge_kib") >= 450 << 10, "{pieces:?}: {report}");
-    }
 }
 
 /// A setting of the machine, as it was again when this goes. Tests that depend on it wait.
@@ -457,19 +486,5 @@ impl Setting {
 impl Drop for Setting {
     fn drop(&mut self) {
         let _ = std::fs::write(&self.path, &self.before);
-    }
-}
-
-#[test]
-fn smaller_superpages_are_not_replaced_by_the_largest() {
-    let setting = Setting::thp_of(64).filter(|_| has("cc") && has_thp());
-    testkit::require!(setting.is_some(), "needs root, a C compiler, and THP of 64 KiB and 2 MiB");
-    let program = build("touch.c", "touch_smaller", "cc", &["-O2"]);
-    for pieces in [["256", "1", "0", ""], ["64", "4", "0", "remapped"]] {
-        let mut command = Command::new(&program);
-        command.args(pieces).envs(under("thp:65536", "mmap", "base"));
-        let report = run(command);
-        // khugepaged makes 16 MiB in 10 seconds of them.
-        assert!(number(&report, "huge_kib") <= 64 << 10, "{pieces:?}: {report}");
     }
 }

@@ -1,7 +1,7 @@
 //! No program can tell the difference but by its speed: each case has the same outcome natively and in
 //! each mode.
 //!
-//! An outcome is how the program ended (status, signal, or that it hung for 60 seconds) and what it
+//! An outcome is how the program ended (status, signal, or that it hung for three minutes) and what it
 //! wrote, without addresses and without the library's own messages. Programs are in
 //! `programs/harmless`; each says there what it shows. Modes: T `--heap --mmap --pages thp`,
 //! P the same with `--prezero 64M --prefault 64M`, H `--heap --mmap --pages hugetlb`, S the same with
@@ -10,7 +10,7 @@
 //! `SUPERPAGE_TEST_MODES=TP` leaves the others out; `SUPERPAGE_TEST_LIBRARY` names another library.
 //!
 //! Kernel tier: T and P need THP. Privileged tier: H and S raise the pool's limit and hold the
-//! machine's lock.
+//! machine's lock, once for all cases: this program is one of those that run alone.
 
 mod common;
 #[path = "harmless/memory.rs"]
@@ -97,7 +97,7 @@ cases! {
         empty_part                              [T P H S]
         resize                                  [T P H S]
         locking_and_syncing                     [T P H S]
-        child_protects_part                     [T P H S]
+        protected_by_a_child                    [T P H S]
         system_v                                [T P H S]
     }
     userfault {

@@ -151,7 +151,7 @@ fn a_child_is_not_stopped_by_its_parents_threads() {
     while_held(|_| {
         let status = in_child(|| {
             // SAFETY: a number.
-            unsafe { libc::alarm(10) };
+            unsafe { libc::alarm(90) };
             let mut found = None;
             LAST.after_fork(|value, was_held| found = Some((*value, was_held)));
             found == Some((7, true)) && LAST.with(|value| *value) == Some(7)

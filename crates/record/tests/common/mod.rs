@@ -37,8 +37,7 @@ impl Room {
         let program = if command[0].contains('/') {
             PathBuf::from(command[0])
         } else {
-            let mut paths = SEARCH.split(':').map(|one| Path::new(one).join(command[0]));
-            paths.find(|path| path.is_file()).unwrap()
+            find(command[0]).unwrap()
         };
         let arguments = command.iter().map(Into::into).collect();
         let output = self.directory.path().join("program.spt");
@@ -63,6 +62,12 @@ impl Room {
     pub fn build(&self, name: &str, flags: &[&str]) -> String {
         build(self.directory.path(), name, flags)
     }
+}
+
+/// Where a program of this machine is.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let mut paths = SEARCH.split(':').map(|one| Path::new(one).join(name));
+    paths.find(|path| path.is_file())
 }
 
 /// Builds a C program of the tests in a directory.

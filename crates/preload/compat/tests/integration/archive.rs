@@ -63,34 +63,40 @@ fn with_archive() -> Option<Installed> {
     Some(installed)
 }
 
-#[test]
-fn static_programs_get_superpages() {
-    let Some(installed) = with_archive() else { return };
-    let kinds = [
-        ("static", &["-static", "-lhugetlbfs"][..]),
-        ("pie", &["-static-pie", "-fPIE", "-lhugetlbfs"]),
-        ("dynamic", &["-l:libhugetlbfs.a"]),
-        ("whole", &["-static", "-Wl,--whole-archive", "-lhugetlbfs", "-Wl,--no-whole-archive"]),
-    ];
-    let programs = kinds.map(|(kind, arguments)| {
-        [("pages", PAGES), ("old", OLD), ("segment", SEGMENT)]
-            .map(|(name, source)| installed.program(&format!("{name}-{kind}"), source, arguments))
-    });
-    with_four_superpages(|| {
-        for (programs, (kind, _)) in programs.iter().zip(kinds) {
-            let [pages, old, segment] = programs;
-            let output = installed.run(pages, &[]);
-            assert_success(&output);
-            assert_eq!(text(&output.stdout), "4096 0\n", "{kind}");
-            assert_success(&installed.run(old, &[]));
-            // Nobody calls anything of the archive but shmget, which libc has too.
-            for (environment, kib) in [(&[][..], "0\n"), (&[("HUGETLB_SHM", "yes")], "4096\n")] {
-                let output = installed.run(segment, environment);
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn static_programs_get_superpages() {
+        let Some(installed) = with_archive() else { return };
+        let kinds = [
+            ("static", &["-static", "-lhugetlbfs"][..]),
+            ("pie", &["-static-pie", "-fPIE", "-lhugetlbfs"]),
+            ("dynamic", &["-l:libhugetlbfs.a"]),
+            ("whole", &["-static", "-Wl,--whole-archive", "-lhugetlbfs", "-Wl,--no-whole-archive"]),
+        ];
+        let programs = kinds.map(|(kind, arguments)| {
+            [("pages", PAGES), ("old", OLD), ("segment", SEGMENT)].map(|(name, source)| {
+                installed.program(&format!("{name}-{kind}"), source, arguments)
+            })
+        });
+        with_four_superpages(|| {
+            for (programs, (kind, _)) in programs.iter().zip(kinds) {
+                let [pages, old, segment] = programs;
+                let output = installed.run(pages, &[]);
                 assert_success(&output);
-                assert_eq!(text(&output.stdout), kib, "{kind}");
+                assert_eq!(text(&output.stdout), "4096 0\n", "{kind}");
+                assert_success(&installed.run(old, &[]));
+                // Nobody calls anything of the archive but shmget, which libc has too.
+                for (environment, kib) in [(&[][..], "0\n"), (&[("HUGETLB_SHM", "yes")], "4096\n")]
+                {
+                    let output = installed.run(segment, environment);
+                    assert_success(&output);
+                    assert_eq!(text(&output.stdout), kib, "{kind}");
+                }
             }
-        }
-    });
+        });
+    }
 }
 
 #[test]

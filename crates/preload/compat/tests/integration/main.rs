@@ -236,7 +236,7 @@ int main(void) {
 fn with_four_superpages(work: impl FnOnce()) {
     testkit::require!(testkit::is_root(), "pools are root's to change");
     testkit::require!(Path::new(POOL).exists(), "no 2 MiB pages on this machine");
-    let _lock = testkit::machine_lock();
+    testkit::lock_machine!();
     let found = PoolsAsFound::note();
     if testkit::leave_free(4) {
         work();
@@ -258,24 +258,129 @@ fn number(file: &str) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-#[test]
-fn a_program_for_libhugetlbfs_runs_with_either_library() {
-    let installed = Installed::new();
-    let old = installed.program("old", OLD, &["-lhugetlbfs"]);
-    let own = installed.program("own", OLD, &["-DOWN", "-lsuperpage"]);
-    with_four_superpages(|| {
-        for (program, name) in [(&old, "libhugetlbfs"), (&own, "superpage")] {
-            let output = installed.run(program, &[]);
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn a_program_for_libhugetlbfs_runs_with_either_library() {
+        let installed = Installed::new();
+        let old = installed.program("old", OLD, &["-lhugetlbfs"]);
+        let own = installed.program("own", OLD, &["-DOWN", "-lsuperpage"]);
+        with_four_superpages(|| {
+            for (program, name) in [(&old, "libhugetlbfs"), (&own, "superpage")] {
+                let output = installed.run(program, &[]);
+                assert_success(&output);
+                let said = text(&output.stderr);
+                let refused = format!("{name}: WARNING: get_huge_pages: nothing for 2097152 bytes");
+                assert!(said.contains(&refused), "{said}");
+                assert!(said.contains(&format!("{name}: ERROR: free_hugepage_region:")), "{said}");
+                let quiet = installed.run(program, &[("HUGETLB_VERBOSE", "0")]);
+                assert_success(&quiet);
+                assert_eq!(text(&quiet.stderr), "");
+            }
+        });
+    }
+
+    #[test]
+    fn segments_come_from_the_pool_when_the_environment_says_so() {
+        let installed = Installed::new();
+        let plain = installed.program("segment", SEGMENT, &[]);
+        let linked = installed.program("linked", SEGMENT, &["-Wl,--no-as-needed", "-lhugetlbfs"]);
+        let shm = ("HUGETLB_SHM", "yes");
+        with_four_superpages(|| {
+            for preload in ["libhugetlbfs.so", "libhugetlbfs.so.0", "libsuperpage.so"] {
+                let output = installed.run(&plain, &[("LD_PRELOAD", preload), shm]);
+                assert_success(&output);
+                assert_eq!(text(&output.stdout), "4096\n", "{preload}: two superpages");
+                let output = installed.run(&plain, &[("LD_PRELOAD", preload)]);
+                assert_eq!(text(&output.stdout), "0\n", "{preload}: nobody asked");
+            }
+            assert_eq!(text(&installed.run(&linked, &[shm]).stdout), "4096\n");
+            let others = ("HUGETLB_RESTRICT_EXE", "another:segments");
+            assert_eq!(text(&installed.run(&linked, &[shm, others]).stdout), "0\n");
+            let this = ("HUGETLB_RESTRICT_EXE", "another:linked");
+            assert_eq!(text(&installed.run(&linked, &[shm, this]).stdout), "4096\n");
+
+            // Too few: small pages, and a word about it.
+            assert!(testkit::leave_free(0));
+            let output = installed.run(&linked, &[shm]);
             assert_success(&output);
+            assert_eq!(text(&output.stdout), "0\n");
             let said = text(&output.stderr);
-            let refused = format!("{name}: WARNING: get_huge_pages: nothing for 2097152 bytes");
-            assert!(said.contains(&refused), "{said}");
-            assert!(said.contains(&format!("{name}: ERROR: free_hugepage_region:")), "{said}");
-            let quiet = installed.run(program, &[("HUGETLB_VERBOSE", "0")]);
-            assert_success(&quiet);
-            assert_eq!(text(&quiet.stderr), "");
-        }
-    });
+            assert!(
+                said.contains("libhugetlbfs: WARNING: HUGETLB_SHM: small pages instead"),
+                "{said}"
+            );
+            assert!(testkit::leave_free(4));
+        });
+    }
+
+    /// What is not as it was asked for is a warning, once, as it was in libhugetlbfs.
+    #[test]
+    fn what_falls_back_is_said() {
+        let installed = Installed::new();
+        let program = installed.program("region", REGION, &["-lhugetlbfs"]);
+        let preload = ("LD_PRELOAD", "libhugetlbfs.so");
+        let is_1g_there = Path::new("/sys/kernel/mm/hugepages/hugepages-1048576kB").exists();
+        with_four_superpages(|| {
+            let said = |environment: &[(&str, &str)], free: u64| {
+                assert!(testkit::leave_free(free));
+                let output = installed.run(&program, environment);
+                assert_success(&output);
+                (text(&output.stdout), text(&output.stderr))
+            };
+            let memory = "2097152 memory\n".to_string();
+            assert_eq!(said(&[], 4), (memory.clone(), String::new()));
+            for (environment, free, warning) in [
+                (
+                    &[][..],
+                    0,
+                    "libhugetlbfs: WARNING: get_hugepage_region: base pages for 3145728 bytes",
+                ),
+                (
+                    &[("HUGETLB_MORECORE", "yes"), preload],
+                    4,
+                    "KiB that were to be on superpages are not",
+                ),
+                (
+                    &[("HUGETLB_MORECORE", "yes"), ("HUGETLB_DEFAULT_PAGE_SIZE", "8T"), preload],
+                    4,
+                    "HUGETLB_DEFAULT_PAGE_SIZE=8T: no such superpage size here; malloc",
+                ),
+                (
+                    &[("HUGETLB_MORECORE", "banana"), preload],
+                    4,
+                    "HUGETLB_MORECORE=banana: invalid page size",
+                ),
+                (
+                    &[("HUGETLB_PATH", "/")],
+                    4,
+                    "WARNING: HUGETLB_PATH names what is no hugetlbfs mount: /",
+                ),
+                (
+                    &[("HUGETLB_DEFAULT_PAGE_SIZE", "8T")],
+                    4,
+                    "HUGETLB_DEFAULT_PAGE_SIZE=8T: no such",
+                ),
+                (&[("HUGETLB_DEFAULT_PAGE_SIZE", "1G")], 4, "HUGETLB_DEFAULT_PAGE_SIZE=1G: "),
+            ] {
+                let is_1g = environment.contains(&("HUGETLB_DEFAULT_PAGE_SIZE", "1G"));
+                let has_any =
+                    std::fs::read_to_string("/proc/mounts").is_ok_and(|it| it.contains("1024M"));
+                if is_1g && (!is_1g_there || has_any) {
+                    testkit::skipped!("no pool of 1 GiB pages, or a mount of them");
+                    continue;
+                }
+                // A region of the other size would look for a mount of it.
+                let (out, err) = said(environment, free);
+                assert_eq!(out, memory, "{environment:?}: {err}");
+                assert_eq!(err.matches(warning).count(), 1, "{environment:?}: {err}");
+                let quiet = [environment, &[("HUGETLB_VERBOSE", "1")]].concat();
+                assert_eq!(said(&quiet, free), (memory.clone(), String::new()));
+            }
+            assert!(testkit::leave_free(4));
+        });
+    }
 }
 
 /// A segment of a little over a superpage; prints how much of it the pool gave.
@@ -300,37 +405,6 @@ int main(void) {
 }
 "#;
 
-#[test]
-fn segments_come_from_the_pool_when_the_environment_says_so() {
-    let installed = Installed::new();
-    let plain = installed.program("segment", SEGMENT, &[]);
-    let linked = installed.program("linked", SEGMENT, &["-Wl,--no-as-needed", "-lhugetlbfs"]);
-    let shm = ("HUGETLB_SHM", "yes");
-    with_four_superpages(|| {
-        for preload in ["libhugetlbfs.so", "libhugetlbfs.so.0", "libsuperpage.so"] {
-            let output = installed.run(&plain, &[("LD_PRELOAD", preload), shm]);
-            assert_success(&output);
-            assert_eq!(text(&output.stdout), "4096\n", "{preload}: two superpages");
-            let output = installed.run(&plain, &[("LD_PRELOAD", preload)]);
-            assert_eq!(text(&output.stdout), "0\n", "{preload}: nobody asked");
-        }
-        assert_eq!(text(&installed.run(&linked, &[shm]).stdout), "4096\n");
-        let others = ("HUGETLB_RESTRICT_EXE", "another:segments");
-        assert_eq!(text(&installed.run(&linked, &[shm, others]).stdout), "0\n");
-        let this = ("HUGETLB_RESTRICT_EXE", "another:linked");
-        assert_eq!(text(&installed.run(&linked, &[shm, this]).stdout), "4096\n");
-
-        // Too few: small pages, and a word about it.
-        assert!(testkit::leave_free(0));
-        let output = installed.run(&linked, &[shm]);
-        assert_success(&output);
-        assert_eq!(text(&output.stdout), "0\n");
-        let said = text(&output.stderr);
-        assert!(said.contains("libhugetlbfs: WARNING: HUGETLB_SHM: small pages instead"), "{said}");
-        assert!(testkit::leave_free(4));
-    });
-}
-
 /// Asks for a region that may fall back; the default size.
 const REGION: &str = r#"
 #include <stdio.h>
@@ -347,69 +421,6 @@ int main(void) {
     return more[4096] - 1;
 }
 "#;
-
-/// What is not as it was asked for is a warning, once, as it was in libhugetlbfs.
-#[test]
-fn what_falls_back_is_said() {
-    let installed = Installed::new();
-    let program = installed.program("region", REGION, &["-lhugetlbfs"]);
-    let preload = ("LD_PRELOAD", "libhugetlbfs.so");
-    let is_1g_there = Path::new("/sys/kernel/mm/hugepages/hugepages-1048576kB").exists();
-    with_four_superpages(|| {
-        let said = |environment: &[(&str, &str)], free: u64| {
-            assert!(testkit::leave_free(free));
-            let output = installed.run(&program, environment);
-            assert_success(&output);
-            (text(&output.stdout), text(&output.stderr))
-        };
-        let memory = "2097152 memory\n".to_string();
-        assert_eq!(said(&[], 4), (memory.clone(), String::new()));
-        for (environment, free, warning) in [
-            (
-                &[][..],
-                0,
-                "libhugetlbfs: WARNING: get_hugepage_region: base pages for 3145728 bytes",
-            ),
-            (
-                &[("HUGETLB_MORECORE", "yes"), preload],
-                4,
-                "KiB that were to be on superpages are not",
-            ),
-            (
-                &[("HUGETLB_MORECORE", "yes"), ("HUGETLB_DEFAULT_PAGE_SIZE", "8T"), preload],
-                4,
-                "HUGETLB_DEFAULT_PAGE_SIZE=8T: no such superpage size here; malloc",
-            ),
-            (
-                &[("HUGETLB_MORECORE", "banana"), preload],
-                4,
-                "HUGETLB_MORECORE=banana: invalid page size",
-            ),
-            (
-                &[("HUGETLB_PATH", "/")],
-                4,
-                "WARNING: HUGETLB_PATH names what is no hugetlbfs mount: /",
-            ),
-            (&[("HUGETLB_DEFAULT_PAGE_SIZE", "8T")], 4, "HUGETLB_DEFAULT_PAGE_SIZE=8T: no such"),
-            (&[("HUGETLB_DEFAULT_PAGE_SIZE", "1G")], 4, "HUGETLB_DEFAULT_PAGE_SIZE=1G: "),
-        ] {
-            let is_1g = environment.contains(&("HUGETLB_DEFAULT_PAGE_SIZE", "1G"));
-            let has_any =
-                std::fs::read_to_string("/proc/mounts").is_ok_and(|it| it.contains("1024M"));
-            if is_1g && (!is_1g_there || has_any) {
-                testkit::skipped!("no pool of 1 GiB pages, or a mount of them");
-                continue;
-            }
-            // A region of the other size would look for a mount of it.
-            let (out, err) = said(environment, free);
-            assert_eq!(out, memory, "{environment:?}: {err}");
-            assert_eq!(err.matches(warning).count(), 1, "{environment:?}: {err}");
-            let quiet = [environment, &[("HUGETLB_VERBOSE", "1")]].concat();
-            assert_eq!(said(&quiet, free), (memory.clone(), String::new()));
-        }
-        assert!(testkit::leave_free(4));
-    });
-}
 
 #[test]
 fn the_headers_are_for_c_plus_plus_too() {

@@ -2,7 +2,9 @@
 //!
 //! Pure tier (the file), kernel tier (reading), privileged tier (writing the overcommit limit and the pool).
 
-use crate::{Installed, assert_success, exported, text, with_four_superpages};
+use std::path::Path;
+
+use crate::{Installed, POOL, assert_success, exported, text, with_four_superpages};
 
 #[test]
 fn it_has_the_symbols_that_the_test_suite_asks_for() {
@@ -78,42 +80,62 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Runs the program without an argument, and compares what it read with the kernel's files. The default size.
+fn reads_as_the_kernel(installed: &Installed, program: &Path) -> u64 {
+    let output = installed.run(program, &[]);
+    assert_success(&output);
+    let numbers: Vec<u64> =
+        text(&output.stdout).split_whitespace().map(|it| it.parse().expect("pages")).collect();
+    let size = numbers[6];
+    let counters = [
+        "nr_hugepages",
+        "nr_hugepages_mempolicy",
+        "free_hugepages",
+        "resv_hugepages",
+        "surplus_hugepages",
+        "nr_overcommit_hugepages",
+    ];
+    let pool = format!("/sys/kernel/mm/hugepages/hugepages-{}kB", size / 1024);
+    for (name, number) in counters.iter().zip(&numbers) {
+        let path = format!("{pool}/{name}");
+        match std::fs::read_to_string(&path) {
+            Ok(there) => assert_eq!(there.trim(), number.to_string(), "{name}"),
+            // A kernel without NUMA has no counter by memory policy.
+            Err(error) if *name == "nr_hugepages_mempolicy" => {
+                testkit::skipped!("{path}: {error}");
+            }
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+    size
+}
+
 #[test]
-fn it_reads_and_writes_the_counters() {
+fn it_reads_the_counters() {
+    testkit::require!(Path::new(POOL).exists(), "no 2 MiB pages on this machine");
+    testkit::lock_machine!(shared);
+    testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
     let installed = Installed::new();
     let program = installed.program("privutils", PROGRAM, &["-lhugetlbfs_privutils"]);
-    with_four_superpages(|| {
-        let output = installed.run(&program, &[]);
-        assert_success(&output);
-        let numbers: Vec<u64> =
-            text(&output.stdout).split_whitespace().map(|it| it.parse().expect("pages")).collect();
-        let size = numbers[6];
-        let counters = [
-            "nr_hugepages",
-            "nr_hugepages_mempolicy",
-            "free_hugepages",
-            "resv_hugepages",
-            "surplus_hugepages",
-            "nr_overcommit_hugepages",
-        ];
-        let pool = format!("/sys/kernel/mm/hugepages/hugepages-{}kB", size / 1024);
-        for (name, number) in counters.iter().zip(&numbers) {
-            let path = format!("{pool}/{name}");
-            match std::fs::read_to_string(&path) {
-                Ok(there) => assert_eq!(there.trim(), number.to_string(), "{name}"),
-                // A kernel without NUMA has no counter by memory policy.
-                Err(error) => testkit::skipped!("{path}: {error}"),
-            }
-        }
-        if size == 2 << 20 {
+    reads_as_the_kernel(&installed, &program);
+}
+
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn it_reads_and_writes_the_counters() {
+        let installed = Installed::new();
+        let program = installed.program("privutils", PROGRAM, &["-lhugetlbfs_privutils"]);
+        with_four_superpages(|| {
+            let size = reads_as_the_kernel(&installed, &program);
+            testkit::require!(size == 2 << 20, "the default size is not 2 MiB");
             let output = std::process::Command::new(&program)
                 .arg("write")
                 .env("LD_LIBRARY_PATH", installed.dir.path())
                 .output()
                 .expect("it starts");
             assert_success(&output);
-        } else {
-            testkit::skipped!("the default size is not 2 MiB");
-        }
-    });
+        });
+    }
 }

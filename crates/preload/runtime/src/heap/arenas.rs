@@ -21,16 +21,13 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::spans::{SPAN, STEP, is_below, slot};
 use super::{Chunk, large, next, thresholds};
 use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
 use crate::table;
 use crate::{executor, in_place, limits, raw, sizes};
 
-/// `HEAP_MAX_SIZE`: what a thread's arena grows in, aligned to its size.
-const SPAN: usize = 64 << 20;
-/// How often an arena that is not backed is looked at.
-const STEP: usize = 2 << 20;
 /// From this size on a heap gets superpages of THP: a small program would pay for clearing what it
 /// hardly touches.
 const LARGE_HEAP: usize = 32 << 20;
@@ -44,8 +41,6 @@ const MAX_AHEAD_ON_POOL: usize = 8 << 20;
 
 /// What lies below needs no look: in the main arena.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
-/// The same in threads' arenas, by the number of their span: of that one of several spans which came first. 0: of none.
-static THREADS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 /// Where the main arena begins.
 static START: AtomicUsize = AtomicUsize::new(0);
 /// What threads' arenas hold, each one's last step left out.
@@ -113,19 +108,6 @@ pub fn reach(chunk: Chunk) -> bool {
         end <= MAIN.load(Ordering::Relaxed)
     };
     is_known || look(chunk)
-}
-
-#[inline(always)]
-fn slot(address: usize) -> &'static AtomicUsize {
-    &THREADS[address / SPAN % THREADS.len()]
-}
-
-/// Whether what ends at `end` needs no look, as the slot of its span has it. Spans whose numbers are 1024 apart have the same
-/// slot: of those that came later none is looked at, or each would be taken for a new one whenever it follows another.
-#[inline(always)]
-fn is_below(limit: usize, end: usize) -> bool {
-    // A limit may be its span's end.
-    end <= limit || limit != 0 && (limit - 1) / SPAN != end / SPAN
 }
 
 /// One at a time: whoever comes meanwhile is seen at the next allocation.
@@ -337,25 +319,4 @@ pub fn stop_growing_ahead() -> bool {
 /// In a forked child.
 pub fn after_fork() {
     IS_BUSY.store(false, Ordering::Relaxed);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_that_share_a_slot_do_not_take_it_from_each_other() {
-        let (first, apart) = (5 * SPAN, THREADS.len() * SPAN);
-        assert!(std::ptr::eq(slot(first), slot(first + apart)));
-        for other in [first + apart, first + 3 * apart] {
-            for limit in [first + 1, first + STEP, first + SPAN - STEP, first + SPAN] {
-                assert!(is_below(limit, other + STEP), "{limit:#x}: below it");
-                assert!(is_below(other + limit - first, first + STEP), "{limit:#x}: above it");
-                // Its own.
-                assert!(is_below(limit, limit) && is_below(limit, first + 1));
-                assert!(limit == first + SPAN || !is_below(limit, limit + 1));
-            }
-        }
-        assert!(!is_below(0, first + 1), "nobody's yet");
-    }
 }

@@ -85,6 +85,7 @@ mod arenas;
 mod chunk;
 mod growth;
 mod large;
+mod spans;
 mod thresholds;
 
 use chunk::Chunk;

@@ -2,7 +2,9 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
+
+use crate::common::{hand_on_skips, has_passed};
 
 pub fn library() -> PathBuf {
     let exe = std::env::current_exe().expect("our own path");
@@ -33,10 +35,17 @@ pub fn child_by(starter: &[&str], test: &str) -> Command {
 #[track_caller]
 pub fn succeeds(mut command: Command) -> String {
     let output = command.output().expect("it starts");
+    passed(&output, &format!("{command:?}"))
+}
+
+/// What a child that has passed said on stderr.
+#[track_caller]
+pub fn passed(output: &Output, what: &str) -> String {
+    hand_on_skips(&output.stderr);
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let signal = output.status.signal();
-    assert!(output.status.success(), "{command:?}: signal {signal:?}\n{out}\n{err}");
-    assert!(out.contains("1 passed"), "{command:?} ran nothing:\n{out}");
+    assert!(output.status.success(), "{what}: signal {signal:?}\n{out}\n{err}");
+    assert!(has_passed(output), "{what} ran nothing:\n{out}");
     err.into_owned()
 }

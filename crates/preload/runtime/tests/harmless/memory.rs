@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+use crate::common::{NEEDS_FREE, has_free_superpages};
 use crate::modes::{self, Mode, natively, preload};
 use crate::outcome::{End, Outcome, built, compare};
 use crate::programs;
@@ -187,7 +188,7 @@ fn a_core_of_a_running_process() {
         let name = format!("harmless-core-{}", std::process::id());
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let mut gcore = natively("timeout");
-        gcore.args(["50", "gcore", "-o", &name]).arg(process.child.id().to_string());
+        gcore.args(["150", "gcore", "-o", &name]).arg(process.child.id().to_string());
         let outcome = Outcome::of(gcore);
         let core = directory.join(format!("{name}.{}", process.child.id()));
         let size = std::fs::metadata(&core).map(|core| core.len() >> 10);
@@ -233,7 +234,7 @@ in_a_group! {
     small_objects           [T P H S]
     one_large_object        [T P H S]
     mapped_and_unmapped     [T P H S]
-    child_that_writes_all   [T P H S]
+    written_by_a_child      [T P H S]
     growing_object          [T P H S]
 }
 
@@ -257,6 +258,7 @@ fn compare_in_a_group(case: &str, modes: &[Mode]) {
 fn every_mode_is_in_effect() {
     let program = built("peaks");
     testkit::require!(program.is_some(), "no C compiler");
+    testkit::require!(has_free_superpages(256), "{NEEDS_FREE}");
     let program = program.unwrap();
     for mode in [Mode::T, Mode::P, Mode::H, Mode::S] {
         if let Err(reason) = mode.prepare() {

@@ -17,7 +17,7 @@ use crate::programs;
 const SKIPPED: i32 = 77;
 
 /// A program that takes longer hangs: an outcome of its own.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {

@@ -5,9 +5,9 @@
 
 use crate::api_calls;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::api_calls::child::{child, child_by, succeeds};
+use crate::api_calls::child::{child, child_by, passed, succeeds};
 use crate::api_calls::memory::{is_mapped, map_anonymous, map_at, map_file, write_all};
 use crate::api_calls::{Library, SUPERPAGE, reasons};
 use testkit::PoolsAsFound;
@@ -24,7 +24,7 @@ fn with_pool(pages: u64, work: impl FnOnce()) {
     testkit::require!(testkit::is_root(), "pools are root's to change");
     let has_pool = std::path::Path::new(POOL).exists();
     testkit::require!(has_pool, "no 2 MiB pages on this machine");
-    let lock = testkit::machine_lock();
+    testkit::lock_machine!();
     testkit::require!(testkit::pool_is_unused(), "somebody has pages of the pool");
     let found = PoolsAsFound::note();
     let in_use = number("nr_hugepages") - number("free_hugepages") + number("resv_hugepages");
@@ -40,20 +40,105 @@ fn with_pool(pages: u64, work: impl FnOnce()) {
         testkit::skipped!("this machine has no {pages} free superpages");
     }
     drop(found);
-    drop(lock);
 }
 
-#[test]
-fn an_empty_pool_is_an_error_or_a_fallback_everywhere() {
-    with_pool(0, || {
-        let warnings = succeeds(child("api::child_empty_pool"));
-        let expected = "superpage: WARNING: get_huge_pages: nothing for 2097152 bytes: \
-                        the pool has too few free superpages (Cannot allocate memory)";
-        assert!(warnings.contains(expected), "{warnings}");
-        let mut quiet = child("api::child_empty_pool");
-        quiet.env("HUGETLB_VERBOSE", "0");
-        assert!(!succeeds(quiet).contains("WARNING"));
-    });
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn an_empty_pool_is_an_error_or_a_fallback_everywhere() {
+        with_pool(0, || {
+            let warnings = succeeds(child("api::child_empty_pool"));
+            let expected = "superpage: WARNING: get_huge_pages: nothing for 2097152 bytes: \
+                            the pool has too few free superpages (Cannot allocate memory)";
+            assert!(warnings.contains(expected), "{warnings}");
+            let mut quiet = child("api::child_empty_pool");
+            quiet.env("HUGETLB_VERBOSE", "0");
+            assert!(!succeeds(quiet).contains("WARNING"));
+        });
+    }
+
+    #[test]
+    fn what_is_handed_out_is_there_to_the_last_page() {
+        with_pool(4, || {
+            succeeds(child("api::child_all_of_the_pool"));
+        });
+    }
+
+    #[test]
+    fn a_request_that_means_nothing_is_refused() {
+        with_pool(1, || {
+            succeeds(child("api::child_bad_requests"));
+        });
+    }
+
+    #[test]
+    fn nobody_elses_memory_is_unmapped() {
+        with_pool(4, || {
+            let errors = succeeds(child("api::child_foreign"));
+            assert!(errors.contains("was not handed out here"), "{errors}");
+        });
+    }
+
+    #[test]
+    fn ten_thousand_rounds_and_eight_threads_leak_nothing() {
+        with_pool(8, || {
+            succeeds(child("api::child_rounds"));
+        });
+    }
+
+    #[test]
+    fn two_programs_race_for_the_last_superpages() {
+        with_pool(4, || {
+            let race = || {
+                let mut child = child("api::child_race");
+                child.env("HUGETLB_VERBOSE", "0");
+                child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts")
+            };
+            for child in [race(), race()] {
+                passed(&child.wait_with_output().expect("our own child"), "a race");
+            }
+        });
+    }
+
+    #[test]
+    fn a_pool_shrunk_by_somebody_else_keeps_what_is_reserved() {
+        with_pool(4, || {
+            succeeds(child("api::child_shrunk"));
+        });
+    }
+
+    #[test]
+    fn colours_differ_and_stay_inside() {
+        with_pool(16, || {
+            succeeds(child("api::child_colours"));
+        });
+    }
+
+    #[test]
+    fn without_reservation_the_pages_are_taken_or_refused_at_once() {
+        with_pool(2, || {
+            let mut command = child("api::child_no_reserve");
+            command.env("HUGETLB_NO_RESERVE", "yes");
+            succeeds(command);
+        });
+    }
+
+    #[test]
+    fn a_cgroup_limit_is_an_error_and_no_signal() {
+        with_pool(8, || {
+            let Some(group) = LimitedGroup::new(2 * SUPERPAGE) else {
+                testkit::skipped!("the hugetlb controller cannot be mounted here");
+                return;
+            };
+            let join = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.0.display());
+            succeeds(child_by(&["sh", "-c", &join, "sh"], "api::child_in_a_group"));
+            let mut shm =
+                child_by(&["sh", "-c", &join, "sh"], "api::child_in_a_group_with_segments");
+            shm.env("HUGETLB_SHM", "yes");
+            succeeds(shm);
+        });
+    }
 }
 
 #[test]
@@ -85,16 +170,8 @@ fn child_empty_pool() {
         assert_eq!(library.unmap(memory, (3 << 20) + 1), 0);
     }
     let fd = library.unlinked_fd();
-    if fd >= 0 {
-        assert_eq!(map_file(fd, SUPERPAGE), None, "superpages out of nowhere");
-    }
-}
-
-#[test]
-fn what_is_handed_out_is_there_to_the_last_page() {
-    with_pool(4, || {
-        succeeds(child("api::child_all_of_the_pool"));
-    });
+    testkit::require!(fd >= 0, "no mount of hugetlbfs, and a kernel without memfd of superpages");
+    assert_eq!(map_file(fd, SUPERPAGE), None, "superpages out of nowhere");
 }
 
 #[test]
@@ -124,13 +201,6 @@ fn child_all_of_the_pool() {
     write_all(full, 4 * SUPERPAGE);
     assert_eq!(library.unmap(full, 4 * SUPERPAGE), 0);
     assert_eq!((library.unmap(full, 4 * SUPERPAGE), errno()), (-1, libc::EINVAL));
-}
-
-#[test]
-fn a_request_that_means_nothing_is_refused() {
-    with_pool(1, || {
-        succeeds(child("api::child_bad_requests"));
-    });
 }
 
 #[test]
@@ -175,14 +245,6 @@ fn child_bad_requests() {
     assert_eq!(library.coverage(memory, SUPERPAGE), SUPERPAGE as isize, "taken at once");
     assert_eq!(library.node(memory), 0);
     assert_eq!(library.unmap(memory, 1), 0);
-}
-
-#[test]
-fn nobody_elses_memory_is_unmapped() {
-    with_pool(4, || {
-        let errors = succeeds(child("api::child_foreign"));
-        assert!(errors.contains("was not handed out here"), "{errors}");
-    });
 }
 
 #[test]
@@ -233,13 +295,6 @@ fn child_foreign() {
 }
 
 #[test]
-fn ten_thousand_rounds_and_eight_threads_leak_nothing() {
-    with_pool(8, || {
-        succeeds(child("api::child_rounds"));
-    });
-}
-
-#[test]
 #[ignore = "started by ten_thousand_rounds_and_eight_threads_leak_nothing"]
 fn child_rounds() {
     let library = Library::loaded();
@@ -278,21 +333,6 @@ fn child_rounds() {
 }
 
 #[test]
-fn two_programs_race_for_the_last_superpages() {
-    with_pool(4, || {
-        let race = || {
-            let mut child = child("api::child_race");
-            child.env("HUGETLB_VERBOSE", "0").stdout(std::process::Stdio::null());
-            child.spawn().expect("starts")
-        };
-        for mut child in [race(), race()] {
-            let status = child.wait().expect("our own child");
-            assert!(status.success(), "{status}");
-        }
-    });
-}
-
-#[test]
 #[ignore = "started by two_programs_race_for_the_last_superpages"]
 fn child_race() {
     let library = Library::loaded();
@@ -312,13 +352,6 @@ fn child_race() {
 }
 
 #[test]
-fn a_pool_shrunk_by_somebody_else_keeps_what_is_reserved() {
-    with_pool(4, || {
-        succeeds(child("api::child_shrunk"));
-    });
-}
-
-#[test]
 #[ignore = "started by a_pool_shrunk_by_somebody_else_keeps_what_is_reserved"]
 fn child_shrunk() {
     let library = Library::loaded();
@@ -330,13 +363,6 @@ fn child_shrunk() {
     write_all(memory, 3 * SUPERPAGE);
     library.free_huge_pages(memory);
     std::fs::write(&pool, before).expect("written");
-}
-
-#[test]
-fn colours_differ_and_stay_inside() {
-    with_pool(16, || {
-        succeeds(child("api::child_colours"));
-    });
 }
 
 #[test]
@@ -371,15 +397,6 @@ fn child_colours() {
 }
 
 #[test]
-fn without_reservation_the_pages_are_taken_or_refused_at_once() {
-    with_pool(2, || {
-        let mut command = child("api::child_no_reserve");
-        command.env("HUGETLB_NO_RESERVE", "yes");
-        succeeds(command);
-    });
-}
-
-#[test]
 #[ignore = "started by without_reservation_the_pages_are_taken_or_refused_at_once"]
 fn child_no_reserve() {
     let library = Library::loaded();
@@ -391,21 +408,6 @@ fn child_no_reserve() {
     let region = library.get_region(3 * SUPERPAGE, api_calls::DEFAULT).expect("base pages");
     write_all(region, 3 * SUPERPAGE);
     library.free_region(region);
-}
-
-#[test]
-fn a_cgroup_limit_is_an_error_and_no_signal() {
-    with_pool(8, || {
-        let Some(group) = LimitedGroup::new(2 * SUPERPAGE) else {
-            testkit::skipped!("the hugetlb controller cannot be mounted here");
-            return;
-        };
-        let join = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.0.display());
-        succeeds(child_by(&["sh", "-c", &join, "sh"], "api::child_in_a_group"));
-        let mut shm = child_by(&["sh", "-c", &join, "sh"], "api::child_in_a_group_with_segments");
-        shm.env("HUGETLB_SHM", "yes");
-        succeeds(shm);
-    });
 }
 
 #[test]

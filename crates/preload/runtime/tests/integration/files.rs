@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::common::{NEEDS_FREE, has_free_superpages};
 use crate::programs::*;
 
 const BYTES: usize = 72 << 20;
@@ -145,6 +146,7 @@ fn a_private_copy_is_made_only_when_asked() {
     let expected = native(&path, &["0", "order"]);
     let small = (BYTES as u64 >> 10) - number(&expected, "huge_kib");
     testkit::require!(small > 0, "it is cached in superpages as it is written");
+    testkit::require!(has_free_superpages(128), "{NEEDS_FREE}");
     // Others may take the machine's free superpages at that moment.
     let mut runs = (0..3).map(|_| under_library("files=copy", &path, &["0", "order"]));
     let is_copied = |(text, _): &(String, Report)| number(text, "copied_kib") > 0;
@@ -211,6 +213,7 @@ fn a_file_on_tmpfs_is_collapsed_where_it_is() {
     testkit::require!(!shmem.is_ok_and(|mode| mode.contains("[deny]")), "shmem_enabled is deny");
     let dir = tempfile::Builder::new().prefix("superpage-").tempdir_in("/dev/shm");
     testkit::require!(dir.is_ok(), "no /dev/shm to write to");
+    testkit::require!(has_free_superpages(128), "{NEEDS_FREE}");
     let path = file(dir.as_ref().expect("it is there").path(), "files");
     let expected = native(&path, &["4096", "random"]);
     let (text, report) = under_library("files", &path, &["4096", "random"]);

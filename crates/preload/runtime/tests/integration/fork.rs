@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::*;
 
-const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
-
 /// `programs/forks.c`, which checks itself.
 fn forks(pages: &str, memory: &str, variables: &[(&str, &str)]) {
     static BUILT: OnceLock<std::path::PathBuf> = OnceLock::new();
@@ -31,59 +29,59 @@ fn forks_amid_threads_end_on_thp() {
     forks("thp", "heap,mmap", &prepared);
 }
 
-#[test]
-fn forks_amid_threads_end_on_the_pool_and_on_a_short_one() {
-    testkit::require!(programs::has("cc"), "no C compiler");
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    for pages in [300, 40, 20] {
-        pool.allow(pages);
-        forks("hugetlb", "mmap", &[]);
-        forks("hugetlb", "heap,mmap", &[]);
-        assert!(pool.is_empty(), "{pages} pages");
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn forks_amid_threads_end_on_the_pool_and_on_a_short_one() {
+        testkit::require!(programs::has("cc"), "no C compiler");
+        let Some(pool) = Pool::of(20) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for pages in [300, 40, 20] {
+            testkit::require!(pool.allow(pages), "{NEEDS_POOL}");
+            forks("hugetlb", "mmap", &[]);
+            forks("hugetlb", "heap,mmap", &[]);
+            assert!(pool.is_empty(), "{pages} pages");
+        }
     }
-}
 
-#[test]
-fn a_forked_child_needs_no_page_of_the_pool() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    // Exactly what the parent maps: 24 pages, and 4 for its heap.
-    pool.allow(28);
-    assert!(succeeds(child("fork::child_forks", HUGETLB)));
-    assert!(pool.is_empty());
-}
+    #[test]
+    fn a_forked_child_needs_no_page_of_the_pool() {
+        // Exactly what the parent maps: 24 pages, and 4 for its heap.
+        let Some(pool) = Pool::of(28) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("fork::child_forks", HUGETLB)));
+        assert!(pool.is_empty());
+    }
 
-#[test]
-fn a_child_that_shares_superpages_sees_the_parents_contents() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(128);
-    assert!(succeeds(child("fork::child_forks", Asked { children: "same", ..HUGETLB })));
-    assert!(pool.is_empty());
-}
+    #[test]
+    fn a_child_that_shares_superpages_sees_the_parents_contents() {
+        let Some(pool) = Pool::of(128) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("fork::child_forks", Asked { children: "same", ..HUGETLB })));
+        assert!(pool.is_empty());
+    }
 
-#[test]
-fn without_privilege_a_fork_disturbs_no_system_call() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(128);
-    assert!(succeeds(child("fork::child_reads_while_forking", HUGETLB)));
-    assert!(pool.is_empty());
-}
+    #[test]
+    fn without_privilege_a_fork_disturbs_no_system_call() {
+        let Some(pool) = Pool::of(128) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("fork::child_reads_while_forking", HUGETLB)));
+        assert!(pool.is_empty());
+    }
 
-#[test]
-fn a_fork_amid_threads_finds_libcs_files_off_an_empty_pool() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(24);
-    assert!(succeeds(child("fork::child_forks_with_files", HUGETLB)));
-    assert!(pool.is_empty());
+    #[test]
+    fn a_fork_amid_threads_finds_libcs_files_off_an_empty_pool() {
+        let Some(pool) = Pool::of(24) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("fork::child_forks_with_files", HUGETLB)));
+        assert!(pool.is_empty());
+    }
 }
 
 #[test]
@@ -204,7 +202,7 @@ fn child_forks_with_files() {
                 let status = in_child(|| {
                     // SAFETY: a number; then the test's own memory.
                     unsafe {
-                        libc::alarm(20);
+                        libc::alarm(90);
                         let prot = libc::PROT_READ | libc::PROT_WRITE;
                         let opened = libc::mprotect(read_only.cast(), 2 * MIB, prot) == 0;
                         opened && holds(read_only, 0, 2 * MIB, 6) && {

@@ -9,8 +9,8 @@ use crate::common::*;
 
 const THP: Asked = Asked { pages: "thp", memory: "heap", fallback: "base", children: "base" };
 
-/// Under every kind of pages that this machine has.
-fn everywhere(test: &str) {
+/// On THP, also prepared ahead, and with the heap left to glibc.
+fn off_the_pool(test: &str) {
     assert!(succeeds(child(test, THP)), "{test} on THP");
     let mut ahead = child(test, Asked { memory: "heap,mmap", ..THP });
     ahead.env("SUPERPAGE_PREZERO", "134217728,load=100000");
@@ -18,13 +18,15 @@ fn everywhere(test: &str) {
     assert!(succeeds(ahead), "{test} on THP prepared ahead");
     let off = Asked { pages: "base", ..THP };
     assert!(succeeds(child(test, off)), "{test} with the heap left to glibc");
-    let Some(pool) = Pool::lock() else {
-        testkit::skipped!("the same on hugetlb: needs root and 2 MiB hugetlb pages");
-        return;
+}
+
+/// On a pool with too few pages, and on one with plenty.
+fn on_the_pool(test: &str) {
+    let Some(pool) = Pool::of(7) else {
+        return testkit::skipped!("{NEEDS_POOL}");
     };
-    // Plenty, and too few.
-    for pages in [512, 7] {
-        pool.allow(pages);
+    for pages in [7, 512] {
+        testkit::require!(pool.allow(pages), "{NEEDS_POOL}");
         assert!(succeeds(child(test, HUGETLB)), "{test} on hugetlb with {pages} pages");
         assert!(pool.is_empty());
     }
@@ -32,38 +34,65 @@ fn everywhere(test: &str) {
 
 #[test]
 fn every_function_keeps_its_contract() {
-    everywhere("heap::child_contracts");
+    off_the_pool("heap::child_contracts");
 }
 
 #[test]
 fn sizes_alignments_and_resizing_keep_contents() {
-    everywhere("heap::child_sizes");
+    off_the_pool("heap::child_sizes");
 }
 
 #[test]
 fn threads_allocate_resize_and_free_each_others_memory() {
-    everywhere("heap::child_threads");
+    off_the_pool("heap::child_threads");
 }
 
 #[test]
 fn a_child_forked_amid_threads_can_allocate() {
-    everywhere("heap::child_forks_amid_threads");
+    off_the_pool("heap::child_forks_amid_threads");
 }
 
 #[test]
 fn cleared_memory_is_zero_however_often_it_was_used() {
-    everywhere("heap::child_clears");
+    off_the_pool("heap::child_clears");
 }
 
-#[test]
-fn what_is_freed_goes_back() {
-    let Some(pool) = Pool::lock() else {
-        testkit::skipped!("needs root and 2 MiB hugetlb pages");
-        return;
-    };
-    pool.allow(512);
-    assert!(succeeds(child_on_pool("heap::child_gives_back", HUGETLB)));
-    assert!(pool.is_empty());
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn every_function_keeps_its_contract() {
+        on_the_pool("heap::child_contracts");
+    }
+
+    #[test]
+    fn sizes_alignments_and_resizing_keep_contents() {
+        on_the_pool("heap::child_sizes");
+    }
+
+    #[test]
+    fn threads_allocate_resize_and_free_each_others_memory() {
+        on_the_pool("heap::child_threads");
+    }
+
+    #[test]
+    fn a_child_forked_amid_threads_can_allocate() {
+        on_the_pool("heap::child_forks_amid_threads");
+    }
+
+    #[test]
+    fn cleared_memory_is_zero_however_often_it_was_used() {
+        on_the_pool("heap::child_clears");
+    }
+
+    #[test]
+    fn what_is_freed_goes_back() {
+        let Some(pool) = Pool::of(512) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child_on_pool("heap::child_gives_back", HUGETLB)));
+        assert!(pool.is_empty());
+    }
 }
 
 #[test]
@@ -355,7 +384,7 @@ fn child_forks_amid_threads() {
                 let status = in_child(|| {
                     // A child that hangs is killed.
                     // SAFETY: a number.
-                    unsafe { libc::alarm(30) };
+                    unsafe { libc::alarm(90) };
                     churn(round + 5, 200, 30);
                     kept.iter().for_each(|block| block.check(block.size));
                     is_allocated_by_a_new_thread()

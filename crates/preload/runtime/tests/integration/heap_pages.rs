@@ -1,9 +1,9 @@
 //! On which pages glibc's heap comes to lie, and that nothing else about it changes.
 
-use crate::common;
+use crate::common::{self, NEEDS_FREE, NEEDS_POOL, Pool, has_free_superpages};
 use std::process::Command;
 
-use crate::programs::{NEEDS_POOL, build, has, has_thp, number, pool_of, run, under};
+use crate::programs::{build, has, has_thp, number, run, under};
 
 fn program() -> &'static std::path::Path {
     static BUILT: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
@@ -27,7 +27,9 @@ fn natively(arguments: &[&str]) -> String {
 
 #[test]
 fn a_large_heap_of_small_objects_gets_superpages() {
+    testkit::lock_machine!(shared);
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
+    testkit::require!(has_free_superpages(350), "{NEEDS_FREE}");
     // Calls of mlockall that do not lock what is mapped later change nothing.
     for arguments in [["small", "300"], ["threads", "75"], ["locked", "300"]] {
         // The first 32 MiB are left to the kernel's daemon, and one superpage here and there is lost: more of them
@@ -56,59 +58,62 @@ fn realloc_to_nothing_frees_whatever_the_heap_holds() {
     }
 }
 
-#[test]
-fn the_pool_holds_small_objects_and_large_ones() {
-    testkit::require!(has("cc"), "needs a C compiler");
-    let Some(pool) = pool_of(400) else {
-        testkit::skipped!("{NEEDS_POOL}");
-        return;
-    };
-    for arguments in [["small", "200"], ["threads", "50"], ["grow", "120"], ["aligned", "20"]] {
-        let text = backed("hugetlb:2097152", "base", &arguments);
-        let least = if arguments[0] == "aligned" { 0 } else { 50 };
-        assert!(number(&text, "pool") >= least, "{arguments:?}: {text}");
-        assert!(pool.is_empty(), "{arguments:?}");
-    }
-    // Too few pages: what there are is used, and the rest is ordinary memory.
-    pool.allow(20);
-    for arguments in [["small", "100"], ["grow", "100"], ["aligned", "20"]] {
-        let text = backed("hugetlb:2097152", "base", &arguments);
-        assert!(number(&text, "pool") <= 40, "{arguments:?}: {text}");
-        assert!(pool.is_empty(), "{arguments:?}");
-    }
-}
+mod exclusive {
+    use super::*;
 
-#[test]
-fn an_object_grows_on_the_pool_where_it_is() {
-    testkit::require!(has("cc"), "needs a C compiler");
-    let Some(pool) = pool_of(400) else {
-        testkit::skipped!("{NEEDS_POOL}");
-        return;
-    };
-    let text = backed("hugetlb:2097152", "base", &["grow", "120"]);
-    assert_eq!(number(&text, "moved"), 0, "{text}");
-    // Touched as far as asked for, with the header, and a sixteenth more is reserved.
-    let reserved = 120 * 17 / 16 + 4;
-    for (what, most) in [("pool", 122), ("usable", reserved), ("mapped", reserved)] {
-        assert!((120..=most).contains(&number(&text, what)), "{text}");
+    #[test]
+    fn the_pool_holds_small_objects_and_large_ones() {
+        testkit::require!(has("cc"), "needs a C compiler");
+        let Some(pool) = Pool::of(400) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for arguments in [["small", "200"], ["threads", "50"], ["grow", "120"], ["aligned", "20"]] {
+            let text = backed("hugetlb:2097152", "base", &arguments);
+            let least = if arguments[0] == "aligned" { 0 } else { 50 };
+            assert!(number(&text, "pool") >= least, "{arguments:?}: {text}");
+            assert!(pool.is_empty(), "{arguments:?}");
+        }
+        // Too few pages: what there are is used, and the rest is ordinary memory.
+        testkit::require!(pool.allow(20), "{NEEDS_POOL}");
+        for arguments in [["small", "100"], ["grow", "100"], ["aligned", "20"]] {
+            let text = backed("hugetlb:2097152", "base", &arguments);
+            assert!(number(&text, "pool") <= 40, "{arguments:?}: {text}");
+            assert!(pool.is_empty(), "{arguments:?}");
+        }
     }
-    let shrunk = text.split_once("shrunk").expect("a line of it").1;
-    assert!(number(shrunk, "pool") <= 60 * 9 / 8 + 4, "{text}");
-    assert_eq!(number(&text, "left"), 0, "{text}");
-    assert!(pool.is_empty());
 
-    let text = backed("hugetlb:2097152", "base", &["grow", "120", "beside"]);
-    assert_eq!((number(&text, "moved"), number(&text, "left")), (1, 0), "{text}");
-    pool.allow(20);
-    let text = backed("hugetlb:2097152", "base", &["grow", "120"]);
-    assert_eq!((number(&text, "moved"), number(&text, "left")), (0, 0), "{text}");
-    assert!(pool.is_empty());
+    #[test]
+    fn an_object_grows_on_the_pool_where_it_is() {
+        testkit::require!(has("cc"), "needs a C compiler");
+        let Some(pool) = Pool::of(400) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        let text = backed("hugetlb:2097152", "base", &["grow", "120"]);
+        assert_eq!(number(&text, "moved"), 0, "{text}");
+        // Touched as far as asked for, with the header, and a sixteenth more is reserved.
+        let reserved = 120 * 17 / 16 + 4;
+        for (what, most) in [("pool", 122), ("usable", reserved), ("mapped", reserved)] {
+            assert!((120..=most).contains(&number(&text, what)), "{text}");
+        }
+        let shrunk = text.split_once("shrunk").expect("a line of it").1;
+        assert!(number(shrunk, "pool") <= 60 * 9 / 8 + 4, "{text}");
+        assert_eq!(number(&text, "left"), 0, "{text}");
+        assert!(pool.is_empty());
+
+        let text = backed("hugetlb:2097152", "base", &["grow", "120", "beside"]);
+        assert_eq!((number(&text, "moved"), number(&text, "left")), (1, 0), "{text}");
+        testkit::require!(pool.allow(20), "{NEEDS_POOL}");
+        let text = backed("hugetlb:2097152", "base", &["grow", "120"]);
+        assert_eq!((number(&text, "moved"), number(&text, "left")), (0, 0), "{text}");
+        assert!(pool.is_empty());
+    }
 }
 
 #[test]
 fn a_growing_object_is_not_copied() {
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
+    testkit::require!(has_free_superpages(250), "{NEEDS_FREE}");
     let text = backed("thp", "base", &["grow", "200"]);
     assert!(number(&text, "huge") >= 150, "{text}");
     assert!(number(&text, "rss") <= 210, "{text}");

@@ -1,8 +1,9 @@
 //! The library inside real processes, in one executable: most tests start it again with the library preloaded, or
 //! build and start a C program of `tests/programs`.
 //!
-//! Executables of their own: `lock` (the library's locks, built into it at the root), `contiguity` (fragments the
-//! machine's memory while it runs, which others would see), `harmless` (the long comparison, started by itself).
+//! Executables of their own: `units` (unit tests of the library's parts, built into it at the root), `lock` (its locks, the
+//! same), `contiguity` (fragments the machine's memory while it runs, which others would see), `harmless` (the long
+//! comparison, started by itself).
 
 #[path = "../api_calls/mod.rs"]
 mod api_calls;

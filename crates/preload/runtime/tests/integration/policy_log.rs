@@ -154,7 +154,9 @@ fn what_threads_and_forked_children_did_is_decided_again() {
 
 #[test]
 fn a_c_program_is_advised_as_it_is_logged() {
+    testkit::lock_machine!(shared);
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
     for pieces in [["64", "4", "0", ""], ["256", "1", "0", "remapped"]] {
         let (report, _dir, path) = logged_program("touch.c", &pieces, "mmap");
         assert!(programs::number(&report, "huge_kib") <= advised_kib(&path, |_| true), "{report}");
@@ -164,8 +166,10 @@ fn a_c_program_is_advised_as_it_is_logged() {
 
 #[test]
 fn segments_lie_on_superpages_as_it_is_logged() {
+    testkit::lock_machine!(shared);
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
-    let _lock = testkit::shared_machine_lock();
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
+    testkit::require!(has_free_superpages(128), "{NEEDS_FREE}");
     for memory in ["text=copy,data", "text,data"] {
         let (report, _dir, path) = logged_program("segments.c", &["parts"], memory);
         let kib = |part| programs::number(&report, part);
@@ -184,7 +188,10 @@ fn segments_lie_on_superpages_as_it_is_logged() {
 
 #[test]
 fn stacks_are_advised_as_it_is_logged() {
+    testkit::lock_machine!(shared);
     testkit::require!(programs::has("cc") && programs::has_thp(), "needs a C compiler and THP");
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
+    testkit::require!(has_free_superpages(64), "{NEEDS_FREE}");
     // Others may take the machine's free superpages at that moment.
     let mut runs = (0..3).map(|_| logged_program("stacks.c", &["", "3", "20"], "stack=4194304"));
     let on_superpages = |run: &(String, _, _)| programs::number(&run.0, "main") > 0;
@@ -198,10 +205,12 @@ fn stacks_are_advised_as_it_is_logged() {
 
 #[test]
 fn small_mappings_are_advised_as_it_is_logged() {
+    testkit::lock_machine!(shared);
     testkit::require!(programs::has_thp(), "needs transparent superpages of 2 MiB");
+    testkit::require!(has_free_superpages(64), "{NEEDS_FREE}");
     let (command, _dir, path) = logged("policy_log::child_maps_little");
     let report = output(command);
-    assert!(report.status.success());
+    assert!(has_passed(&report));
     let advised = programs::number(&String::from_utf8_lossy(&report.stdout), "advised_kib");
     let joined = advised_kib(&path, |facts| facts.kind == Kind::Joined);
     assert_eq!(joined, 2 * 64, "what was put into a larger mapping");
@@ -209,27 +218,35 @@ fn small_mappings_are_advised_as_it_is_logged() {
     assert!(replayed(&path).1 > 0);
 }
 
-#[test]
-fn what_lies_beside_the_pool_is_advised_as_it_is_logged() {
-    testkit::require!(programs::has_thp(), "needs transparent superpages of 2 MiB");
-    let pool = programs::pool_of(12);
-    testkit::require!(pool.is_some(), "{}", programs::NEEDS_POOL);
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("log");
-    let mut command =
-        child_on_pool("policy_log::child_on_a_short_pool", Asked { fallback: "thp", ..HUGETLB });
-    command.env(LOG, &path);
-    let report = output(command);
-    assert!(report.status.success() && pool.is_some_and(|pool| pool.is_empty()));
-    let advised = programs::number(&String::from_utf8_lossy(&report.stdout), "advised_kib");
-    assert!(advised <= advised_kib(&path, |_| true), "{advised}");
-    assert_eq!(advised_kib(&path, |facts| facts.kind == Kind::Region), REGION as u64 >> 10);
-    let ends = |facts: &Facts| facts.kind == Kind::Mapping && facts.length == END as u64;
-    assert_eq!(advised_kib(&path, ends), END as u64 >> 10, "what fills no superpage");
-    assert_eq!(advised_kib(&path, |facts| facts.kind == Kind::Copy), 4 << 10, "the child's");
-    assert!(advised_kib(&path, |facts| facts.kind == Kind::Heap) >= 16 << 10, "malloc's");
-    let (actions, count) = replayed(&path);
-    assert!(count > 0 && !has(&actions, |it| *it == Action::Refuse));
+mod exclusive {
+    use super::*;
+
+    #[test]
+    fn what_lies_beside_the_pool_is_advised_as_it_is_logged() {
+        testkit::require!(programs::has_thp(), "needs transparent superpages of 2 MiB");
+        let Some(pool) = Pool::of(12) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        testkit::require!(has_free_superpages(128), "{NEEDS_FREE}");
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("log");
+        let mut command = child_on_pool(
+            "policy_log::child_on_a_short_pool",
+            Asked { fallback: "thp", ..HUGETLB },
+        );
+        command.env(LOG, &path);
+        let report = output(command);
+        assert!(has_passed(&report) && pool.is_empty());
+        let advised = programs::number(&String::from_utf8_lossy(&report.stdout), "advised_kib");
+        assert!(advised <= advised_kib(&path, |_| true), "{advised}");
+        assert_eq!(advised_kib(&path, |facts| facts.kind == Kind::Region), REGION as u64 >> 10);
+        let ends = |facts: &Facts| facts.kind == Kind::Mapping && facts.length == END as u64;
+        assert_eq!(advised_kib(&path, ends), END as u64 >> 10, "what fills no superpage");
+        assert_eq!(advised_kib(&path, |facts| facts.kind == Kind::Copy), 4 << 10, "the child's");
+        assert!(advised_kib(&path, |facts| facts.kind == Kind::Heap) >= 16 << 10, "malloc's");
+        let (actions, count) = replayed(&path);
+        assert!(count > 0 && !has(&actions, |it| *it == Action::Refuse));
+    }
 }
 
 #[test]
@@ -314,21 +331,6 @@ fn child_of_threads() {
     });
 }
 
-/// Bytes of this process's mappings that are advised, as the kernel has it; told to the test.
-fn tell_advised() {
-    let text = std::fs::read_to_string("/proc/self/smaps").expect("a file of /proc/self");
-    let (mut length, mut advised) = (0, 0);
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        match words.next() {
-            Some("Size:") => length = words.next().and_then(|it| it.parse().ok()).expect("KiB"),
-            Some("VmFlags:") if words.any(|flag| flag == "hg") => advised += length,
-            _ => {}
-        }
-    }
-    println!("advised_kib {advised}");
-}
-
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_maps_little() {
@@ -349,7 +351,7 @@ fn child_maps_little() {
         touch(map(MIB), MIB);
     }
     touch(large, 8 * MIB);
-    tell_advised();
+    println!("advised_kib {}", kib_with_advice());
 }
 
 /// What is left of a mapping beside whole superpages.
@@ -372,5 +374,5 @@ fn child_on_a_short_pool() {
     let flags = api_calls::OR_THP;
     let region = api_calls::Library::loaded().map(REGION, 0, flags, -1).expect("ordinary pages");
     touch(region as *mut u8, REGION);
-    tell_advised();
+    println!("advised_kib {}", kib_with_advice());
 }

@@ -4,90 +4,93 @@
 
 use crate::common;
 use crate::common::*;
+use std::os::unix::process::ExitStatusExt;
 
-const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
+mod exclusive {
+    use super::*;
 
-#[test]
-fn an_exhausted_pool_falls_back_at_every_point() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    for fallback in ["base", "thp"] {
-        for pages in 0..=24 {
-            pool.allow(pages);
-            let asked = Asked { fallback, ..HUGETLB };
+    #[test]
+    fn an_exhausted_pool_falls_back_at_every_point() {
+        let Some(pool) = Pool::of(24) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for fallback in ["base", "thp"] {
+            for pages in 0..=24 {
+                testkit::require!(pool.allow(pages), "{NEEDS_POOL}");
+                let asked = Asked { fallback, ..HUGETLB };
+                assert!(
+                    succeeds(child_on_pool("pool_short::child_allocates_everything", asked)),
+                    "{pages} pages"
+                );
+                assert!(pool.is_empty(), "{pages} pages, fallback {fallback}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_exhausted_pool_is_an_error_where_that_was_asked_for() {
+        let Some(pool) = Pool::of(13) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for pages in [0, 1, 5, 8, 13] {
+            testkit::require!(pool.allow(pages), "{NEEDS_POOL}");
+            let asked = Asked { fallback: "error", ..HUGETLB };
             assert!(
-                succeeds(child_on_pool("pool_short::child_allocates_everything", asked)),
+                succeeds(child_on_pool("pool_short::child_is_refused", asked)),
                 "{pages} pages"
             );
-            assert!(pool.is_empty(), "{pages} pages, fallback {fallback}");
+            assert!(pool.is_empty(), "{pages} pages");
         }
     }
-}
 
-#[test]
-fn an_exhausted_pool_is_an_error_where_that_was_asked_for() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    for pages in [0, 1, 5, 8, 13] {
-        pool.allow(pages);
-        let asked = Asked { fallback: "error", ..HUGETLB };
-        assert!(succeeds(child_on_pool("pool_short::child_is_refused", asked)), "{pages} pages");
-        assert!(pool.is_empty(), "{pages} pages");
-    }
-}
-
-#[test]
-fn programs_racing_for_the_last_pages_all_run_on() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(20);
-    for _ in 0..5 {
-        let start = || {
-            let mut child = child_on_pool("pool_short::child_allocates_everything", HUGETLB);
-            // Two at a time would write into each other's lines.
-            child.stdout(std::process::Stdio::null()).spawn().expect("it starts")
+    #[test]
+    fn programs_racing_for_the_last_pages_all_run_on() {
+        let Some(pool) = Pool::of(20) else {
+            return testkit::skipped!("{NEEDS_POOL}");
         };
-        let racing: Vec<_> = (0..4).map(|_| start()).collect();
-        for mut program in racing {
-            assert!(program.wait().expect("it ends").success());
+        for _ in 0..5 {
+            let start = || {
+                let mut child = child_on_pool("pool_short::child_allocates_everything", HUGETLB);
+                let pipe = std::process::Stdio::piped;
+                child.stdout(pipe()).stderr(pipe()).spawn().expect("it starts")
+            };
+            let racing: Vec<_> = (0..4).map(|_| start()).collect();
+            for program in racing {
+                let output = program.wait_with_output().expect("it ends");
+                assert!(has_passed(&output), "{output:?}");
+            }
+            assert!(pool.is_empty());
         }
+    }
+
+    #[test]
+    fn a_pool_shrunk_meanwhile_takes_nothing_that_was_promised() {
+        let Some(pool) = Pool::of(32) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child_on_pool("pool_short::child_meets_a_shrunk_pool", HUGETLB)));
         assert!(pool.is_empty());
     }
-}
 
-#[test]
-fn a_pool_shrunk_meanwhile_takes_nothing_that_was_promised() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(32);
-    assert!(succeeds(child_on_pool("pool_short::child_meets_a_shrunk_pool", HUGETLB)));
-    assert!(pool.is_empty());
-}
+    #[test]
+    fn a_killed_program_leaves_nothing_behind() {
+        let Some(pool) = Pool::of(32) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        let output =
+            child_on_pool("pool_short::child_kills_itself", HUGETLB).output().expect("it starts");
+        assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{output:?}");
+        assert!(pool.is_empty());
+    }
 
-#[test]
-fn a_killed_program_leaves_nothing_behind() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(32);
-    let output =
-        child_on_pool("pool_short::child_kills_itself", HUGETLB).output().expect("it starts");
-    assert!(!output.status.success());
-    assert!(pool.is_empty());
-}
-
-#[test]
-fn many_short_lives_leak_nothing() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(32);
-    assert!(succeeds(child_on_pool("pool_short::child_forks_and_executes", HUGETLB)));
-    assert!(pool.is_empty());
+    #[test]
+    fn many_short_lives_leak_nothing() {
+        let Some(pool) = Pool::of(32) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child_on_pool("pool_short::child_forks_and_executes", HUGETLB)));
+        assert!(pool.is_empty());
+    }
 }
 
 #[test]
@@ -177,6 +180,7 @@ fn child_kills_itself() {
     fill(start, 8 * MIB, 1);
     let objects = vec![1u8; 20 * MIB];
     assert!(objects.iter().all(|byte| *byte == 1));
+    assert!(hugetlb_mib() >= 8, "it has pages of the pool when it is killed");
     // SAFETY: our own process.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
@@ -187,6 +191,8 @@ fn child_forks_and_executes() {
     let cycles = std::env::var("SUPERPAGE_TEST_CYCLES").ok().and_then(|text| text.parse().ok());
     let start = map(4 * MIB);
     fill(start, 4 * MIB, 1);
+    let open = || std::fs::read_dir("/proc/self/fd").expect("our own").count();
+    let before = open();
     for cycle in 0..cycles.unwrap_or(500) {
         let status = in_child(|| {
             let program = c"/bin/true";
@@ -197,9 +203,9 @@ fn child_forks_and_executes() {
         });
         assert_eq!(status, 0, "cycle {cycle}");
         if cycle % 100 == 0 {
-            let (pages, descriptors) = (read("nr_hugepages"), std::fs::read_dir("/proc/self/fd"));
+            let pages = read("nr_hugepages");
             assert!(pages <= 4, "cycle {cycle}: {pages} pages");
-            assert!(descriptors.expect("our own").count() < 16);
+            assert_eq!(open(), before, "cycle {cycle}: descriptors");
         }
     }
     assert!(holds(start, 0, 4 * MIB, 1));

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::{MIB, library, succeeds};
+use crate::common::{MIB, NEEDS_FREE, has_free_superpages, kib_with_advice, library, succeeds};
 
 /// One of the ignored tests below in a new process under the library.
 fn child(test: &str) -> Command {
@@ -25,37 +25,40 @@ fn has_thp() -> bool {
 
 #[test]
 fn large_and_small_mappings_get_superpages_and_stay_ordinary() {
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
+    testkit::require!(has_free_superpages(128), "{NEEDS_FREE}");
     assert!(succeeds(child("preload::child_maps")));
 }
 
 #[test]
 fn without_being_asked_the_library_is_inert() {
-    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
-    let _lock = testkit::shared_machine_lock();
+    testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
     for word in [None, Some(""), Some("base")] {
-        let mut command = child("preload::child_maps");
+        let mut command = child("preload::child_is_left_alone");
+        // Advice that malloc gives of itself.
+        command.env_remove("GLIBC_TUNABLES");
         match word {
             None => command.env_remove("SUPERPAGE_PAGES"),
             Some(word) => command.env("SUPERPAGE_PAGES", word),
         };
-        assert!(!succeeds(command), "superpages nobody asked for: {word:?}");
+        assert!(succeeds(command), "superpages nobody asked for: {word:?}");
     }
 }
 
 #[test]
 fn a_forked_child_and_many_threads_may_map_at_once() {
+    testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::shared_machine_lock();
     assert!(succeeds(child("preload::child_forks")));
 }
 
 #[test]
 fn malloc_advises_every_time() {
+    testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::shared_machine_lock();
+    testkit::require!(has_free_superpages(64), "{NEEDS_FREE}");
     // The byte that decides is random: 20 starts would all succeed by luck once in 10^5.
     for start in 0..20 {
         assert!(succeeds(child("preload::child_mallocs")), "start {start}");
@@ -64,8 +67,9 @@ fn malloc_advises_every_time() {
 
 #[test]
 fn malloc_advises_though_a_constructor_used_it_on_a_dirty_stack() {
+    testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::shared_machine_lock();
+    testkit::require!(has_free_superpages(64), "{NEEDS_FREE}");
     let mut command = child("preload::child_mallocs");
     command.env(DIRTY, "");
     assert!(succeeds(command), "the library came too late");
@@ -73,8 +77,9 @@ fn malloc_advises_though_a_constructor_used_it_on_a_dirty_stack() {
 
 #[test]
 fn malloc_advises_in_a_c_plus_plus_program() {
+    testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::shared_machine_lock();
+    testkit::require!(has_free_superpages(64), "{NEEDS_FREE}");
     let has_compiler = Command::new("g++").arg("--version").output().is_ok();
     testkit::require!(has_compiler, "no g++ to build a C++ program with");
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -145,15 +150,16 @@ fn dirty_stack() {
 
 #[test]
 fn reserved_and_populated_mappings_get_superpages() {
+    testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::shared_machine_lock();
+    testkit::require!(has_free_superpages(64), "{NEEDS_FREE}");
     assert!(succeeds(child("preload::child_reserves_and_populates")));
 }
 
 #[test]
 fn locking_all_memory_costs_no_extent() {
+    testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::shared_machine_lock();
     assert!(succeeds(child("preload::child_locks")));
 }
 
@@ -227,6 +233,26 @@ fn child_maps() {
     assert!(holds(pieces[24], MIB, 25));
 }
 
+/// The same kinds of memory as in the tests in which it asks for superpages.
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_is_left_alone() {
+    // SAFETY: a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"superpage_version".as_ptr()) };
+    assert!(!found.is_null(), "the library is not there");
+    fill(map(8 * MIB + 4096), 8 * MIB + 4096, 1);
+    for _ in 0..96 {
+        fill(map(MIB), MIB, 1);
+    }
+    let mut bytes = vec![0u8; 32 * MIB];
+    bytes.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    assert_eq!(kib_with_advice(), 0, "superpages nobody asked for");
+    if !testkit::thp_are_for_all() {
+        assert_eq!(huge_kib(), 0, "superpages nobody asked for");
+    }
+    drop(black_box(bytes));
+}
+
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_forks() {
@@ -273,15 +299,16 @@ fn child_mallocs() {
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_reserves_and_populates() {
+    let at_first = huge_kib();
     let reserved = map_as(16 * MIB, libc::PROT_NONE, libc::MAP_NORESERVE);
     // SAFETY: ours.
     let opened =
         unsafe { libc::mprotect(reserved.cast(), 8 * MIB, libc::PROT_READ | libc::PROT_WRITE) };
     assert_eq!(opened, 0);
-    assert_eq!(huge_kib(), 0, "a reservation costs nothing");
+    assert_eq!(huge_kib(), at_first, "a reservation costs nothing");
     fill(reserved, 8 * MIB, 1);
     let before = huge_kib();
-    assert!(before >= 6 << 10, "the part made writable: {before} KiB");
+    assert!(before >= at_first + (6 << 10), "the part made writable: {before} KiB");
     let populated = map_as(8 * MIB, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE);
     assert!(huge_kib() >= before + (6 << 10), "populated: {} KiB", huge_kib() - before);
     fill(populated, 8 * MIB, 1);
@@ -311,8 +338,8 @@ fn child_locks() {
 
 #[test]
 fn a_program_that_writes_its_title_over_the_environment_is_reported() {
+    testkit::lock_machine!(shared);
     testkit::require!(has_thp(), "THP are off on this machine");
-    let _lock = testkit::shared_machine_lock();
     let directory = tempfile::tempdir().expect("a directory");
     let [report, log] = ["report", "log"].map(|name| directory.path().join(name));
     let mut command = child("preload::child_writes_its_title");

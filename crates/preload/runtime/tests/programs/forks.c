@@ -72,7 +72,7 @@ static void *flushes(void *unused)
 
 static int in_child(int round)
 {
-    alarm(60);
+    alarm(90);
     for (size_t at = 0; at < WORDS / 2; at++)
         if (own[at] != (long)at)
             return 1;

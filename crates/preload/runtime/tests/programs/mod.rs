@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::common::{Pool, library};
+use crate::common::library;
 
 pub fn has(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
@@ -55,10 +55,3 @@ pub fn number(output: &str, word: &str) -> u64 {
     words.find(|it| *it == word).unwrap_or_else(|| panic!("no {word:?} in {output:?}"));
     words.next().and_then(|number| number.parse().ok()).expect("a number")
 }
-
-/// The machine's pool, allowed this many pages of 2 MiB; `None`: this machine cannot.
-pub fn pool_of(pages: u64) -> Option<Pool> {
-    Pool::lock().filter(|pool| pool.allow(pages))
-}
-
-pub const NEEDS_POOL: &str = "needs root and 2 MiB hugetlb pages, none of them in use";

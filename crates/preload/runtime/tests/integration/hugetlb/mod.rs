@@ -8,114 +8,117 @@ mod split;
 use crate::common::*;
 use std::ffi::c_void;
 use std::io::{Error, Write};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-const NEEDS: &str = "needs root and 2 MiB hugetlb pages";
+mod exclusive {
+    use super::*;
 
-#[test]
-fn mappings_smaller_than_a_superpage_are_ordinary() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(64);
-    assert!(succeeds(child("hugetlb::child_maps_small", HUGETLB)));
-    assert!(pool.is_empty());
-}
-
-#[test]
-fn calls_that_fail_or_come_twice_change_nothing_else() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(64);
-    assert!(succeeds(child("hugetlb::child_calls_oddly", HUGETLB)));
-    assert!(pool.is_empty());
-}
-
-#[test]
-fn discarded_pages_can_be_touched_again_when_the_pool_is_gone() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(4);
-    assert!(succeeds(child("hugetlb::child_discards", HUGETLB)));
-    assert!(pool.is_empty());
-}
-
-#[test]
-fn calls_that_hugetlb_does_not_carry_work_as_on_base_pages() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(64);
-    assert!(succeeds(child("hugetlb::child_calls_rarely", HUGETLB)));
-    assert!(pool.is_empty());
-}
-
-#[test]
-fn what_was_one_mapping_is_moved_as_one() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(64);
-    assert!(succeeds(child("hugetlb::child_moves", HUGETLB)));
-    assert!(pool.is_empty());
-}
-
-#[test]
-fn four_gibibytes_in_one_piece_are_on_the_pool() {
-    const PAGES: u64 = 2100;
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    let meminfo = std::fs::read_to_string("/proc/meminfo").expect("a file of /proc");
-    let line = meminfo.lines().find(|line| line.starts_with("MemAvailable:")).expect("the field");
-    let available: u64 = line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap();
-    testkit::require!(available >> 20 >= 8, "needs 8 GiB of memory");
-    pool.allow(PAGES);
-    assert!(succeeds(child("hugetlb::child_maps_four_gibibytes", HUGETLB)));
-    assert!(pool.is_empty());
-}
-
-#[test]
-fn without_a_way_to_hold_up_system_calls_only_who_asks_gets_the_pool() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(16);
-    for (word, mib) in [("exact", "0"), ("always", "8")] {
-        let mut command = child("hugetlb::child_has_no_privilege", HUGETLB);
-        command.env("SUPERPAGE_POOL", word).env("SUPERPAGE_TEST_MIB", mib);
-        // The device gives the descriptor to whoever may open it, and the call to CAP_SYS_PTRACE.
-        let (user, group) = (65_534, 65_534);
-        std::os::unix::process::CommandExt::uid(&mut command, user);
-        std::os::unix::process::CommandExt::gid(&mut command, group);
-        assert!(succeeds(command), "{word}");
+    #[test]
+    fn mappings_smaller_than_a_superpage_are_ordinary() {
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("hugetlb::child_maps_small", HUGETLB)));
         assert!(pool.is_empty());
     }
-}
 
-#[test]
-fn memory_that_a_group_fills_with_cache_is_had() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    let group = testkit::ControlGroup::of_memory(320 << 20, "cached");
-    testkit::require!(group.is_some(), "needs a memory cgroup that root can make");
-    let group = group.unwrap();
-    let mut kind = Command::new("stat");
-    kind.args(["-f", "-c", "%T", env!("CARGO_TARGET_TMPDIR")]);
-    let kind = kind.output().expect("stat starts").stdout;
-    testkit::require!(!kind.starts_with(b"tmpfs"), "what is written to a tmpfs is no cache");
-    pool.allow(64);
-    let inner = child("hugetlb::child_fills_its_group_with_cache", HUGETLB);
-    let mut command = Command::new("sh");
-    group.join(&mut command).arg(inner.get_program()).args(inner.get_args());
-    for (name, value) in inner.get_envs() {
-        value.map(|value| command.env(name, value));
+    #[test]
+    fn calls_that_fail_or_come_twice_change_nothing_else() {
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("hugetlb::child_calls_oddly", HUGETLB)));
+        assert!(pool.is_empty());
     }
-    assert!(succeeds(command));
-    assert!(pool.is_empty());
+
+    #[test]
+    fn discarded_pages_can_be_touched_again_when_the_pool_is_gone() {
+        let Some(pool) = Pool::of(4) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("hugetlb::child_discards", HUGETLB)));
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn calls_that_hugetlb_does_not_carry_work_as_on_base_pages() {
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("hugetlb::child_calls_rarely", HUGETLB)));
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn what_was_one_mapping_is_moved_as_one() {
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("hugetlb::child_moves", HUGETLB)));
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn four_gibibytes_in_one_piece_are_on_the_pool() {
+        const PAGES: u64 = 2100;
+        let Some(pool) = Pool::of(1) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        let meminfo = std::fs::read_to_string("/proc/meminfo").expect("a file of /proc");
+        let line =
+            meminfo.lines().find(|line| line.starts_with("MemAvailable:")).expect("the field");
+        let available: u64 =
+            line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap();
+        testkit::require!(available >> 20 >= 8, "needs 8 GiB of memory");
+        testkit::require!(pool.allow(PAGES), "{NEEDS_POOL}");
+        assert!(succeeds(child("hugetlb::child_maps_four_gibibytes", HUGETLB)));
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn without_a_way_to_hold_up_system_calls_only_who_asks_gets_the_pool() {
+        let Some(pool) = Pool::of(16) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        // The device gives the descriptor to whoever may open it, and the call to CAP_SYS_PTRACE.
+        let by_nobody = |command: &mut Command| {
+            command.uid(65_534).gid(65_534);
+        };
+        let mut listing = Command::new(std::env::current_exe().expect("our own path"));
+        by_nobody(listing.arg("--list"));
+        let can_start = listing.output().is_ok_and(|output| output.status.success());
+        testkit::require!(can_start, "this program lies where only its owner can start it");
+        for (word, mib) in [("exact", "0"), ("always", "8")] {
+            let mut command = child("hugetlb::child_has_no_privilege", HUGETLB);
+            command.env("SUPERPAGE_POOL", word).env("SUPERPAGE_TEST_MIB", mib);
+            by_nobody(&mut command);
+            assert!(succeeds(command), "{word}");
+            assert!(pool.is_empty());
+        }
+    }
+
+    #[test]
+    fn memory_that_a_group_fills_with_cache_is_had() {
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        let group = testkit::ControlGroup::of_memory(320 << 20, "cached");
+        testkit::require!(group.is_some(), "needs a memory cgroup that root can make");
+        let group = group.unwrap();
+        let mut kind = Command::new("stat");
+        kind.args(["-f", "-c", "%T", env!("CARGO_TARGET_TMPDIR")]);
+        let kind = kind.output().expect("stat starts").stdout;
+        testkit::require!(!kind.starts_with(b"tmpfs"), "what is written to a tmpfs is no cache");
+        let inner = child("hugetlb::child_fills_its_group_with_cache", HUGETLB);
+        let mut command = Command::new("sh");
+        group.join(&mut command).arg(inner.get_program()).args(inner.get_args());
+        for (name, value) in inner.get_envs() {
+            value.map(|value| command.env(name, value));
+        }
+        assert!(succeeds(command));
+        assert!(pool.is_empty());
+    }
 }
 
 #[test]

@@ -1,27 +1,29 @@
 //! Memory that others have too: shared mappings, and buffers that the kernel writes to.
 
-use super::{NEEDS, can_write};
+use super::can_write;
 use crate::common::*;
 use std::ffi::c_void;
 
-#[test]
-fn parts_of_shared_memory_move_unless_another_process_has_it() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(64);
-    assert!(succeeds(child_on_pool("hugetlb::shared::child_shares", HUGETLB)));
-    assert!(pool.is_empty());
-}
+mod exclusive {
+    use super::*;
 
-#[test]
-fn buffers_registered_with_io_uring_stay_where_they_are() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(16);
-    assert!(succeeds(child("hugetlb::shared::child_registers_buffers", HUGETLB)));
-    assert!(pool.is_empty());
+    #[test]
+    fn parts_of_shared_memory_move_unless_another_process_has_it() {
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child_on_pool("hugetlb::shared::child_shares", HUGETLB)));
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn buffers_registered_with_io_uring_stay_where_they_are() {
+        let Some(pool) = Pool::of(16) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("hugetlb::shared::child_registers_buffers", HUGETLB)));
+        assert!(pool.is_empty());
+    }
 }
 
 #[test]

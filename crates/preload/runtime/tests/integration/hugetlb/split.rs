@@ -1,38 +1,39 @@
 //! Superpages of which a part is unmapped, protected or emptied while other threads use them.
 
-use super::{NEEDS, can_write};
+use super::can_write;
 use crate::common::*;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-#[test]
-fn parts_of_superpages_are_unmapped_protected_and_emptied() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(64);
-    assert!(succeeds(child("hugetlb::split::child_parts", HUGETLB)));
-    assert!(pool.is_empty());
-}
+mod exclusive {
+    use super::*;
 
-#[test]
-fn no_write_is_lost_while_a_superpage_is_split() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(64);
-    assert!(succeeds(child("hugetlb::split::child_writes_while_splitting", HUGETLB)));
-    assert!(pool.is_empty());
-}
+    #[test]
+    fn parts_of_superpages_are_unmapped_protected_and_emptied() {
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("hugetlb::split::child_parts", HUGETLB)));
+        assert!(pool.is_empty());
+    }
 
-#[test]
-fn threads_may_split_the_same_superpage_and_map_what_others_unmap() {
-    let pool = Pool::lock();
-    testkit::require!(pool.is_some(), "{NEEDS}");
-    let pool = pool.unwrap();
-    pool.allow(64);
-    assert!(succeeds(child("hugetlb::split::child_splits_together", HUGETLB)));
-    assert!(pool.is_empty());
+    #[test]
+    fn no_write_is_lost_while_a_superpage_is_split() {
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("hugetlb::split::child_writes_while_splitting", HUGETLB)));
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn threads_may_split_the_same_superpage_and_map_what_others_unmap() {
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        assert!(succeeds(child("hugetlb::split::child_splits_together", HUGETLB)));
+        assert!(pool.is_empty());
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ static int mapped_and_unmapped(void)
     return 0;
 }
 
-static int child_that_writes_all(void)
+static int written_by_a_child(void)
 {
     char *memory = memset(malloc(45 * MIB), 1, 45 * MIB);
     pid_t child = fork();
@@ -62,4 +62,4 @@ static int growing_object(void)
 }
 
 MAIN(CASE(small_objects), CASE(one_large_object), CASE(mapped_and_unmapped),
-     CASE(child_that_writes_all), CASE(growing_object))
+     CASE(written_by_a_child), CASE(growing_object))

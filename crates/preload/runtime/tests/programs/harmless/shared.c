@@ -103,7 +103,7 @@ static int locking_and_syncing(void)
 }
 
 /* A part that a child protects for itself stays shared and writable for its parent. */
-static int child_protects_part(void)
+static int protected_by_a_child(void)
 {
     char *start = map_shared(8 * MIB);
     pid_t child = fork();
@@ -142,4 +142,4 @@ static int system_v(void)
 
 MAIN(CASE(commit_parts), CASE(guard_page), CASE(unmap_part), CASE(map_over_part),
      CASE(remap_file_pages_of_part), CASE(empty_part), CASE(resize), CASE(locking_and_syncing),
-     CASE(child_protects_part), CASE(system_v))
+     CASE(protected_by_a_child), CASE(system_v))

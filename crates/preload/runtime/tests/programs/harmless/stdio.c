@@ -57,7 +57,7 @@ static int getline_flush_and_fork(void)
     long before[] = {lines, flushes, forks};
     int go_on = 0;
     /* glibc's lock of the list of files is not fair: a fork may wait for it long. */
-    for (int tenths = 0; tenths < 400 && !go_on; tenths++) {
+    for (int tenths = 0; tenths < 900 && !go_on; tenths++) {
         usleep(100000);
         go_on = lines > before[0] && flushes > before[1] && forks > before[2];
     }
@@ -90,7 +90,7 @@ static int server_of_a_threaded_process(void)
     pthread_create(&thread, 0, sleep_on, 0);
     pid_t server = fork();
     if (!server) {
-        alarm(40);
+        alarm(90);
         pid_t child = fork();
         if (!child)
             _exit(0);

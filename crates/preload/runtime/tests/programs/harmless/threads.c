@@ -98,7 +98,7 @@ static int fork_while_threads_allocate(void)
         int status;
         pid_t child = fork();
         if (!child) {
-            alarm(40);
+            alarm(90);
             _exit(churn());
         }
         waitpid(child, &status, 0);

@@ -55,11 +55,11 @@ static int merge(int (*mark)(char *, int))
     char *start = map(2 * MIB);
     printf("mark %s", outcome(mark(start, 1)));
     memset(start, 0xcf, 2 * MIB);
-    for (int i = 0; i < 250 && merging_pages() < 512; i++)
+    for (int i = 0; i < 900 && merging_pages() < 512; i++)
         usleep(100000);
     printf(", merged %ld", merging_pages());
     printf(", unmark %s", outcome(mark(start, 0)));
-    for (int i = 0; i < 250 && merging_pages() > 0; i++)
+    for (int i = 0; i < 900 && merging_pages() > 0; i++)
         usleep(100000);
     printf(", merged %ld, %x %x\n", merging_pages(), (unsigned char)start[0],
            (unsigned char)start[2 * MIB - 1]);
