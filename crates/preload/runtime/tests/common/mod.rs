@@ -136,6 +136,37 @@ impl Pool {
     }
 }
 
+/// What of the pool others may have when the tests begin: these files tell it.
+const OTHERS: [&str; 3] = ["nr_hugepages", "resv_hugepages", "surplus_hugepages"];
+
+/// The variable by which child processes learn of it.
+fn variable(file: &str) -> String {
+    format!("SUPERPAGE_TEST_OTHERS_{file}")
+}
+
+/// What others had of a number of the pool when its lock was taken.
+pub fn of_others(file: &str) -> u64 {
+    let others = std::env::var(variable(file)).ok().and_then(|text| text.parse().ok());
+    others.unwrap_or(0)
+}
+
+/// A number of the pool, less what others had when its lock was taken.
+pub fn read(file: &str) -> u64 {
+    read_all(file).saturating_sub(of_others(file))
+}
+
+fn read_all(file: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{DIR}/{file}")).expect("a pool");
+    text.trim().parse().expect("a number")
+}
+
+/// The KiB a field of smaps_rollup names.
+pub fn kib(field: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").expect("a file of /proc/self");
+    let line = text.lines().find(|line| line.starts_with(field)).expect("the field");
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}
+
 /// Whether the kernel reserves so many pages of the pool. They go at once.
 fn can_reserve(pages: u64) -> bool {
     // MAP_HUGE_2MB, of linux/mman.h.
