@@ -10,7 +10,7 @@ use crate::common::{
 use serde_json::Value;
 
 const SMALL: [&str; 8] =
-    ["compare", "gups", "--size", "64M", "--max-runs", "6", "--max-time", "20s"];
+    ["compare", "gups", "--size", "64M", "--max-runs", "4", "--max-time", "20s"];
 
 fn small(more: &[&str]) -> Vec<&'static str> {
     let more = more.iter().map(|word| -> &'static str { Box::leak(word.to_string().into()) });

@@ -175,7 +175,9 @@ mod exclusive {
             let listed = ["/run/superpage", "/dev/shm"].map(|dir| {
                 let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
                 let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
-                names.retain(|name| name.to_string_lossy().contains("superpage"));
+                names.retain(|name| {
+                    dir != "/dev/shm" || name.to_string_lossy().contains("superpage")
+                });
                 names.sort();
                 names
             });

@@ -49,6 +49,7 @@ fn a_prediction_stands_beside_the_verdict_and_in_the_document() {
 }
 
 #[test]
+#[ignore = "nightly: a prediction is timed"]
 fn verify_cost_says_predicted_measured_and_the_error() {
     testkit::require!(has_thp(), "THP are off on this machine");
     testkit::lock_machine!(shared);
@@ -91,6 +92,7 @@ fn children(pid: u32) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "nightly: when it is interrupted is a matter of time"]
 fn an_interrupted_prediction_ends_by_the_signal_and_leaves_the_runs() {
     use std::os::unix::process::ExitStatusExt;
     testkit::require!(has_thp(), "THP are off on this machine");

@@ -213,9 +213,10 @@ fn compare_on_pool(program: &Program, look: impl Fn(Way, &Ended)) {
 
 /// A test for each program: what it needs, and what it runs.
 macro_rules! tests {
-    ($compare:ident; $($name:ident: $needs:expr => $program:expr;)+) => {
+    ($compare:ident; $($(#[$attribute:meta])* $name:ident: $needs:expr => $program:expr;)+) => {
         $(
             #[test]
+            $(#[$attribute])*
             fn $name() {
                 let missing = missing(&$needs);
                 testkit::require!(missing.is_none(), "no {}", missing.unwrap());
@@ -231,14 +232,20 @@ macro_rules! programs {
             $compare;
             python: ["python3"] => Program::script("python3", "python.py");
             perl: ["perl"] => Program::script("perl", "perl.pl");
+            #[ignore = "nightly: a large program of others"]
             compilers: ["gcc", "g++", "awk"] => Program::script("sh", "compile.sh");
+            #[ignore = "nightly: a large program of others"]
             git: ["git", "awk"] => Program::script("sh", "git.sh");
             sort: ["sort", "awk"] => Program::script("sh", "sort.sh");
+            #[ignore = "nightly: a large program of others"]
             sqlite: ["sqlite3"] => Program::script("sh", "sqlite.sh");
             bash: ["bash"] => Program::script("bash", "bash.sh");
             archives: ["tar", "xz", "gzip"] => Program::script("sh", "archive.sh");
+            #[ignore = "nightly: a large program of others"]
             node: ["node"] => Program::script("node", "node.js");
+            #[ignore = "nightly: a large program of others"]
             redis: ["redis-server", "redis-cli", "redis-benchmark"] => Program::script("sh", "redis.sh");
+            #[ignore = "nightly: a large program of others"]
             java: ["java", "javac"] => java_program();
         }
     };
@@ -304,6 +311,7 @@ fn database() -> Option<Program> {
 }
 
 #[test]
+#[ignore = "nightly: a large program of others"]
 fn postgres() {
     let Some(program) = database() else { return };
     let before = thp_fallbacks();
@@ -399,6 +407,7 @@ mod exclusive {
     }
 
     #[test]
+    #[ignore = "nightly: a large program of others"]
     fn postgres() {
         let Some(program) = database() else { return };
         compare_on_pool(&program, |way, ended| {

@@ -73,7 +73,7 @@ fn thp_reaches_the_heap_every_time_and_reads_it_back() {
     testkit::require!(has_thp(), "THP are off on this machine");
     testkit::lock_machine!(shared);
     let own = env!("CARGO_BIN_EXE_superpage");
-    for _ in 0..10 {
+    for _ in 0..testkit::cases(30) {
         let before = thp_fallbacks();
         let output = run(&["run", "--", own, "workload", "chase", "--size", "128M", "--json"]);
         assert!(output.status.success(), "{}", stderr(&output));

@@ -142,6 +142,7 @@ mod exclusive {
     use super::*;
 
     #[test]
+    #[ignore = "nightly: misses are timed"]
     fn what_is_allowed_is_measured_and_put_back() {
         testkit::lock_machine!();
         require!(testkit::is_root(), "changes the machine's settings: root");
