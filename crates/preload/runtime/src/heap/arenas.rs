@@ -21,7 +21,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{Chunk, large, next, thresholds};
+use super::{Chunk, large, next, packed, thresholds};
 use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
 use crate::table;
@@ -196,6 +196,16 @@ fn is_for_pool() -> bool {
     settings.is_hugetlb() && is_asked && !in_place::is_asked()
 }
 
+/// What they hold.
+pub fn holds() -> usize {
+    main_size() + IN_THREADS.load(Ordering::Relaxed)
+}
+
+/// Whether they get superpages.
+pub fn are_large() -> bool {
+    IS_LARGE.load(Ordering::Relaxed)
+}
+
 fn main_size() -> usize {
     let start = START.load(Ordering::Relaxed);
     current_break().saturating_sub(start)
@@ -207,6 +217,8 @@ fn is_large(holds: usize) -> bool {
     let least = match (settings.whole_heap, is_for_pool()) {
         (true, _) => 0,
         (false, true) => LARGE_HEAP_ON_POOL,
+        // Beside enough other objects their last superpage is a small part.
+        (false, false) if holds + packed::holds() >= 2 * LARGE_HEAP => LARGE_HEAP / 8,
         (false, false) => LARGE_HEAP,
     };
     if holds < least {
@@ -324,8 +336,9 @@ fn trimmed(now: usize) {
 /// Whether that may have helped.
 #[cold]
 pub fn stop_growing_ahead() -> bool {
+    let was_ahead = packed::give_back_ahead();
     if !IS_AHEAD.swap(false, Ordering::Relaxed) {
-        return false;
+        return was_ahead;
     }
     // SAFETY: gives back what malloc has free.
     unsafe { next::malloc_trim(0) };
