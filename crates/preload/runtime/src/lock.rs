@@ -24,7 +24,7 @@
 //! | (d) | `mapping::exclusive::WORKERS`, [`Rank::Demotion`] | yes |
 //! | (m) | `mapping::small::EXTENT`, [`Rank::Small`] | no: [`Lock::try_with`], its callers may hold an allocator's lock |
 //! | (t) | `table::TABLE`, [`Rank::Table`] | yes |
-//! | (p) | `heap::packed::REGION`, [`Rank::Packed`] | no: [`Lock::try_with`], malloc may be called anywhere |
+//! | (p) | `heap::packed::REGION`, [`Rank::Packed`] | yes |
 //! | (c) | whoever has claimed the entry by compare-and-swap | no: another entry is taken, or none |
 //! | (a) | nothing: one atomic word, or a hint of several | no |
 //!

@@ -258,10 +258,13 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         return Growth::None;
     }
     let ahead = (holds / 8).clamp(MIN_AHEAD, most).next_multiple_of(page);
-    let size = ahead + page;
-    if chunk.is_of_a_thread() && SPAN - chunk.end() % SPAN < size + page {
+    // A thread's arena goes on in another span.
+    let left = if chunk.is_of_a_thread() { SPAN - chunk.end() % SPAN } else { usize::MAX };
+    let ahead = ahead.min(left.saturating_sub(2 * page) / page * page);
+    if ahead == 0 {
         return Growth::None;
     }
+    let size = ahead + page;
     // SAFETY: memory of malloc's, freed below.
     let Some(object) =
         thresholds::with_large_from_arena(size + ahead, || unsafe { next::malloc(size) })

@@ -298,14 +298,17 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
         if old.is_mapped() {
             let mapping = old.mapping().filter(|_| settings::get().is_thp());
             let new = large::resize(old, size);
-            if let Some((start, length)) = mapping.filter(|_| !new.is_null()) {
-                packed::resized(start, length, Chunk::from_memory(new));
-            }
-            new
+            let Some((start, length)) = mapping.filter(|_| !new.is_null()) else { return new };
+            let chunk = Chunk::from_memory(new);
+            packed::resized(start, length, chunk);
+            let moved =
+                if chunk.is_mapped() { packed::place_grown(chunk, old.usable()) } else { None };
+            moved.unwrap_or(new)
         } else if large::is_for_pool(size) && size > old.usable() {
             // What glibc returns has the contents already, and pages of the pool would take their place.
             growth::grow(old, size)
         } else {
+            let kept = old.usable();
             let mut fresh = next::realloc(memory, size);
             if fresh.is_null() && arenas::stop_growing_ahead() {
                 fresh = next::realloc(memory, size);
@@ -317,6 +320,9 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
                     arenas::reach(chunk);
                 } else if settings::get().is_thp() {
                     packed::left(chunk);
+                    if let Some(moved) = packed::place_grown(chunk, kept) {
+                        return moved;
+                    }
                     large::back(chunk);
                 }
             }

@@ -25,7 +25,7 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicUsize,
+    AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -66,6 +66,11 @@ const LOOK_EVERY: usize = 1 << 20;
 const SAMPLED: usize = 2 << 20;
 /// Superpages that one call splits at most.
 const MAX_SPLITS: usize = 8;
+/// Splitting a superpage costs as much as was won by a whole one. What packing has won, in bytes: at first, and at most.
+const FIRST_CREDIT: isize = 256 << 20;
+const MAX_CREDIT: isize = 1 << 30;
+/// Without any, an object that is left counts as so much of itself.
+const CREDIT_OF_LEFT: usize = 32;
 
 /// (p) What of the region is mapped and not handed out.
 struct Region {
@@ -103,6 +108,8 @@ static TOTALS: Totals = Totals::NEW;
 static END: AtomicUsize = AtomicUsize::new(0);
 /// (a) Bytes of objects that were packed so far, also those that are gone.
 static PACKED: AtomicUsize = AtomicUsize::new(0);
+/// (a) See [`FIRST_CREDIT`].
+static CREDIT: AtomicIsize = AtomicIsize::new(FIRST_CREDIT);
 
 fn table() -> Option<Table<'static>> {
     let table = TABLE.load(Acquire);
@@ -142,8 +149,11 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     let (start, length) = unsafe { chunk.mapping() }?;
     let may_move = alignment <= raw::base_page() && is_on();
     let moved = if may_move && (MIN_LENGTH..=MAX_LENGTH).contains(&length) {
-        // SAFETY: the contract.
-        raw::keeping_errno(|| unsafe { place_at_slot(chunk, start, length) })
+        // SAFETY: the contract. malloc fills objects if it is told to (M_PERTURB); a page at least is there.
+        raw::keeping_errno(|| unsafe {
+            let is_empty = (chunk.memory as *const usize).read() == 0;
+            if is_empty { place_at_slot(chunk, start, length, 0) } else { None }
+        })
     } else {
         None
     };
@@ -153,21 +163,47 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     moved
 }
 
-unsafe fn place_at_slot(chunk: Chunk, start: usize, length: usize) -> Option<*mut c_void> {
+/// The same of an object that `realloc` made about twice as large, with `kept` bytes of contents: copying these
+/// costs less than what the rest gains. [`resized`] was told of it, or [`left`].
+///
+/// # Safety
+/// As [`place`].
+pub unsafe fn place_grown(chunk: Chunk, kept: usize) -> Option<*mut c_void> {
+    // SAFETY: the contract.
+    let (start, length) = unsafe { chunk.mapping() }?;
+    // One that keeps growing leaves a hole behind each time.
+    let is_fit = (sizes::superpage() / 2..BACKED_FROM.load(Relaxed)).contains(&length);
+    if !is_fit || contains(start) || kept > length / 8 * 5 || !is_on() {
+        return None;
+    }
+    // SAFETY: the contract.
+    let moved = raw::keeping_errno(|| unsafe { place_at_slot(chunk, start, length, kept) });
+    if moved.is_some() {
+        samples::remove(start, length);
+    }
+    moved
+}
+
+unsafe fn place_at_slot(
+    chunk: Chunk,
+    start: usize,
+    length: usize,
+    kept: usize,
+) -> Option<*mut c_void> {
+    if CREDIT.load(Relaxed) <= 0 {
+        CREDIT.fetch_add((length / CREDIT_OF_LEFT).cast_signed(), Relaxed);
+        return None;
+    }
     if !samples::are_dense(length) {
         return None;
     }
-    let memory = chunk.memory as *mut usize;
-    // malloc fills objects if it is told to (M_PERTURB).
-    // SAFETY: the object is this thread's, and as long as a base page.
-    if unsafe { memory.read() } != 0 {
-        return None;
-    }
-    let slot = take(start, length)?;
+    // Others wait while the region grows: so long as glibc's own mapping would have waited for the kernel.
+    let slot = REGION.with(|region| region.cut(start, length)).flatten()?;
     let at = slot + (chunk.memory - start);
-    // SAFETY: the header is all that was written. The slot is nobody else's.
+    // SAFETY: the header and what is kept are all that was written. The slot is nobody else's.
     unsafe {
-        ((at - HEADER) as *mut [usize; 2]).write(memory.sub(2).cast::<[usize; 2]>().read());
+        let header = (chunk.memory - HEADER) as *const u8;
+        std::ptr::copy_nonoverlapping(header, (at - HEADER) as *mut u8, HEADER + kept);
         if raw::munmap(start, length).is_err() {
             // There are as many mappings as may be. The slot has taken no other.
             let _ = raw::munmap(slot, length);
@@ -176,23 +212,15 @@ unsafe fn place_at_slot(chunk: Chunk, start: usize, length: usize) -> Option<*mu
         }
     }
     PACKED.fetch_add(length, Relaxed);
+    if CREDIT.load(Relaxed) < MAX_CREDIT {
+        CREDIT.fetch_add(length.cast_signed(), Relaxed);
+    }
     counters::count(Kind::Heap, Column::Advised, length);
     Some(at as *mut c_void)
 }
 
-/// A slot; `None`: there is none, or another thread is at it.
-fn take(near: usize, length: usize) -> Option<usize> {
-    const TRIES: usize = 200;
-    for _ in 0..TRIES {
-        if let Some(slot) = REGION.try_with(|region| region.cut(near, length)) {
-            return slot;
-        }
-        std::hint::spin_loop();
-    }
-    None
-}
-
 impl Region {
+    /// A slot; `None`: there is none.
     fn cut(&mut self, near: usize, length: usize) -> Option<usize> {
         if START.load(Relaxed) == 0 {
             begin(near)?;
@@ -427,6 +455,7 @@ fn split(table: Table, most: usize) {
             break;
         }
         let Some((number, page)) = table.split_worst(end) else { break };
+        CREDIT.fetch_sub(superpage.cast_signed(), Relaxed);
         let base = raw::base_page();
         // SAFETY: it changes no contents, also if the object was freed meanwhile.
         let _ = unsafe {
@@ -508,11 +537,18 @@ mod samples {
     struct Sample {
         start: AtomicUsize,
         length: AtomicUsize,
+        /// Its pages that were there when it was last looked at.
+        touched: AtomicUsize,
     }
 
     const COUNT: usize = 16;
-    static SAMPLES: [Sample; COUNT] =
-        [const { Sample { start: AtomicUsize::new(0), length: AtomicUsize::new(0) } }; COUNT];
+    static SAMPLES: [Sample; COUNT] = [const {
+        Sample {
+            start: AtomicUsize::new(0),
+            length: AtomicUsize::new(0),
+            touched: AtomicUsize::new(0),
+        }
+    }; COUNT];
     /// The number of the next.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     /// Bytes of objects that are left, now.
@@ -535,6 +571,7 @@ mod samples {
                 let sample = &SAMPLES[NEXT.fetch_add(1, Relaxed) % COUNT];
                 sample.start.store(0, Relaxed);
                 sample.length.store(length, Relaxed);
+                sample.touched.store(usize::MAX, Relaxed);
                 sample.start.store(start, Relaxed);
             }
         }
@@ -596,8 +633,9 @@ mod samples {
                 continue;
             }
             let Some(there) = pagemap::resident(start, length / base) else { continue };
-            if age == 0 && there <= 1 {
-                continue; // it is about to be filled, perhaps
+            let is_filled = there * 10 >= length / base * 9;
+            if sample.touched.swap(there, Relaxed) != there && !is_filled {
+                continue; // it is being filled, perhaps
             }
             pages += length / base;
             touched += there;
