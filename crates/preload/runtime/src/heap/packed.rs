@@ -159,6 +159,9 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     };
     if moved.is_none() {
         samples::add(start, length);
+        if length < BACKED_FROM.load(Relaxed) {
+            counters::count(Kind::Heap, Column::Small, length);
+        }
     }
     moved
 }
