@@ -78,6 +78,10 @@ pub fn begin() {
         START.store(start, Ordering::Relaxed);
         let settings = settings::get();
         let page = sizes::superpage();
+        if is_for_pool() && !settings.whole_heap {
+            // A mapping of its own holds none of the pool's pages, or not all that it could.
+            thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
+        }
         if !settings.whole_heap || page > MAX_AHEAD {
             return;
         }

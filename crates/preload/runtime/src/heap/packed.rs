@@ -103,7 +103,7 @@ static REGION: Lock<Region> = Lock::new(
 static START: AtomicUsize = AtomicUsize::new(0);
 /// Its table, of [`MAX_SUPERPAGES`].
 static TABLE: AtomicPtr<Slots> = AtomicPtr::new(std::ptr::null_mut());
-static TOTALS: Totals = Totals::NEW;
+static TOTALS: Totals = Totals::new();
 /// (a) Where its frontier is.
 static END: AtomicUsize = AtomicUsize::new(0);
 /// (a) Bytes of objects that were packed so far, also those that are gone.
@@ -113,11 +113,12 @@ static CREDIT: AtomicIsize = AtomicIsize::new(FIRST_CREDIT);
 
 fn table() -> Option<Table<'static>> {
     let table = TABLE.load(Acquire);
-    // SAFETY: null, or an array of that length that is never unmapped, all zero at first.
-    (!table.is_null()).then(|| {
-        let superpages = unsafe { std::slice::from_raw_parts(table, MAX_SUPERPAGES) };
-        Table::new(superpages, &TOTALS, sizes::superpage() / raw::base_page())
-    })
+    if table.is_null() {
+        return None;
+    }
+    // SAFETY: an array of that length that is never unmapped, all zero at first.
+    let superpages = unsafe { std::slice::from_raw_parts(table, MAX_SUPERPAGES) };
+    Some(Table::new(superpages, &TOTALS, sizes::superpage() / raw::base_page()))
 }
 
 /// Whether an address lies in the region, whoever's it is.

@@ -34,7 +34,6 @@ pub struct Slots {
 }
 
 /// Totals, in base pages.
-#[derive(Default)]
 pub struct Totals {
     /// In use.
     pub live: AtomicUsize,
@@ -44,7 +43,9 @@ pub struct Totals {
 
 impl Totals {
     /// None.
-    pub const NEW: Self = Self { live: AtomicUsize::new(0), dead: AtomicUsize::new(0) };
+    pub const fn new() -> Self {
+        Self { live: AtomicUsize::new(0), dead: AtomicUsize::new(0) }
+    }
 }
 
 /// The superpages of the region, of `pages` base pages each.
@@ -232,7 +233,7 @@ mod tests {
         for pages in [16, 100, 512] {
             const COUNT: usize = 24;
             let superpages: Vec<Slots> = (0..COUNT).map(|_| Slots::default()).collect();
-            let totals = Totals::default();
+            let totals = Totals::new();
             let table = Table::new(&superpages, &totals, pages);
             let all = COUNT * pages;
             let mut twin = Twin {
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn what_is_released_twice_or_by_two_counts_once() {
         let superpages: Vec<Slots> = (0..8).map(|_| Slots::default()).collect();
-        let totals = Totals::default();
+        let totals = Totals::new();
         let table = Table::new(&superpages, &totals, MAX_PAGES);
         for _ in 0..200 {
             table.renew(0, 8);
