@@ -12,7 +12,8 @@
 //! # When
 //! A program that touches little of its objects would pay for whole superpages. So the first 3 MiB of objects are left
 //! alone, and later ones here and there: these samples tell how much of such objects is touched (`mincore`). Objects are
-//! packed while nine tenths are. What of the last superpage nobody asked for yet is bounded while the heap is small.
+//! packed while nine tenths are. Short ends of packed objects are on base pages as well; once they stay untouched, the next
+//! objects are samples. What of the last superpage nobody asked for yet is bounded while the heap is small.
 //!
 //! # Memory that is freed
 //! Of a superpage of which one object lives and another was freed, all is charged. Where that is more than a fiftieth
@@ -348,7 +349,7 @@ impl Extent {
         self.end - self.next >= length
     }
 
-    /// Cuts off a slot. Of the superpage that it begins, `most` may be ahead of what was asked for: where more would be,
+    /// Cuts off a slot. An end that reaches a little into a superpage comes on base pages, and is a sample. Of the superpage that it begins, `most` may be ahead of what was asked for: where more would be,
     /// the rest of that superpage is unmapped, so that it comes on base pages, and the next slot begins another.
     fn cut(&mut self, length: usize, most: usize) -> Option<usize> {
         if !self.has(length) {
@@ -358,7 +359,8 @@ impl Extent {
         let (slot, end) = (self.next, self.next + length);
         let last = end / superpage * superpage;
         let begins_last = slot <= last && end != last;
-        if begins_last && last + superpage - end > most {
+        let is_short = slot < last && samples::has_short_end(last, end);
+        if begins_last && (is_short || last + superpage - end > most) {
             if slot == last {
                 return None;
             }
@@ -604,6 +606,47 @@ mod samples {
         }
     }
 
+    /// (a) Short ends of packed objects: where, and their length in bytes.
+    static ENDS: [[AtomicUsize; 2]; 4] = [const { [const { AtomicUsize::new(0) }; 2] }; 4];
+    /// How many there were. Each is a mapping's end, of which a process may have 65,530.
+    static NEXT_END: AtomicUsize = AtomicUsize::new(0);
+    const MAX_ENDS: usize = 8 << 10;
+    /// Ends are believed again once so much was packed; twice as much after each false alarm.
+    static BELIEVED_FROM: AtomicUsize = AtomicUsize::new(0);
+    static DOUBT: AtomicUsize = AtomicUsize::new(4 << 20);
+
+    /// Whether `[from, to)`, the end of an object, is so short that it is left on base pages, where it tells whether the
+    /// object was filled; it is noted.
+    pub fn has_short_end(from: usize, to: usize) -> bool {
+        let (pages, most) = ((to - from) / raw::base_page(), sizes::superpage() / 16);
+        let number = NEXT_END.load(Relaxed);
+        if pages < 2 || to - from > most || number >= MAX_ENDS {
+            return false;
+        }
+        NEXT_END.store(number + 1, Relaxed);
+        let [start, length] = &ENDS[number % ENDS.len()];
+        start.store(0, Relaxed);
+        length.store(to - from, Relaxed);
+        start.store(from, Relaxed);
+        true
+    }
+
+    /// Whether the ends of the two newest packed objects that have any are untouched.
+    fn are_ends_empty() -> bool {
+        let number = NEXT_END.load(Relaxed);
+        let (mut pages, mut touched) = (0, 0);
+        for age in 0..2.min(number) {
+            let [start, length] = &ENDS[(number - 1 - age) % ENDS.len()];
+            // The last page may be malloc's rounding.
+            let count = length.load(Relaxed) / raw::base_page() - 1;
+            if let Some(there) = pagemap::resident(start.load(Relaxed), count) {
+                pages += count;
+                touched += there;
+            }
+        }
+        touched * 2 < pages
+    }
+
     /// Whether an object of `length` bytes is to be packed, as those before were touched; else it is the next sample.
     pub fn are_dense(length: usize) -> bool {
         if live() < LEFT_FIRST && PACKED.load(Relaxed) == 0 {
@@ -612,7 +655,16 @@ mod samples {
         let since = SINCE_LOOK.fetch_add(length, Relaxed) + length;
         if since >= LOOK_EVERY {
             SINCE_LOOK.store(0, Relaxed);
-            ARE_DENSE.store(look(), Relaxed);
+            let packed = PACKED.load(Relaxed);
+            let were_dense = ARE_DENSE.load(Relaxed);
+            let is_alarm = were_dense && packed >= BELIEVED_FROM.load(Relaxed) && are_ends_empty();
+            if is_alarm {
+                // The next objects are left, and tell whether it is so.
+                forget();
+                BELIEVED_FROM
+                    .store(packed + DOUBT.fetch_add(DOUBT.load(Relaxed), Relaxed), Relaxed);
+            }
+            ARE_DENSE.store(!is_alarm && look(), Relaxed);
         }
         if !ARE_DENSE.load(Relaxed) {
             return false;
@@ -623,6 +675,11 @@ mod samples {
         }
         CHOSEN.store(chosen, Relaxed);
         false
+    }
+
+    /// What was seen so far decides no more.
+    fn forget() {
+        SAMPLES.iter().for_each(|sample| sample.start.store(0, Relaxed));
     }
 
     /// Whether nine tenths of the newest samples were touched.

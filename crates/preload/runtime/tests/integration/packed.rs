@@ -92,6 +92,15 @@ fn objects_that_are_hardly_touched_stay_on_base_pages() {
 }
 
 #[test]
+fn a_program_that_becomes_sparse_is_noticed() {
+    testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
+    testkit::require!(!testkit::thp_are_for_all(), "all memory gets THP here");
+    let [native, backed] = both(&["later", "200", "1048576"]);
+    let [native, backed] = [native, backed].map(|text| number(&text, "rss"));
+    assert!(backed <= native * 103 / 100 + 1024, "{native} {backed} KiB");
+}
+
+#[test]
 fn a_few_objects_cost_little_more() {
     testkit::require!(has("cc") && has_thp(), "needs a C compiler and THP of 2 MiB by advice");
     for [count, size] in

@@ -143,6 +143,14 @@ int main(int words, char **arguments) {
             for (size_t at = 0; at < size; at += 65536) object[at] = 1;
         }
         show("sparse");
+    } else if (!strcmp(what, "later")) {
+        /* Dense objects, then three times as many that are hardly touched. */
+        filled();
+        for (size_t i = 0; i < 3 * count; i++) {
+            char *object = malloc(size);
+            for (size_t at = 0; at < size; at += 65536) object[at] = 1;
+        }
+        show("later");
     } else if (!strcmp(what, "aligned")) {
         filled();
         for (size_t alignment = 16; alignment <= 8 << 20; alignment *= 2) {
