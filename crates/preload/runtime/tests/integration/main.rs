@@ -10,6 +10,10 @@ mod api_calls;
 mod common;
 #[path = "../programs/mod.rs"]
 mod programs;
+// The table of packed objects, with its own tests: cargo runs none of the library's.
+#[allow(dead_code, reason = "the tests use what they need")]
+#[path = "../../src/heap/slots.rs"]
+mod slots;
 
 mod advice;
 mod api;
