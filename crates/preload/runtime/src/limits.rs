@@ -10,7 +10,7 @@
 //! One system call, with a place for its answer.
 //! See docs/decisions/library.md#1.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use crate::files::read_file;
 use crate::maps::each_line;
@@ -298,6 +298,23 @@ fn size_name(page: usize) -> (Decimal, &'static [u8]) {
 
 /// Whether what is mapped from now on is resident at once (`MCL_FUTURE`).
 static FUTURE_IS_LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// What is to be done before the process's memory is locked.
+static BEFORE_LOCKING: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// `work` is to be done before what is mapped now is locked.
+pub fn before_locking(work: fn()) {
+    BEFORE_LOCKING.store(work as *mut (), Ordering::Release);
+}
+
+/// What is mapped now is about to be locked.
+pub fn memory_is_locked() {
+    let work = BEFORE_LOCKING.load(Ordering::Acquire);
+    if !work.is_null() {
+        // SAFETY: the function that `before_locking` was given.
+        unsafe { std::mem::transmute::<*mut (), fn()>(work)() };
+    }
+}
 
 /// It is from now on, or no longer is.
 pub fn lock_future(is_locked: bool) {

@@ -30,6 +30,8 @@ mod message;
 mod raw;
 #[path = "../src/settings.rs"]
 mod settings;
+#[path = "../src/heap/slots.rs"]
+mod slots;
 #[path = "../src/heap/spans.rs"]
 mod spans;
 #[path = "../src/text.rs"]

@@ -22,7 +22,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::spans::{SPAN, STEP, is_below, slot};
-use super::{Chunk, large, next, thresholds};
+use super::{Chunk, large, next, packed, thresholds};
 use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
 use crate::table;
@@ -73,6 +73,10 @@ pub fn begin() {
         START.store(start, Ordering::Relaxed);
         let settings = settings::get();
         let page = sizes::superpage();
+        if is_for_pool() && !settings.whole_heap {
+            // A mapping of its own holds none of the pool's pages, or not all that it could.
+            thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
+        }
         if !settings.whole_heap || page > MAX_AHEAD {
             return;
         }
@@ -178,6 +182,16 @@ fn is_for_pool() -> bool {
     settings.is_hugetlb() && is_asked && !in_place::is_asked()
 }
 
+/// What they hold.
+pub fn holds() -> usize {
+    main_size() + IN_THREADS.load(Ordering::Relaxed)
+}
+
+/// Whether they get superpages.
+pub fn are_large() -> bool {
+    IS_LARGE.load(Ordering::Relaxed)
+}
+
 fn main_size() -> usize {
     let start = START.load(Ordering::Relaxed);
     current_break().saturating_sub(start)
@@ -189,6 +203,8 @@ fn is_large(holds: usize) -> bool {
     let least = match (settings.whole_heap, is_for_pool()) {
         (true, _) => 0,
         (false, true) => LARGE_HEAP_ON_POOL,
+        // Beside enough other objects their last superpage is a small part.
+        (false, false) if holds + packed::holds() >= 2 * LARGE_HEAP => LARGE_HEAP / 8,
         (false, false) => LARGE_HEAP,
     };
     if holds < least {
@@ -228,10 +244,13 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         return Growth::None;
     }
     let ahead = (holds / 8).clamp(MIN_AHEAD, most).next_multiple_of(page);
-    let size = ahead + page;
-    if chunk.is_of_a_thread() && SPAN - chunk.end() % SPAN < size + page {
+    // A thread's arena goes on in another span.
+    let left = if chunk.is_of_a_thread() { SPAN - chunk.end() % SPAN } else { usize::MAX };
+    let ahead = ahead.min(left.saturating_sub(2 * page) / page * page);
+    if ahead == 0 {
         return Growth::None;
     }
+    let size = ahead + page;
     // SAFETY: memory of malloc's, freed below.
     let Some(object) =
         thresholds::with_large_from_arena(size + ahead, || unsafe { next::malloc(size) })
@@ -306,8 +325,9 @@ fn trimmed(now: usize) {
 /// Whether that may have helped.
 #[cold]
 pub fn stop_growing_ahead() -> bool {
+    let was_ahead = packed::give_back_ahead();
     if !IS_AHEAD.swap(false, Ordering::Relaxed) {
-        return false;
+        return was_ahead;
     }
     // SAFETY: gives back what malloc has free.
     unsafe { next::malloc_trim(0) };

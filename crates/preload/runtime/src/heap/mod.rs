@@ -7,7 +7,8 @@
 //!
 //! | memory | gets its superpages |
 //! |---|---|
-//! | an object with a mapping of its own (`large`) | before anybody touches it |
+//! | a large object with a mapping of its own (`large`) | before anybody touches it |
+//! | a smaller one, side by side with others in a region of the library's (`packed`, `slots`) | before anybody touches it |
 //! | an arena: the main one's brk area, a thread's 64 MiB (`arenas`) | a piece ahead of what is handed out, once the heap is large |
 //!
 //! A program that brings an allocator of its own (jemalloc, tcmalloc) keeps that: every call goes on
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use libc::size_t;
 
-use crate::counters::{self, Reason};
+use crate::counters::{self, Column, Kind, Reason};
 use crate::settings::{self, Pages};
 use crate::{raw, symbols};
 
@@ -85,6 +86,8 @@ mod arenas;
 mod chunk;
 mod growth;
 mod large;
+mod packed;
+mod slots;
 mod spans;
 mod thresholds;
 
@@ -134,21 +137,39 @@ fn decide() -> bool {
 /// In a forked child: who was growing an arena is not there any more.
 pub fn after_fork() {
     arenas::after_fork();
+    packed::after_fork();
 }
 
-/// What a program gets of memory that malloc returned: the same, unless superpages are to be had or
-/// nothing, and there are none.
+/// What a program gets of memory that malloc returned, aligned as asked for: the same, or where it was moved to; null if
+/// superpages are to be had or nothing, and there are none.
 #[inline(always)]
-unsafe fn backed(memory: *mut c_void) -> *mut c_void {
+unsafe fn backed(memory: *mut c_void, alignment: usize) -> *mut c_void {
     if memory.is_null() {
         return memory;
     }
     // SAFETY: memory that glibc's malloc has just returned.
-    let is_backed = unsafe {
+    unsafe {
         let chunk = Chunk::from_memory(memory);
-        if chunk.is_mapped() { large::back(chunk) } else { arenas::reach(chunk) }
-    };
-    if is_backed { memory } else { refused(memory) }
+        if chunk.is_mapped() {
+            return mapped(chunk, alignment);
+        }
+        if arenas::reach(chunk) { memory } else { refused(memory) }
+    }
+}
+
+/// The same of an object with a mapping of its own.
+#[cold]
+unsafe fn mapped(chunk: Chunk, alignment: usize) -> *mut c_void {
+    let memory = chunk.memory as *mut c_void;
+    // SAFETY: memory that glibc's malloc has just returned.
+    unsafe {
+        if settings::get().is_thp()
+            && let Some(moved) = packed::place(chunk, alignment)
+        {
+            return moved;
+        }
+        if large::back(chunk) { memory } else { refused(memory) }
+    }
 }
 
 #[cold]
@@ -162,18 +183,22 @@ fn refused(memory: *mut c_void) -> *mut c_void {
 /// Runs one of malloc's relatives, and sees to what it returned. Memory that is not to be had may be
 /// had with less ahead of it: the heap is grown no further than it must be, and asked again.
 macro_rules! allocate {
-    ($call:expr) => {{
+    ($call:expr, $alignment:expr) => {{
         if !is_watched() {
             return $call;
         }
         let memory: *mut c_void = $call;
-        if memory.is_null() && arenas::stop_growing_ahead() { $call } else { backed(memory) }
+        if memory.is_null() && arenas::stop_growing_ahead() {
+            $call
+        } else {
+            backed(memory, $alignment)
+        }
     }};
 }
 
 /// A function that takes sizes and returns memory.
 macro_rules! allocating {
-    ($($(#[$doc:meta])* $name:ident($($argument:ident),*);)*) => { $(
+    ($($(#[$doc:meta])* $name:ident($($argument:ident),*) at $alignment:expr;)*) => { $(
         $(#[$doc])*
         ///
         /// # Safety
@@ -181,24 +206,24 @@ macro_rules! allocating {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: size_t),*) -> *mut c_void {
             // SAFETY: the function of that name.
-            unsafe { allocate!(next::$name($($argument),*)) }
+            unsafe { allocate!(next::$name($($argument),*), $alignment) }
         }
     )* };
 }
 
 allocating! {
     /// `void *malloc(size_t size)`
-    malloc(size);
+    malloc(size) at 1;
     /// `void *calloc(size_t nmemb, size_t size)`
-    calloc(count, size);
+    calloc(count, size) at 1;
     /// `void *aligned_alloc(size_t alignment, size_t size)`
-    aligned_alloc(alignment, size);
+    aligned_alloc(alignment, size) at alignment;
     /// `void *memalign(size_t alignment, size_t size)`
-    memalign(alignment, size);
+    memalign(alignment, size) at alignment;
     /// `void *valloc(size_t size)`
-    valloc(size);
+    valloc(size) at raw::base_page();
     /// `void *pvalloc(size_t size)`
-    pvalloc(size);
+    pvalloc(size) at raw::base_page();
 }
 
 /// `void free(void *ptr)`
@@ -213,8 +238,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
         if is_watched && !memory.is_null() {
             let chunk = Chunk::from_memory(memory);
             if chunk.is_mapped() {
-                thresholds::freed(chunk);
-                large::forget(chunk);
+                return free_mapped(chunk);
             }
         }
         next::free(memory);
@@ -222,6 +246,31 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
             arenas::notice_trim();
         }
     }
+}
+
+/// Frees an object with a mapping of its own.
+#[cold]
+unsafe fn free_mapped(chunk: Chunk) {
+    // SAFETY: the contract of `free`.
+    unsafe {
+        thresholds::freed(chunk);
+        let mapping = chunk.mapping().filter(|_| settings::get().is_thp());
+        match mapping {
+            Some((start, length)) if packed::contains(start) => {
+                counters::count(Kind::Heap, Column::Returned, length);
+                next::free(chunk.memory as *mut c_void);
+                packed::released(start, length);
+            }
+            _ => {
+                large::forget(chunk);
+                if let Some((start, length)) = mapping {
+                    packed::forget_left(start, length);
+                }
+                next::free(chunk.memory as *mut c_void);
+            }
+        }
+    }
+    arenas::notice_trim();
 }
 
 /// `void *realloc(void *ptr, size_t size)`
@@ -244,15 +293,23 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
     // SAFETY: the function of that name, and its contract.
     unsafe {
         if !is_watched() || memory.is_null() {
-            return allocate!(next::realloc(memory, size));
+            return allocate!(next::realloc(memory, size), 1);
         }
         let old = Chunk::from_memory(memory);
         if old.is_mapped() {
-            large::resize(old, size)
+            let mapping = old.mapping().filter(|_| settings::get().is_thp());
+            let new = large::resize(old, size);
+            let Some((start, length)) = mapping.filter(|_| !new.is_null()) else { return new };
+            let chunk = Chunk::from_memory(new);
+            packed::resized(start, length, chunk);
+            let moved =
+                if chunk.is_mapped() { packed::place_grown(chunk, old.usable()) } else { None };
+            moved.unwrap_or(new)
         } else if large::is_for_pool(size) && size > old.usable() {
             // What glibc returns has the contents already, and pages of the pool would take their place.
             growth::grow(old, size)
         } else {
+            let kept = old.usable();
             let mut fresh = next::realloc(memory, size);
             if fresh.is_null() && arenas::stop_growing_ahead() {
                 fresh = next::realloc(memory, size);
@@ -263,6 +320,10 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
                 if !chunk.is_mapped() {
                     arenas::reach(chunk);
                 } else if settings::get().is_thp() {
+                    packed::left(chunk);
+                    if let Some(moved) = packed::place_grown(chunk, kept) {
+                        return moved;
+                    }
                     large::back(chunk);
                 }
             }
@@ -304,7 +365,14 @@ pub unsafe extern "C" fn posix_memalign(
         let is_watched = is_watched();
         let call = || next::posix_memalign(result, alignment, size);
         match call() {
-            0 if is_watched && raw::keeping_errno(|| backed(*result)).is_null() => libc::ENOMEM,
+            0 if is_watched => {
+                let memory = raw::keeping_errno(|| backed(*result, alignment));
+                if memory.is_null() {
+                    return libc::ENOMEM;
+                }
+                *result = memory;
+                0
+            }
             libc::ENOMEM if is_watched && arenas::stop_growing_ahead() => call(),
             answer => answer,
         }

@@ -20,6 +20,8 @@ const DEFAULT: usize = 128 << 10;
 static MAPPED_FROM: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// What the top of the heap may be at least before it is given back.
 static MIN_TRIM: AtomicUsize = AtomicUsize::new(0);
+/// What the first is at least: more objects come from arenas.
+static LEAST: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// Whether glibc no longer moves the thresholds, because this library has set one.
 static ARE_OURS: AtomicBool = AtomicBool::new(false);
 static ARE_THE_PROGRAMS: AtomicBool = AtomicBool::new(false);
@@ -27,6 +29,22 @@ static ARE_THE_PROGRAMS: AtomicBool = AtomicBool::new(false);
 /// Before the first allocation.
 pub fn begin() {
     ARE_THE_PROGRAMS.store(settings::get().tunes_malloc, Ordering::Relaxed);
+}
+
+/// Objects below `size` come from arenas from now on, unless the program sets these things itself.
+pub fn map_only_from(size: usize) {
+    if ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
+        return;
+    }
+    ARE_OURS.store(true, Ordering::Relaxed);
+    LEAST.store(size, Ordering::Relaxed);
+    set_trim();
+    set_mapped_from();
+}
+
+fn set_mapped_from() {
+    let size = MAPPED_FROM.load(Ordering::Relaxed).max(LEAST.load(Ordering::Relaxed));
+    set_option(libc::M_MMAP_THRESHOLD, size as c_int);
 }
 
 /// The program set a parameter of malloc's.
@@ -46,7 +64,7 @@ pub fn freed(chunk: Chunk) {
     }
     MAPPED_FROM.store(size, Ordering::Relaxed);
     if ARE_OURS.load(Ordering::Relaxed) && !ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
-        set_option(libc::M_MMAP_THRESHOLD, size as c_int);
+        set_mapped_from();
         set_trim();
     }
 }
@@ -62,7 +80,7 @@ pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option
     set_trim();
     set_option(libc::M_MMAP_THRESHOLD, MAX_MAPPED_FROM as c_int);
     let result = work();
-    set_option(libc::M_MMAP_THRESHOLD, MAPPED_FROM.load(Ordering::Relaxed) as c_int);
+    set_mapped_from();
     Some(result)
 }
 

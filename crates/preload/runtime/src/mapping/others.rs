@@ -111,6 +111,9 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     let (was_locked, is_asked) = (limits::is_future_locked(), flags & libc::MCL_FUTURE != 0);
     // Already now: another thread may be about to grow the heap ahead.
     limits::lock_future(was_locked || is_asked);
+    if flags & libc::MCL_CURRENT != 0 {
+        limits::memory_is_locked();
+    }
     // SAFETY: numbers only.
     let result = unsafe { raw::call!(SYS_mlockall, flags) } as c_int;
     // Without that flag the call takes back what an earlier one said of the future.

@@ -30,7 +30,7 @@ const WORDS: [&str; 17] = [
 
 /// Each file with the words that it may have, and why it need not ask for them.
 #[rustfmt::skip]
-const MAY: [(&str, &[&str], &str); 24] = [
+const MAY: [(&str, &[&str], &str); 25] = [
     ("raw.rs", &["SYS_madvise", "MADV_POPULATE_READ", "MADV_POPULATE_WRITE"], "the calls themselves"),
     ("executor/advice.rs", &["MADV_HUGEPAGE", "MADV_NOHUGEPAGE", "MADV_COLLAPSE", "raw::madvise("], "the calls themselves"),
     ("executor/mod.rs", &["advice::"], "performs Advise"),
@@ -45,6 +45,8 @@ const MAY: [(&str, &[&str], &str); 24] = [
     ("contiguity/untouched.rs", &["raw::madvise(", "MADV_DONTNEED"], "performs Release"),
     ("prepare/given.rs", &["raw::madvise(", "MADV_DONTNEED"], "performs Release"),
     ("heap/arenas.rs", &["raw::madvise(", "MADV_DONTNEED"], "a page of malloc's, free, before it is asked about"),
+    ("heap/packed.rs", &["raw::madvise(", "MADV_DONTNEED"],
+        "asks whether untouched memory is locked; splits superpages of which most was freed (MADV_COLD)"),
     ("mapping/small.rs", &["raw::madvise(", "MADV_DONTNEED"], "asks whether untouched memory is locked"),
     ("mapping/parts.rs",
         &["raw::madvise(", "MADV_HUGEPAGE", "MADV_NOHUGEPAGE", "MADV_COLLAPSE", "MADV_POPULATE_READ", "MADV_POPULATE_WRITE",

@@ -73,6 +73,13 @@ mod exclusive {
             assert!(number(&text, "pool") >= least, "{arguments:?}: {text}");
             assert!(pool.is_empty(), "{arguments:?}");
         }
+        // Of objects nearly as large as what an arena is grown ahead by, a part lies behind that.
+        for (kib, least) in [("200", 140), ("512", 140), ("1024", 140), ("4096", 140), ("7000", 90)]
+        {
+            let text = backed("hugetlb:2097152", "base", &["pieces", "160", kib]);
+            assert!(number(&text, "pool") >= least, "{kib}: {text}");
+            assert!(pool.is_empty(), "{kib}");
+        }
         // Too few pages: what there are is used, and the rest is ordinary memory.
         testkit::require!(pool.allow(20), "{NEEDS_POOL}");
         for arguments in [["small", "100"], ["grow", "100"], ["aligned", "20"]] {

@@ -69,6 +69,10 @@ int main(int count, char **arguments) {
         pthread_t threads[4];
         for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, fill, (void *)amount);
         for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    } else if (!strcmp(what, "pieces")) {
+        /* So many MiB in pieces of so many KiB. */
+        long kib = atol(arguments[3]);
+        for (long i = 0; i < amount * 1024 / kib; i++) memset(malloc(kib << 10), 1, kib << 10);
     } else if (!strcmp(what, "grow")) {
         unsigned char *memory = 0, *before = 0, *beside = 0;
         int moved = 0;

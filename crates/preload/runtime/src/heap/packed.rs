@@ -1,0 +1,709 @@
+//! Packed objects: those with a mapping of their own that is too small, or lies wrongly, for superpages.
+//!
+//! glibc maps an object of 128 KiB or more by itself, wherever the kernel puts it, and a mapping of 1 MiB holds no
+//! superpage. So a fresh object moves to a slot of a region of this library's before anybody sees it. Its header is all
+//! that was written; glibc keeps no list of its mappings and reads only that header later: `free` unmaps exactly the
+//! slot, `realloc` moves it by mremap, `mallinfo2` counts what it counted. In the region objects lie side by side, so
+//! each superpage is mapped as a whole when it is first touched, and the fault gives it: nothing is copied.
+//!
+//! Life of an object: mapped by glibc -> moved to a slot, or left and remembered as a sample -> freed by glibc's munmap
+//! -> its pages released. Life of a superpage: `slots`.
+//!
+//! # When
+//! A program that touches little of its objects would pay for whole superpages. So the first 3 MiB of objects are left
+//! alone, and later ones here and there: these samples tell how much of such objects is touched (`mincore`). Objects are
+//! packed while nine tenths are. Short ends of packed objects are on base pages as well; once they stay untouched, the next
+//! objects are samples. What of the last superpage nobody asked for yet is bounded while the heap is small.
+//!
+//! # Memory that is freed
+//! Of a superpage of which one object lives and another was freed, all is charged. Where that is more than a fiftieth
+//! of what is in use, the worst superpages are split: `MADV_COLD` of one base page does that, and keeps the contents.
+//!
+//! # Safety
+//! The objects are this thread's alone: malloc has just returned them. The region's memory is mapped where nothing was,
+//! and a slot is handed out once, under the lock.
+//! See docs/decisions/heap.md#9.
+
+use std::ffi::c_void;
+use std::sync::atomic::{
+    AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use super::arenas;
+use super::chunk::{Chunk, HEADER};
+use super::large::BACKED_FROM;
+use super::slots::{self, Slots, Table, Totals};
+use crate::contiguity;
+use crate::counters::{self, Column, Kind};
+use crate::lock::{Lock, Rank};
+use crate::settings;
+use crate::{executor, filter, in_place, limits, pagemap, raw, sizes};
+
+/// Objects from this length on, header included; a program may have set malloc's threshold lower.
+const MIN_LENGTH: usize = 64 << 10;
+/// Up to this. Of larger ones the edges are a small part.
+const MAX_LENGTH: usize = 64 << 20;
+/// So much in such objects is left where glibc put it before any is packed.
+const LEFT_FIRST: usize = 3 << 20;
+/// From this size of the heap on a whole superpage may be ahead of what is asked for.
+const LARGE_HEAP: usize = 40 << 20;
+/// The region grows by a part of what it holds, a superpage at least.
+const PIECE_SHARE: usize = 32;
+const MAX_PIECE: usize = 64 << 20;
+/// Where superpages are larger, nothing is packed.
+const MAX_SUPERPAGE: usize = 4 << 20;
+/// So much is left alone after there were no superpages; each time twice as much.
+const MIN_PAUSE: usize = 4 << 20;
+/// Superpages of the region at most.
+const MAX_SUPERPAGES: usize = 32 << 10;
+/// How far below glibc's first mapping the region ends: what the kernel places comes to lie in between.
+const SPACE_ABOVE: usize = 64 << 30;
+/// Samples are a fortieth of what is packed at most.
+const SAMPLE_SHARE: usize = 40;
+/// How often samples are looked at, in bytes of objects.
+const LOOK_EVERY: usize = 1 << 20;
+/// So much of samples decides, the newest first.
+const SAMPLED: usize = 2 << 20;
+/// Superpages that one call splits at most.
+const MAX_SPLITS: usize = 8;
+/// Splitting a superpage costs as much as was won by a whole one. What packing has won, in bytes: at first, and at most.
+const FIRST_CREDIT: isize = 256 << 20;
+const MAX_CREDIT: isize = 1 << 30;
+/// Without any, an object that is left counts as so much of itself.
+const CREDIT_OF_LEFT: usize = 32;
+
+/// (p) What of the region is mapped and not handed out.
+struct Region {
+    /// At its end: `next..end`.
+    frontier: Extent,
+    /// Superpages that were free again.
+    reused: Extent,
+    /// No growth before so much was asked for since, in bytes, because there was nothing to be had.
+    refused: usize,
+    /// The next such pause.
+    pause: usize,
+}
+
+/// Mapped memory, advised and untouched, that is handed out from its beginning on.
+#[derive(Clone, Copy)]
+struct Extent {
+    next: usize,
+    end: usize,
+}
+
+impl Extent {
+    const EMPTY: Self = Self { next: 0, end: 0 };
+}
+
+static REGION: Lock<Region> = Lock::new(
+    Rank::Packed,
+    Region { frontier: Extent::EMPTY, reused: Extent::EMPTY, refused: 0, pause: MIN_PAUSE },
+);
+/// Where the region begins; 0: there is none yet.
+static START: AtomicUsize = AtomicUsize::new(0);
+/// Its table, of [`MAX_SUPERPAGES`].
+static TABLE: AtomicPtr<Slots> = AtomicPtr::new(std::ptr::null_mut());
+static TOTALS: Totals = Totals::new();
+/// (a) Where its frontier is.
+static END: AtomicUsize = AtomicUsize::new(0);
+/// (a) Bytes of objects that were packed so far, also those that are gone.
+static PACKED: AtomicUsize = AtomicUsize::new(0);
+/// (a) See [`FIRST_CREDIT`].
+static CREDIT: AtomicIsize = AtomicIsize::new(FIRST_CREDIT);
+
+fn table() -> Option<Table<'static>> {
+    let table = TABLE.load(Acquire);
+    if table.is_null() {
+        return None;
+    }
+    // SAFETY: an array of that length that is never unmapped, all zero at first.
+    let superpages = unsafe { std::slice::from_raw_parts(table, MAX_SUPERPAGES) };
+    Some(Table::new(superpages, &TOTALS, sizes::superpage() / raw::base_page()))
+}
+
+/// Whether an address lies in the region, whoever's it is.
+#[inline]
+pub fn contains(address: usize) -> bool {
+    let start = START.load(Relaxed);
+    start != 0 && address.wrapping_sub(start) < MAX_SUPERPAGES * sizes::superpage()
+}
+
+/// Whether objects may be packed at all.
+fn is_on() -> bool {
+    let (superpage, base) = (sizes::superpage(), raw::base_page());
+    settings::get().is_thp()
+        && (1 << 20..=MAX_SUPERPAGE).contains(&superpage)
+        && superpage / base <= slots::MAX_PAGES
+        && executor::advises()
+        && !in_place::is_asked()
+        // It may know neither of the calls.
+        && !filter::may_be_in_place()
+        && !limits::is_future_locked()
+}
+
+/// A fresh object's new place; `None`: it stays where it is.
+///
+/// # Safety
+/// glibc has just returned it, aligned to `alignment`, and it is a mapping of its own.
+pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
+    // SAFETY: the contract.
+    let (start, length) = unsafe { chunk.mapping() }?;
+    let may_move = alignment <= raw::base_page() && is_on();
+    let moved = if may_move && (MIN_LENGTH..=MAX_LENGTH).contains(&length) {
+        // SAFETY: the contract. malloc fills objects if it is told to (M_PERTURB); a page at least is there.
+        raw::keeping_errno(|| unsafe {
+            let is_empty = (chunk.memory as *const usize).read() == 0;
+            if is_empty { place_at_slot(chunk, start, length, 0) } else { None }
+        })
+    } else {
+        None
+    };
+    if moved.is_none() {
+        samples::add(start, length);
+        if length < BACKED_FROM.load(Relaxed) {
+            counters::count(Kind::Heap, Column::Small, length);
+        }
+    }
+    moved
+}
+
+/// The same of an object that `realloc` made about twice as large, with `kept` bytes of contents: copying these
+/// costs less than what the rest gains. [`resized`] was told of it, or [`left`].
+///
+/// # Safety
+/// As [`place`].
+pub unsafe fn place_grown(chunk: Chunk, kept: usize) -> Option<*mut c_void> {
+    // SAFETY: the contract.
+    let (start, length) = unsafe { chunk.mapping() }?;
+    // One that keeps growing leaves a hole behind each time.
+    let is_fit = (sizes::superpage() / 2..BACKED_FROM.load(Relaxed)).contains(&length);
+    if !is_fit || contains(start) || kept > length / 8 * 5 || !is_on() {
+        return None;
+    }
+    // SAFETY: the contract.
+    let moved = raw::keeping_errno(|| unsafe { place_at_slot(chunk, start, length, kept) });
+    if moved.is_some() {
+        samples::remove(start, length);
+    }
+    moved
+}
+
+unsafe fn place_at_slot(
+    chunk: Chunk,
+    start: usize,
+    length: usize,
+    kept: usize,
+) -> Option<*mut c_void> {
+    if CREDIT.load(Relaxed) <= 0 {
+        CREDIT.fetch_add((length / CREDIT_OF_LEFT).cast_signed(), Relaxed);
+        return None;
+    }
+    if !samples::are_dense(length) {
+        return None;
+    }
+    // Others wait while the region grows: so long as glibc's own mapping would have waited for the kernel.
+    let slot = REGION.with(|region| region.cut(start, length)).flatten()?;
+    let at = slot + (chunk.memory - start);
+    // SAFETY: the header and what is kept are all that was written. The slot is nobody else's.
+    unsafe {
+        let header = (chunk.memory - HEADER) as *const u8;
+        std::ptr::copy_nonoverlapping(header, (at - HEADER) as *mut u8, HEADER + kept);
+        if raw::munmap(start, length).is_err() {
+            // There are as many mappings as may be. The slot has taken no other.
+            let _ = raw::munmap(slot, length);
+            released(slot, length);
+            return None;
+        }
+    }
+    PACKED.fetch_add(length, Relaxed);
+    if CREDIT.load(Relaxed) < MAX_CREDIT {
+        CREDIT.fetch_add(length.cast_signed(), Relaxed);
+    }
+    counters::count(Kind::Heap, Column::Advised, length);
+    Some(at as *mut c_void)
+}
+
+impl Region {
+    /// A slot; `None`: there is none.
+    fn cut(&mut self, near: usize, length: usize) -> Option<usize> {
+        if START.load(Relaxed) == 0 {
+            begin(near)?;
+            let start = START.load(Relaxed);
+            self.frontier = Extent { next: start, end: start };
+        }
+        let table = table()?;
+        let most = most_ahead();
+        if !self.reused.has(length) {
+            self.reuse(table, length);
+        }
+        let slot = match self.reused.cut(length, most) {
+            Some(slot) => slot,
+            None => {
+                if !self.frontier.has(length) {
+                    self.grow(table, length)?;
+                }
+                let slot = self.frontier.cut(length, most);
+                END.store(self.frontier.next, Relaxed);
+                slot?
+            }
+        };
+        table.claim((slot - START.load(Relaxed)) / raw::base_page(), length / raw::base_page());
+        Some(slot)
+    }
+
+    /// Maps superpages again that were free.
+    fn reuse(&mut self, table: Table, length: usize) {
+        let (start, superpage) = (START.load(Relaxed), sizes::superpage());
+        let number = |address: usize| address.saturating_sub(start) / superpage;
+        let least = length.div_ceil(superpage);
+        let most = least.max(self.piece() / superpage);
+        let mapped = number(self.reused.next)..number(self.reused.end);
+        let among = 0..number(self.frontier.next);
+        let Some(run) = table.free_run(least, most, among, &mapped) else { return };
+        let (at, size) = (start + run.start * superpage, run.len() * superpage);
+        if raw::map_at(at, size, raw::READ_WRITE, 0).is_none() {
+            table.abandon(run.start, run.len());
+            return;
+        }
+        if contiguity::advise(Kind::Heap, at, size) < size {
+            contiguity::forget(at, at + size);
+            unmap(at, at + size);
+            return;
+        }
+        self.reused.end_early(table);
+        table.renew(run.start, run.len());
+        self.reused = Extent { next: at, end: at + size };
+    }
+
+    /// How much is mapped at once.
+    fn piece(&self) -> usize {
+        let held = TOTALS.live.load(Relaxed) * raw::base_page();
+        (held / PIECE_SHARE).clamp(sizes::superpage(), MAX_PIECE)
+    }
+
+    /// Maps and advises more behind the frontier, for `length` bytes at least.
+    fn grow(&mut self, table: Table, length: usize) -> Option<()> {
+        let superpage = sizes::superpage();
+        if PACKED.load(Relaxed) < self.refused || !limits::are_none() {
+            return None;
+        }
+        let piece = self.piece().max(length).next_multiple_of(superpage);
+        let start = START.load(Relaxed);
+        let last = start + MAX_SUPERPAGES * superpage;
+        let Extent { end, .. } = self.frontier;
+        // Somebody else may have come to lie there: a few places further up are tried.
+        let places = (0..8).map(|skipped| end + skipped * MAX_PIECE);
+        let mut places = places.filter(|at| at + piece <= last);
+        let mapped = places.find(|at| raw::map_at(*at, piece, raw::READ_WRITE, 0).is_some());
+        let Some(at) = mapped.filter(|at| !is_locked(*at, piece)) else {
+            if let Some(at) = mapped {
+                unmap(at, at + piece);
+            }
+            return self.pause();
+        };
+        let advised = contiguity::advise(Kind::Heap, at, piece) / superpage * superpage;
+        if advised < piece {
+            contiguity::forget(at, at + piece);
+            unmap(at + advised, at + piece);
+        }
+        if advised < length {
+            unmap(at, at + advised);
+            return self.pause();
+        }
+        if at != end {
+            self.frontier.end_early(table);
+            table.abandon((end - start) / superpage, (at - end) / superpage);
+            self.frontier.next = at;
+        }
+        table.renew((at - start) / superpage, advised / superpage);
+        self.frontier.end = at + advised;
+        self.pause = MIN_PAUSE;
+        Some(())
+    }
+
+    fn pause(&mut self) -> Option<()> {
+        self.refused = PACKED.load(Relaxed) + self.pause;
+        self.pause = (self.pause * 2).min(MAX_PIECE);
+        None
+    }
+}
+
+impl Extent {
+    /// Nothing more is cut from it.
+    fn end_early(&mut self, table: Table) {
+        let Self { next, end } = *self;
+        unmap(next, end);
+        let boundary = next.next_multiple_of(sizes::superpage());
+        if boundary > next {
+            // What was cut before may have brought all of that superpage.
+            let base = raw::base_page();
+            let first = (next - START.load(Relaxed)) / base;
+            table.claim(first, (boundary - next) / base);
+            table.release(first, (boundary - next) / base);
+        }
+        *self = Self { next: end, end };
+    }
+
+    fn has(self, length: usize) -> bool {
+        self.end - self.next >= length
+    }
+
+    /// Cuts off a slot. An end that reaches a little into a superpage comes on base pages, and is a sample. Of the superpage that it begins, `most` may be ahead of what was asked for: where more would be,
+    /// the rest of that superpage is unmapped, so that it comes on base pages, and the next slot begins another.
+    fn cut(&mut self, length: usize, most: usize) -> Option<usize> {
+        if !self.has(length) {
+            return None;
+        }
+        let superpage = sizes::superpage();
+        let (slot, end) = (self.next, self.next + length);
+        let last = end / superpage * superpage;
+        let begins_last = slot <= last && end != last;
+        let is_short = slot < last && samples::has_short_end(last, end);
+        if begins_last && (is_short || last + superpage - end > most) {
+            if slot == last {
+                return None;
+            }
+            let next = last + superpage;
+            unmap(end, next);
+            self.next = next;
+        } else {
+            self.next = end;
+        }
+        Some(slot)
+    }
+}
+
+/// Finds a place for the region and maps its table.
+fn begin(near: usize) -> Option<()> {
+    let superpage = sizes::superpage();
+    let below = SPACE_ABOVE + MAX_SUPERPAGES * superpage;
+    let start = near.checked_sub(below)? / superpage * superpage;
+    if start < below {
+        return None;
+    }
+    let bytes = MAX_SUPERPAGES * size_of::<Slots>();
+    let table = raw::map(bytes, libc::MAP_NORESERVE).ok()?;
+    TABLE.store(table as *mut Slots, Release);
+    limits::before_locking(|| _ = give_back_ahead());
+    START.store(start, Release);
+    Some(())
+}
+
+/// What of a superpage may be ahead of what is asked for: a small program is to take little more than it needs.
+fn most_ahead() -> usize {
+    let superpage = sizes::superpage();
+    let holds = holds() + arenas::holds();
+    match arenas::are_large() {
+        // The last superpage of an arena is half used on average as well.
+        true if holds < 2 * LARGE_HEAP => superpage / 4,
+        false if holds < LARGE_HEAP => superpage / 8 * 7,
+        _ => superpage,
+    }
+}
+
+/// Whether memory that was just mapped is locked: exactly then the kernel refuses `MADV_DONTNEED`.
+fn is_locked(start: usize, length: usize) -> bool {
+    // SAFETY: nobody has touched it.
+    unsafe { raw::madvise(start, length, libc::MADV_DONTNEED) }.is_err()
+}
+
+/// Gives back memory of the region that was handed to nobody.
+fn unmap(start: usize, end: usize) {
+    if start < end {
+        // SAFETY: as the callers say.
+        let _ = unsafe { raw::munmap(start, end - start) };
+    }
+}
+
+/// What is mapped and not handed out goes back: it would be locked, or memory ran out. Whether there was any.
+pub fn give_back_ahead() -> bool {
+    let Some(table) = table() else { return false };
+    let work = |region: &mut Region| {
+        let is_any = region.frontier.next < region.frontier.end;
+        region.reused.end_early(table);
+        region.reused = Extent::EMPTY;
+        let next = region.frontier.next.next_multiple_of(sizes::superpage());
+        region.frontier.end_early(table);
+        region.frontier = Extent { next, end: next };
+        is_any
+    };
+    raw::keeping_errno(|| REGION.try_with(work)) == Some(true)
+}
+
+/// Bytes of objects that are packed or left, now.
+pub fn holds() -> usize {
+    TOTALS.live.load(Relaxed) * raw::base_page() + samples::live()
+}
+
+/// An object was freed or moved away, and glibc has unmapped what was there.
+pub fn released(start: usize, length: usize) {
+    let Some(table) = table().filter(|_| contains(start)) else { return };
+    let base = raw::base_page();
+    table.release((start - START.load(Relaxed)) / base, length / base);
+    let most = (TOTALS.live.load(Relaxed) / 50).max((1 << 20) / base);
+    if TOTALS.dead.load(Relaxed) > most {
+        raw::keeping_errno(|| split(table, most));
+    }
+}
+
+/// Splits superpages until half of what may be dead is.
+#[cold]
+fn split(table: Table, most: usize) {
+    static IS_BUSY: AtomicBool = AtomicBool::new(false);
+    if filter::may_be_in_place() || IS_BUSY.swap(true, Acquire) {
+        return;
+    }
+    let (start, superpage) = (START.load(Relaxed), sizes::superpage());
+    let end = (END.load(Relaxed) - start).div_ceil(superpage);
+    for _ in 0..MAX_SPLITS {
+        if TOTALS.dead.load(Relaxed) <= most / 2 {
+            break;
+        }
+        let Some((number, page)) = table.split_worst(end) else { break };
+        CREDIT.fetch_sub(superpage.cast_signed(), Relaxed);
+        let base = raw::base_page();
+        // SAFETY: it changes no contents, also if the object was freed meanwhile.
+        let _ = unsafe {
+            raw::madvise(start + number * superpage + page * base, base, libc::MADV_COLD)
+        };
+    }
+    IS_BUSY.store(false, Release);
+}
+
+/// `realloc` made of the mapping `[start, start + length)` what `new` is.
+///
+/// # Safety
+/// glibc's realloc has just returned it.
+pub unsafe fn resized(start: usize, length: usize, new: Chunk) {
+    // SAFETY: the contract.
+    let mapping = if new.is_mapped() { unsafe { new.mapping() } } else { None };
+    let (was_packed, base) = (contains(start), raw::base_page());
+    match mapping {
+        Some((at, now)) if at == start && was_packed => {
+            if let Some(table) = table()
+                && now > length
+            {
+                table.claim((start + length - START.load(Relaxed)) / base, (now - length) / base);
+            }
+            if now < length {
+                counters::count(Kind::Heap, Column::Returned, length - now);
+                released(start + now, length - now);
+            }
+        }
+        _ => {
+            if was_packed {
+                if mapping.is_none_or(|(_, now)| now < sizes::superpage()) {
+                    counters::count(Kind::Heap, Column::Returned, length);
+                }
+                released(start, length);
+            } else {
+                samples::remove(start, length);
+            }
+            if let Some((at, now)) = mapping {
+                samples::add(at, now);
+            }
+        }
+    }
+}
+
+/// An object with a mapping of its own that came with contents, by realloc.
+///
+/// # Safety
+/// glibc has just returned it.
+pub unsafe fn left(chunk: Chunk) {
+    // SAFETY: the contract.
+    if let Some((start, length)) = unsafe { chunk.mapping() } {
+        samples::add(start, length);
+    }
+}
+
+/// An object that is left where glibc put it is about to be freed.
+pub fn forget_left(start: usize, length: usize) {
+    samples::remove(start, length);
+}
+
+/// In a forked child. What another thread was cutting is nobody's there.
+pub fn after_fork() {
+    REGION.after_fork(|region, was_held| {
+        if was_held {
+            region.reused = Extent::EMPTY;
+            let end = region.frontier.end;
+            region.frontier = Extent { next: end, end };
+        }
+    });
+}
+
+/// Objects that are left where glibc put them, which tell how much of such objects is touched.
+///
+/// Hints in plain atomics. An entry whose object is gone asks about memory that is not there, which says so.
+mod samples {
+    use super::*;
+
+    struct Sample {
+        start: AtomicUsize,
+        length: AtomicUsize,
+        /// Its pages that were there when it was last looked at.
+        touched: AtomicUsize,
+    }
+
+    const COUNT: usize = 16;
+    static SAMPLES: [Sample; COUNT] = [const {
+        Sample {
+            start: AtomicUsize::new(0),
+            length: AtomicUsize::new(0),
+            touched: AtomicUsize::new(0),
+        }
+    }; COUNT];
+    /// The number of the next.
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    /// Bytes of objects that are left, now.
+    static LIVE: AtomicUsize = AtomicUsize::new(0);
+    /// Bytes of objects that were left so that there are samples.
+    static CHOSEN: AtomicUsize = AtomicUsize::new(0);
+    static ARE_DENSE: AtomicBool = AtomicBool::new(false);
+    /// Bytes of objects since they were looked at.
+    static SINCE_LOOK: AtomicUsize = AtomicUsize::new(LOOK_EVERY);
+
+    pub fn live() -> usize {
+        LIVE.load(Relaxed)
+    }
+
+    /// An object is left where it is.
+    pub fn add(start: usize, length: usize) {
+        LIVE.fetch_add(length, Relaxed);
+        for (start, length) in parts(start, length) {
+            if length >= MIN_LENGTH {
+                let sample = &SAMPLES[NEXT.fetch_add(1, Relaxed) % COUNT];
+                sample.start.store(0, Relaxed);
+                sample.length.store(length, Relaxed);
+                sample.touched.store(usize::MAX, Relaxed);
+                sample.start.store(start, Relaxed);
+            }
+        }
+    }
+
+    /// What of an object tells how much of it is touched: of one that is advised only what lies before its first
+    /// superpage and behind its last.
+    fn parts(start: usize, length: usize) -> [(usize, usize); 2] {
+        if length < BACKED_FROM.load(Relaxed) {
+            return [(start, length), (0, 0)];
+        }
+        let superpage = sizes::superpage();
+        let (first, end) = (start.next_multiple_of(superpage), start + length);
+        let last = end / superpage * superpage;
+        [(start, first - start), (last, end - last)]
+    }
+
+    /// It is gone.
+    pub fn remove(start: usize, length: usize) {
+        let subtract = |live: usize| Some(live.saturating_sub(length));
+        let _ = LIVE.fetch_update(Relaxed, Relaxed, subtract);
+        for (start, _) in parts(start, length) {
+            for sample in &SAMPLES {
+                let _ = sample.start.compare_exchange(start, 0, Relaxed, Relaxed);
+            }
+        }
+    }
+
+    /// (a) Short ends of packed objects: where, and their length in bytes.
+    static ENDS: [[AtomicUsize; 2]; 4] = [const { [const { AtomicUsize::new(0) }; 2] }; 4];
+    /// How many there were. Each is a mapping's end, of which a process may have 65,530.
+    static NEXT_END: AtomicUsize = AtomicUsize::new(0);
+    const MAX_ENDS: usize = 8 << 10;
+    /// Ends are believed again once so much was packed; twice as much after each false alarm.
+    static BELIEVED_FROM: AtomicUsize = AtomicUsize::new(0);
+    static DOUBT: AtomicUsize = AtomicUsize::new(4 << 20);
+
+    /// Whether `[from, to)`, the end of an object, is so short that it is left on base pages, where it tells whether the
+    /// object was filled; it is noted.
+    pub fn has_short_end(from: usize, to: usize) -> bool {
+        let (pages, most) = ((to - from) / raw::base_page(), sizes::superpage() / 16);
+        let number = NEXT_END.load(Relaxed);
+        if pages < 2 || to - from > most || number >= MAX_ENDS {
+            return false;
+        }
+        NEXT_END.store(number + 1, Relaxed);
+        let [start, length] = &ENDS[number % ENDS.len()];
+        start.store(0, Relaxed);
+        length.store(to - from, Relaxed);
+        start.store(from, Relaxed);
+        true
+    }
+
+    /// Whether the ends of the two newest packed objects that have any are untouched.
+    fn are_ends_empty() -> bool {
+        let number = NEXT_END.load(Relaxed);
+        let (mut pages, mut touched) = (0, 0);
+        for age in 0..2.min(number) {
+            let [start, length] = &ENDS[(number - 1 - age) % ENDS.len()];
+            // The last page may be malloc's rounding.
+            let count = length.load(Relaxed) / raw::base_page() - 1;
+            if let Some(there) = pagemap::resident(start.load(Relaxed), count) {
+                pages += count;
+                touched += there;
+            }
+        }
+        touched * 2 < pages
+    }
+
+    /// Whether an object of `length` bytes is to be packed, as those before were touched; else it is the next sample.
+    pub fn are_dense(length: usize) -> bool {
+        if live() < LEFT_FIRST && PACKED.load(Relaxed) == 0 {
+            return false;
+        }
+        let since = SINCE_LOOK.fetch_add(length, Relaxed) + length;
+        if since >= LOOK_EVERY {
+            SINCE_LOOK.store(0, Relaxed);
+            let packed = PACKED.load(Relaxed);
+            let were_dense = ARE_DENSE.load(Relaxed);
+            let is_alarm = were_dense && packed >= BELIEVED_FROM.load(Relaxed) && are_ends_empty();
+            if is_alarm {
+                // The next objects are left, and tell whether it is so.
+                forget();
+                BELIEVED_FROM
+                    .store(packed + DOUBT.fetch_add(DOUBT.load(Relaxed), Relaxed), Relaxed);
+            }
+            ARE_DENSE.store(!is_alarm && look(), Relaxed);
+        }
+        if !ARE_DENSE.load(Relaxed) {
+            return false;
+        }
+        let chosen = CHOSEN.load(Relaxed) + length;
+        if chosen > PACKED.load(Relaxed) / SAMPLE_SHARE {
+            return true;
+        }
+        CHOSEN.store(chosen, Relaxed);
+        false
+    }
+
+    /// What was seen so far decides no more.
+    fn forget() {
+        SAMPLES.iter().for_each(|sample| sample.start.store(0, Relaxed));
+    }
+
+    /// Whether nine tenths of the newest samples were touched.
+    fn look() -> bool {
+        let base = raw::base_page();
+        let newest = NEXT.load(Relaxed).wrapping_sub(1);
+        let (mut pages, mut touched) = (0, 0);
+        for age in 0..COUNT {
+            let sample = &SAMPLES[newest.wrapping_sub(age) % COUNT];
+            let (start, length) = (sample.start.load(Relaxed), sample.length.load(Relaxed));
+            if start == 0 {
+                continue;
+            }
+            let Some(there) = pagemap::resident(start, length / base) else { continue };
+            let is_filled = there * 10 >= length / base * 9;
+            if sample.touched.swap(there, Relaxed) != there && !is_filled {
+                continue; // it is being filled, perhaps
+            }
+            pages += length / base;
+            touched += there;
+            if pages * base >= SAMPLED {
+                break;
+            }
+        }
+        pages * base >= SAMPLED / 2 && touched * 10 >= pages * 9
+    }
+}

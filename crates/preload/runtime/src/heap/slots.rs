@@ -1,0 +1,319 @@
+//! Which base pages of the region of packed objects are in use, superpage by superpage.
+//!
+//! Life of a superpage: free -> `renew`ed when it is mapped -> its pages claimed by objects -> released one object
+//! at a time -> free again. A superpage is one unit of memory to the kernel: pages of it that were unmapped stay
+//! charged to the process's control group until the last one is unmapped, or the superpage is split. Those are its
+//! `dead` pages.
+//!
+//! Everything is atomic, so releasing takes no lock. Claiming and renewing are for whoever has the region's lock.
+//! A page that is released twice counts once.
+
+use std::ops::Range;
+use std::sync::atomic::{
+    AtomicBool, AtomicU16, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+/// Base pages of a superpage at most.
+pub const MAX_PAGES: usize = 512;
+const WORDS: usize = MAX_PAGES / 64;
+
+/// A superpage of the region. All zero: free.
+#[derive(Default)]
+pub struct Slots {
+    /// A bit for each base page in use.
+    used: [AtomicU64; WORDS],
+    /// How many are.
+    live: AtomicU16,
+    /// Pages that were released while others were in use, and are charged still.
+    dead: AtomicU16,
+    /// Whether nothing is charged any more but what is in use: it was split.
+    is_split: AtomicBool,
+    /// Whether somebody else's memory was found in it.
+    is_foreign: AtomicBool,
+}
+
+/// Totals, in base pages.
+pub struct Totals {
+    /// In use.
+    pub live: AtomicUsize,
+    /// Charged and not in use.
+    pub dead: AtomicUsize,
+}
+
+impl Totals {
+    /// None.
+    pub const fn new() -> Self {
+        Self { live: AtomicUsize::new(0), dead: AtomicUsize::new(0) }
+    }
+}
+
+/// The superpages of the region, of `pages` base pages each.
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    superpages: &'a [Slots],
+    totals: &'a Totals,
+    pages: usize,
+}
+
+impl<'a> Table<'a> {
+    /// Of at most [`MAX_PAGES`] base pages each.
+    pub fn new(superpages: &'a [Slots], totals: &'a Totals, pages: usize) -> Self {
+        debug_assert!((1..=MAX_PAGES).contains(&pages));
+        Self { superpages, totals, pages }
+    }
+
+    /// The parts of `count` pages from `first` on, by superpage; what lies behind the table is left out.
+    fn parts(self, first: usize, count: usize) -> impl Iterator<Item = (&'a Slots, usize, usize)> {
+        let end = (first + count).min(self.superpages.len() * self.pages);
+        (first / self.pages..end.div_ceil(self.pages)).map(move |number| {
+            let start = number * self.pages;
+            let (from, to) = (first.max(start), end.min(start + self.pages));
+            (&self.superpages[number], from - start, to - start)
+        })
+    }
+
+    /// These pages are in use.
+    pub fn claim(self, first: usize, count: usize) {
+        for (slots, from, to) in self.parts(first, count) {
+            let set = slots.change(from, to, |word, mask| !word.fetch_or(mask, AcqRel) & mask);
+            slots.live.fetch_add(set, AcqRel);
+            self.totals.live.fetch_add(set.into(), Relaxed);
+        }
+    }
+
+    /// They no longer are, and nothing is mapped there. Whether anything changed.
+    pub fn release(self, first: usize, count: usize) -> bool {
+        let mut is_any = false;
+        for (slots, from, to) in self.parts(first, count) {
+            let freed = slots.change(from, to, |word, mask| word.fetch_and(!mask, AcqRel) & mask);
+            if freed == 0 {
+                continue;
+            }
+            is_any = true;
+            self.totals.live.fetch_sub(freed.into(), Relaxed);
+            let is_last = slots.live.fetch_sub(freed, AcqRel) == freed;
+            if !is_last && !slots.is_split.load(Acquire) {
+                slots.dead.fetch_add(freed, AcqRel);
+                self.totals.dead.fetch_add(freed.into(), Relaxed);
+            }
+            // Also if another thread's were the last meanwhile.
+            if slots.live.load(Acquire) == 0 {
+                self.bury(slots);
+            }
+        }
+        is_any
+    }
+
+    /// Its dead pages are not charged any more.
+    fn bury(self, slots: &Slots) {
+        let dead = slots.dead.swap(0, AcqRel);
+        self.totals.dead.fetch_sub(dead.into(), Relaxed);
+    }
+
+    /// These superpages are mapped anew; they were free.
+    pub fn renew(self, first: usize, count: usize) {
+        for slots in &self.superpages[first..first + count] {
+            self.bury(slots);
+            slots.is_split.store(false, Release);
+        }
+    }
+
+    /// They hold somebody else's memory, and are not used again.
+    pub fn abandon(self, first: usize, count: usize) {
+        for slots in &self.superpages[first..first + count] {
+            slots.is_foreign.store(true, Release);
+        }
+    }
+
+    /// The first `least` or more free superpages in a row, `most` of them, in `among` but not in `besides`.
+    pub fn free_run(
+        self,
+        least: usize,
+        most: usize,
+        among: Range<usize>,
+        besides: &Range<usize>,
+    ) -> Option<Range<usize>> {
+        let is_free = |number: &usize| {
+            let slots = &self.superpages[*number];
+            slots.live.load(Acquire) == 0
+                && !slots.is_foreign.load(Acquire)
+                && !besides.contains(number)
+        };
+        let mut first = among.start;
+        while first < among.end {
+            let run = (first..among.end).take(most).take_while(is_free).count();
+            if run >= least {
+                return Some(first..first + run);
+            }
+            first += run + 1;
+        }
+        None
+    }
+
+    /// The superpage with the most dead pages and one of its pages in use, which is to be split: its dead pages count
+    /// no more. Those from `end` on are not looked at.
+    pub fn split_worst(self, end: usize) -> Option<(usize, usize)> {
+        let among = self.superpages[..end].iter().enumerate();
+        let (number, slots) = among.max_by_key(|(_, slots)| slots.dead.load(Relaxed))?;
+        if slots.dead.load(Relaxed) == 0 {
+            return None;
+        }
+        slots.is_split.store(true, Release);
+        self.bury(slots);
+        let used = slots.used.iter().map(|word| word.load(Acquire)).enumerate();
+        let (word, bits) = used.filter(|(_, bits)| *bits != 0).last()?;
+        Some((number, word * 64 + 63 - bits.leading_zeros() as usize))
+    }
+}
+
+impl Slots {
+    /// Changes the bits of `[from, to)`; the number of those that `change` says it changed.
+    fn change(&self, from: usize, to: usize, change: impl Fn(&AtomicU64, u64) -> u64) -> u16 {
+        let mut changed = 0;
+        for (at, word) in self.used.iter().enumerate() {
+            let (low, high) = (from.max(at * 64), to.min(at * 64 + 64));
+            if low < high {
+                let mask = u64::MAX >> (64 - (high - low)) << (low % 64);
+                changed += change(word, mask).count_ones() as u16;
+            }
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same, slowly: a state for each page.
+    struct Twin {
+        used: Vec<bool>,
+        dead: Vec<bool>,
+        split: Vec<bool>,
+        pages: usize,
+    }
+
+    impl Twin {
+        fn all(&self, number: usize) -> std::ops::Range<usize> {
+            number * self.pages..(number + 1) * self.pages
+        }
+
+        fn is_free(&self, number: usize) -> bool {
+            self.all(number).all(|page| !self.used[page])
+        }
+
+        fn release(&mut self, first: usize, count: usize) {
+            for page in first..(first + count).min(self.used.len()) {
+                let was_used = std::mem::replace(&mut self.used[page], false);
+                self.dead[page] |= was_used;
+            }
+            for number in 0..self.split.len() {
+                if self.split[number] || self.is_free(number) {
+                    let pages = self.all(number);
+                    self.dead[pages].fill(false);
+                }
+            }
+        }
+    }
+
+    fn count(pages: &[bool]) -> usize {
+        pages.iter().filter(|is| **is).count()
+    }
+
+    #[test]
+    fn the_table_agrees_with_its_twin() {
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = move |most: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % most as u64) as usize
+        };
+        for pages in [16, 100, 512] {
+            const COUNT: usize = 24;
+            let superpages: Vec<Slots> = (0..COUNT).map(|_| Slots::default()).collect();
+            let totals = Totals::new();
+            let table = Table::new(&superpages, &totals, pages);
+            let all = COUNT * pages;
+            let mut twin = Twin {
+                used: vec![false; all],
+                dead: vec![false; all],
+                split: vec![false; COUNT],
+                pages,
+            };
+            for step in 0..4000 {
+                let first = next(all);
+                let size = 1 + next(if step % 2 == 0 { 3 * pages } else { all / 2 });
+                match next(8) {
+                    0..3 => {
+                        let end = (first + size).min(all);
+                        for number in first / pages..end.div_ceil(pages) {
+                            if twin.is_free(number) {
+                                table.renew(number, 1);
+                                twin.split[number] = false;
+                            }
+                        }
+                        // Only pages that are not charged are mapped anew.
+                        let is_new = (first..end).all(|page| !twin.dead[page]);
+                        if is_new {
+                            table.claim(first, size);
+                            twin.used[first..end].fill(true);
+                        }
+                    }
+                    3..7 => {
+                        table.release(first, size);
+                        twin.release(first, size);
+                    }
+                    _ => {
+                        let dead = |number: usize| count(&twin.dead[twin.all(number)]);
+                        let most = (0..COUNT).map(dead).max().expect("some");
+                        match table.split_worst(COUNT) {
+                            Some((number, page)) => {
+                                assert_eq!(dead(number), most);
+                                assert!(twin.used[number * pages + page]);
+                                twin.split[number] = true;
+                                let pages = twin.all(number);
+                                twin.dead[pages].fill(false);
+                            }
+                            None => assert_eq!(most, 0),
+                        }
+                    }
+                }
+                assert_eq!(totals.live.load(Relaxed), count(&twin.used), "step {step}");
+                assert_eq!(totals.dead.load(Relaxed), count(&twin.dead), "step {step}");
+                let (least, from, besides) = (1 + next(4), next(COUNT), next(COUNT));
+                let (most, besides) = (least + next(3), besides..besides + 2);
+                let is_free = |it: usize| it < COUNT && twin.is_free(it) && !besides.contains(&it);
+                let first = (from..COUNT).find(|at| (*at..at + least).all(is_free));
+                let end = |at: usize| (at..at + most).find(|it| !is_free(*it)).unwrap_or(at + most);
+                let found = table.free_run(least, most, from..COUNT, &besides);
+                assert_eq!(found, first.map(|at| at..end(at)), "step {step}");
+            }
+            assert!(count(&twin.used) < all);
+        }
+    }
+
+    #[test]
+    fn what_is_released_twice_or_by_two_counts_once() {
+        let superpages: Vec<Slots> = (0..8).map(|_| Slots::default()).collect();
+        let totals = Totals::new();
+        let table = Table::new(&superpages, &totals, MAX_PAGES);
+        for _ in 0..200 {
+            table.renew(0, 8);
+            table.claim(0, 8 * MAX_PAGES);
+            std::thread::scope(|scope| {
+                for from in 0..4 {
+                    scope.spawn(move || {
+                        for at in (from % 2..64).step_by(2) {
+                            table.release(at * 64, 64);
+                        }
+                    });
+                }
+            });
+            assert_eq!(totals.live.load(Relaxed), 0);
+            table.renew(0, 8);
+            assert_eq!(totals.dead.load(Relaxed), 0);
+        }
+    }
+}
