@@ -62,6 +62,7 @@ fn superpages_are_made_in_place_at_the_designs_thresholds() {
 
 /// Calls about memory, forks beside a busy thread, malloc: all in `in_place.c`.
 #[test]
+#[ignore = "nightly: live designs"]
 fn memory_in_files_behaves_as_private_memory() {
     let Some(bench) = in_place() else { return };
     testkit::lock_machine!(shared);
@@ -100,6 +101,7 @@ fn a_launcher_that_is_stopped_or_killed_stops_no_program() {
 
 /// Where limits count private memory and not shared memory, or files, it stays ordinary and is copied.
 #[test]
+#[ignore = "nightly: live designs"]
 fn under_limits_on_memory_it_stays_ordinary() {
     let Some(bench) = in_place() else { return };
     testkit::lock_machine!(shared);

@@ -16,6 +16,7 @@ fn share(value: &Value) -> f64 {
 }
 
 #[test]
+#[ignore = "nightly: a prediction is timed"]
 fn a_prediction_stands_beside_the_verdict_and_in_the_document() {
     testkit::require!(has_thp(), "THP are off on this machine");
     testkit::lock_machine!(shared);

@@ -15,6 +15,7 @@ fn tlb(directory: &tempfile::TempDir, arguments: &[&str]) -> std::process::Outpu
 }
 
 #[test]
+#[ignore = "nightly: misses are timed"]
 fn it_measures_prints_draws_and_keeps_what_it_found() {
     let directory = tempfile::tempdir().unwrap();
     let svg = directory.path().join("staircase.svg");

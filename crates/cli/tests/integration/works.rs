@@ -119,7 +119,12 @@ fn every_row_is_complete_and_its_command_prints_what_the_page_says() {
     let all = std::env::var_os(ALL).is_some();
     let rows = rows();
     assert!(rows.len() > 20, "{} rows", rows.len());
-    let is_run = |row: &&Row<'_>| row.when.is_empty() || all && !row.when.starts_with("by hand");
+    // A third of them with every change.
+    let share = if all || testkit::is_nightly() { 1 } else { 3 };
+    let is_run = |row: &&Row<'_>| {
+        let is_drawn = row.when.is_empty() && row.line % share == 0;
+        is_drawn || all && !row.when.starts_with("by hand")
+    };
     let left = rows.iter().filter(|row| !is_run(row)).count();
     if left > 0 {
         skipped!(

@@ -1,5 +1,5 @@
 //! No program can tell the difference but by its speed: each case has the same outcome natively and in
-//! each mode.
+//! each mode (with every change in two of them).
 //!
 //! An outcome is how the program ended (status, signal, or that it hung for three minutes) and what it
 //! wrote, without addresses and without the library's own messages. Programs are in

@@ -37,6 +37,7 @@ fn redis_on_fresh_memory_agrees() {
 
 /// STREAM of 2010: superpages of 16 MiB on the one machine, of 2 MiB on the other.
 #[test]
+#[ignore = "nightly: a published table, 7 s"]
 fn stream_of_2010_is_in_order() {
     for (name, pairs) in [("stream-2010", 4), ("stream-2010-speedup", 4), ("stream-2010-misses", 2)]
     {

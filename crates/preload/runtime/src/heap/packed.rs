@@ -176,8 +176,11 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
 pub unsafe fn place_grown(chunk: Chunk, kept: usize) -> Option<*mut c_void> {
     // SAFETY: the contract.
     let (start, length) = unsafe { chunk.mapping() }?;
-    // One that keeps growing leaves a hole behind each time.
-    let is_fit = (sizes::superpage() / 2..BACKED_FROM.load(Relaxed)).contains(&length);
+    // One that keeps growing leaves a hole behind each time. What lies before an aligned object would be wasted, and an
+    // object that shrank has fewer bytes than it had.
+    let is_fit = (sizes::superpage() / 2..BACKED_FROM.load(Relaxed)).contains(&length)
+        && chunk.memory == start + HEADER
+        && kept <= chunk.usable();
     if !is_fit || contains(start) || kept > length / 8 * 5 || !is_on() {
         return None;
     }
@@ -349,8 +352,9 @@ impl Extent {
         self.end - self.next >= length
     }
 
-    /// Cuts off a slot. An end that reaches a little into a superpage comes on base pages, and is a sample. Of the superpage that it begins, `most` may be ahead of what was asked for: where more would be,
-    /// the rest of that superpage is unmapped, so that it comes on base pages, and the next slot begins another.
+    /// Cuts off a slot. An end that reaches a little into a superpage comes on base pages, and is a sample. Of the
+    /// superpage that it begins, `most` may be ahead of what was asked for: where more would be, the rest of that
+    /// superpage is unmapped, so that it comes on base pages, and the next slot begins another.
     fn cut(&mut self, length: usize, most: usize) -> Option<usize> {
         if !self.has(length) {
             return None;

@@ -16,8 +16,10 @@ fn forks(pages: &str, memory: &str, variables: &[(&str, &str)]) {
     static BUILT: OnceLock<std::path::PathBuf> = OnceLock::new();
     let build = || programs::build("forks.c", "forks", "cc", &["-O1", "-pthread"]);
     let mut command = Command::new(BUILT.get_or_init(build));
-    command.arg("30").envs(programs::under(pages, memory, "thp")).envs(variables.iter().copied());
-    assert_eq!(programs::number(&programs::run(command), "forks"), 30);
+    let count = testkit::cases(100);
+    command.arg(count.to_string());
+    command.envs(programs::under(pages, memory, "thp")).envs(variables.iter().copied());
+    assert_eq!(programs::number(&programs::run(command), "forks"), count as u64);
 }
 
 #[test]

@@ -203,6 +203,7 @@ fn exceptions_pass_through_code_on_superpages() {
 }
 
 #[test]
+#[ignore = "nightly: a large program of others"]
 fn a_debugger_names_functions_and_stops_in_them() {
     testkit::require!(has_thp(), "THP of 2 MiB are off on this machine");
     testkit::require!(has("cc") && has("gdb"), "no C compiler or no gdb");
