@@ -35,7 +35,7 @@ fn every_run_is_in_the_document() {
     for arm in [0, 1] {
         assert_eq!(samples_of(&document, arm, "warm-up").len(), 1);
         let measured = samples_of(&document, arm, "measured").len();
-        assert!(measured >= 2 && measured % 2 == 0, "{measured}");
+        assert!(measured >= 2 && measured.is_multiple_of(2), "{measured}");
     }
     for sample in document["samples"].as_array().unwrap() {
         assert!(sample["minor_faults"].as_u64() > Some(0), "{sample}");

@@ -246,8 +246,14 @@ fn say_shortage() {
     if bytes == 0 {
         return;
     }
-    let why = Reason::ALL.into_iter().max_by_key(|why| own(::abi::reason(*why)));
+    // A fork copies whatever the pool has, and no larger pool helps: not a shortage.
+    let is_copied = own(::abi::reason(Reason::Forked)) > 0;
+    let others = Reason::ALL.into_iter().filter(|why| *why != Reason::Forked);
+    let why = others.max_by_key(|why| own(::abi::reason(*why)));
     let why = why.filter(|why| own(::abi::reason(*why)) > 0);
+    if why.is_none() && is_copied {
+        return;
+    }
     let kib = message::Decimal::new(bytes >> 10);
     message::line(&[
         kib.bytes(),

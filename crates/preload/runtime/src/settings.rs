@@ -94,6 +94,8 @@ pub struct Settings {
     pub says_shortage: bool,
     /// Whether even the first bytes of the heap are to be on superpages.
     pub whole_heap: bool,
+    /// Whether no object is to have a mapping of its own: HUGETLB_MORECORE alone asked, as for libhugetlbfs' heap.
+    pub maps_nothing: bool,
     /// Whether the environment sets when glibc's malloc maps objects, grows and shrinks.
     pub tunes_malloc: bool,
     /// SUPERPAGE_PREZERO: bytes of unmapped memory that may be kept for the next request.
@@ -125,6 +127,7 @@ impl Settings {
         report: None,
         says_shortage: false,
         whole_heap: false,
+        maps_nothing: false,
         tunes_malloc: false,
         prezero: 0,
         prefault: 0,
@@ -269,7 +272,7 @@ fn understand() -> Settings {
         if let Some(pages) = legacy_heap(text, default_size, warns) {
             settings.pages = pages;
             settings.memory.heap = true;
-            settings.whole_heap = true;
+            (settings.whole_heap, settings.maps_nothing) = (true, true);
             settings.says_shortage |= warns && settings.report.is_none();
             return settings;
         }
@@ -282,9 +285,14 @@ fn understand() -> Settings {
         // Reports are still made: they then say that nothing was asked for.
         settings.memory = Memory::default();
     } else if !named {
-        // Only SUPERPAGE_PAGES: the memory a program maps itself, with its own malloc as it is.
+        // Only SUPERPAGE_PAGES: the memory a program maps itself, and the heap where that is advice. On the pool, malloc stays
+        // as it is: its arenas lie there only on request (docs/decisions/pool.md#2).
         settings.memory.mmap = true;
+        settings.memory.heap = settings.is_thp();
     }
+    // `hugectl --heap` sets both: libhugetlbfs' heap, from its first byte on.
+    let is_legacy_heap = morecore.is_some() && !restricted;
+    settings.whole_heap = is_legacy_heap && settings.memory.heap && settings.is_hugetlb();
     settings
 }
 

@@ -79,9 +79,21 @@ const FILLS: &str = "import re\n\
     s = open('/proc/self/smaps').read()\n\
     print(sum(map(int, re.findall('(?:AnonHugePages|Private_Hugetlb): *([0-9]+)', s))))";
 
+/// The same with 80 objects of 512 KiB, of which none holds a superpage.
+fn fills_in_pieces() -> String {
+    FILLS.replace(
+        "bytearray(40 << 20)\nx[::4096] = b'1' * len(x[::4096])",
+        "[bytearray(512 << 10) for _ in range(80)]",
+    )
+}
+
 /// KiB of the heap of a program that lie on superpages, and what was said.
 fn heap(words: &[&str]) -> (u64, String) {
-    let output = tool("hugectl", &[words, &["python3", "-c", FILLS]].concat());
+    filled(words, FILLS)
+}
+
+fn filled(words: &[&str], program: &str) -> (u64, String) {
+    let output = tool("hugectl", &[words, &["python3", "-c", program]].concat());
     assert!(output.status.success(), "{output:?}");
     let kib: u64 = stdout(&output).trim().parse().unwrap_or_else(|_| panic!("{output:?}"));
     (kib, stderr(&output))
@@ -116,6 +128,10 @@ mod exclusive {
         let (kib, said) = heap(&["--heap"]);
         assert!(kib >= 36 << 10, "{kib} kB on superpages: {said}");
         assert_eq!(said, "", "nothing to say of a run that got all");
+        let pieces = fills_in_pieces();
+        assert_ne!(pieces, FILLS);
+        let (kib, said) = filled(&["--heap"], &pieces);
+        assert!(kib >= 36 << 10, "pieces: {kib} kB on superpages: {said}");
         assert!(testkit::leave_free(4), "fewer than before");
         assert!(heap(&["--heap"]).1.contains("are not: "));
         assert_eq!(heap(&["-q", "--heap"]).1, "");

@@ -73,15 +73,17 @@ pub fn begin() {
         START.store(start, Ordering::Relaxed);
         let settings = settings::get();
         let page = sizes::superpage();
-        if is_for_pool() && !settings.whole_heap {
+        if is_for_pool() && !settings.maps_nothing {
             // A mapping of its own holds none of the pool's pages, or not all that it could.
             thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
         }
         if !settings.whole_heap || page > MAX_AHEAD {
             return;
         }
-        // A mapping of its own begins with a base page; libhugetlbfs' heap had none either.
-        super::set_option(libc::M_MMAP_MAX, 0);
+        if settings.maps_nothing {
+            // A mapping of its own begins with a base page; libhugetlbfs' heap had none either.
+            super::set_option(libc::M_MMAP_MAX, 0);
+        }
         // malloc's own first object shares the last base page below.
         let boundary = (start + raw::base_page()).next_multiple_of(page);
         libc::sbrk((boundary - raw::base_page() - start) as isize);
