@@ -39,7 +39,7 @@ pub struct ThpSize {
     pub enabled: Option<Choice>,
     /// For shared memory.
     pub shmem_enabled: Option<Choice>,
-    /// Counters since boot by the kernel's names (numbers of folios).
+    /// Counters since boot by the kernel's names (numbers of folios); empty where only the settings were read.
     pub stats: BTreeMap<String, u64>,
 }
 
@@ -66,18 +66,35 @@ pub struct Khugepaged {
     pub full_scans: Option<u64>,
 }
 
+/// How much is read: some 17 counters of each of 9 sizes are most of the files.
+#[derive(Clone, Copy)]
+enum Parts {
+    Settings,
+    All,
+}
+
 impl Thp {
     /// The PMD's superpage size, read alone; it is what `coverage` needs.
     pub fn pmd_size_of(root: &Root) -> Result<PageSize, ReadError> {
         text::page_size(root, &format!("{DIR}/hpage_pmd_size"))
     }
 
-    /// Reads the settings alone; reasons for what is missing are left to [`crate::Snapshot`].
+    /// Reads the settings alone, which is a tenth of the files; reasons for what is missing are left to
+    /// [`crate::Snapshot`].
     pub fn from_root(root: &Root) -> Option<Self> {
+        Self::read_parts(root, Parts::Settings, &mut Reasons::default())
+    }
+
+    /// Reads settings and counters.
+    pub fn with_counters(root: &Root) -> Option<Self> {
         Self::read(root, &mut Reasons::default())
     }
 
     pub(crate) fn read(root: &Root, reasons: &mut Reasons) -> Option<Self> {
+        Self::read_parts(root, Parts::All, reasons)
+    }
+
+    fn read_parts(root: &Root, parts: Parts, reasons: &mut Reasons) -> Option<Self> {
         let names = match root.list(DIR) {
             Ok(names) => names,
             Err(error) if error.is_gone() => {
@@ -90,7 +107,8 @@ impl Thp {
             }
         };
         let sizes = names.iter().filter_map(|name| {
-            Some((text::size_of_dir(name)?, ThpSize::read(root, &format!("{DIR}/{name}"), reasons)))
+            let dir = format!("{DIR}/{name}");
+            Some((text::size_of_dir(name)?, ThpSize::read(root, &dir, parts, reasons)))
         });
         let sizes: BTreeMap<_, _> = sizes.collect();
         if sizes.is_empty() {
@@ -115,14 +133,17 @@ impl Thp {
 }
 
 impl ThpSize {
-    fn read(root: &Root, dir: &str, reasons: &mut Reasons) -> Self {
+    fn read(root: &Root, dir: &str, parts: Parts, reasons: &mut Reasons) -> Self {
         // A size has only the files that make sense for it, so a missing one is no mystery.
         let mut choice = |name: &str| match Choice::read(root, &format!("{dir}/{name}")) {
             Err(error) if error.is_gone() => None,
             result => reasons.ask(&format!("{dir}/{name}"), result),
         };
         let (enabled, shmem_enabled) = (choice("enabled"), choice("shmem_enabled"));
-        let names = root.list(&format!("{dir}/stats")).unwrap_or_default();
+        let names = match parts {
+            Parts::Settings => Vec::new(),
+            Parts::All => root.list(&format!("{dir}/stats")).unwrap_or_default(),
+        };
         let stats = names.into_iter().filter_map(|name| {
             let path = format!("{dir}/stats/{name}");
             reasons.ask(&path, text::number(root, &path)).map(|count| (name, count))

@@ -336,7 +336,9 @@ fn anybody_can_run_it() -> bool {
         return true;
     }
     let mut command = Command::new(AS_NOBODY[0]);
-    command.args(&AS_NOBODY[1..]).args([env!("CARGO_BIN_EXE_superpage"), "--version"]);
+    // By a shell: setpriv itself has root's capabilities until it executes something.
+    command.args(&AS_NOBODY[1..]).args(["sh", "-c", "exec \"$0\" --version"]);
+    command.arg(env!("CARGO_BIN_EXE_superpage"));
     command.output().is_ok_and(|output| output.status.success())
 }
 

@@ -285,8 +285,8 @@ fn understand() -> Settings {
         // Reports are still made: they then say that nothing was asked for.
         settings.memory = Memory::default();
     } else if !named {
-        // Only SUPERPAGE_PAGES: the memory a program maps itself, and the heap where that is advice. On the pool, malloc stays
-        // as it is: its arenas lie there only on request (docs/decisions/pool.md#2).
+        // Only SUPERPAGE_PAGES: the memory a program maps itself, and the heap where that is advice (docs/decisions/heap.md#8).
+        // On the pool, malloc stays as it is: its arenas lie there only on request (docs/decisions/pool.md#2).
         settings.memory.mmap = true;
         settings.memory.heap = settings.is_thp();
     }

@@ -166,7 +166,7 @@ fn sized(file: OwnedFd, bytes: u64) -> std::io::Result<OwnedFd> {
 /// counter for the size.
 fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
     let count = || {
-        let thp = Thp::from_root(root)?;
+        let thp = Thp::with_counters(root)?;
         let size = thp.sizes.get(&page)?;
         Some((size.enabled.clone()?, *size.stats.get("anon_fault_alloc")?))
     };
