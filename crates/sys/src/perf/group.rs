@@ -110,7 +110,14 @@ mod tests {
         let Some(mut group) = open(Target::Thread(thread)) else { return };
         // Mapped anew: malloc may hand out memory that another test has touched and freed.
         let touch = || Mapping::anonymous(8 << 20, Backing::Pages).unwrap().bytes_mut().fill(1);
-        touch();
+        // The kernel may begin to count a further event of a running thread only when it next schedules that thread in.
+        for _ in 0..9_000 {
+            touch();
+            if group.read().unwrap()[1].value > 0 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         group.stop().unwrap();
         let stopped = group.read().unwrap();
         assert!(stopped[1].value > 0, "{stopped:?}");

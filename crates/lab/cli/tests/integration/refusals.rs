@@ -5,6 +5,9 @@ use std::fs;
 use crate::common::{lab, stderr, stdout};
 use crate::{path, with};
 
+/// A file that this user could overwrite.
+const EXISTING: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/existing");
+
 /// Arguments, the exit code, and what the one line says.
 const CASES: &[(&[&str], &[&str])] = &[
     (&["run"], &["--design"]),
@@ -27,7 +30,7 @@ const CASES: &[(&[&str], &[&str])] = &[
         &["run", "-d", "base", "-w", "gups", "-o", "/no/such/dir/x"],
         &["/no/such/dir/x", "directory"],
     ),
-    (&["run", "-d", "base", "-w", "gups", "-o", "/etc/passwd"], &["/etc/passwd", "--force"]),
+    (&["run", "-d", "base", "-w", "gups", "-o", EXISTING], &[EXISTING, "--force"]),
     (&["compare", "-w", "gups"], &["--design"]),
     (&["compare", "-d", "base", "-d", "base", "-w", "gups"], &["`base` is given twice"]),
     (&["compare", "--from", "/no/such.json"], &["/no/such.json"]),
@@ -162,6 +165,7 @@ const CASES: &[(&[&str], &[&str])] = &[
 
 #[test]
 fn bad_input_is_one_line_that_says_what_would_be_right() {
+    std::fs::write(EXISTING, "mine\n").unwrap();
     for (arguments, parts) in CASES {
         let output = lab(arguments);
         let line = stderr(&output);
@@ -172,6 +176,7 @@ fn bad_input_is_one_line_that_says_what_would_be_right() {
             assert!(line.contains(part), "{arguments:?} lacks {part}: {line}");
         }
     }
+    assert_eq!(std::fs::read_to_string(EXISTING).unwrap(), "mine\n");
 }
 
 #[test]
