@@ -3,7 +3,9 @@
 
 /// The state of one sequence of touches: one task's, or one place in one mapping.
 ///
-///     first touch: 1 unit --expected--> 2 --expected--> 4 ... 2^limit --surprise--> 1
+/// ```text
+/// first touch: 1 unit --expected--> 2 --expected--> 4 ... 2^limit --surprise--> 1
+/// ```
 ///
 /// A touch is expected where the last batch ended. Units that were prepared and never touched are at
 /// most one batch, of `2^limit` units, and no more than were touched in order before it.
