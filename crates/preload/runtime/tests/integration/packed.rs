@@ -6,6 +6,7 @@ use std::process::Command;
 
 use testkit::ControlGroup;
 
+use crate::common::has_free_superpages;
 use crate::programs::{build, has, has_thp, number, run, under};
 
 fn program() -> &'static Path {
@@ -37,28 +38,9 @@ fn said(text: &str) -> Vec<&str> {
     text.lines().filter(|line| line.contains("mappings")).collect()
 }
 
-/// KiB of superpages that this machine gives 256 MiB of advised memory now.
-fn available() -> usize {
-    // SAFETY: a mapping of our own.
-    unsafe {
-        let (length, superpage) = (256 << 20, 2 << 20);
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let memory = libc::mmap(std::ptr::null_mut(), length, access, flags, -1, 0);
-        assert_ne!(memory, libc::MAP_FAILED);
-        libc::madvise(memory, length, libc::MADV_HUGEPAGE);
-        for at in (0..length).step_by(superpage) {
-            memory.cast::<u8>().add(at).write_volatile(1);
-        }
-        let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
-        libc::munmap(memory, length);
-        number(&text, "AnonHugePages:") as usize
-    }
-}
-
-/// Whether THP of 2 MiB are there to be had.
+/// Whether 256 MiB of THP are there to be had.
 fn has_superpages() -> bool {
-    has("cc") && has_thp() && available() >= 240 << 10
+    has("cc") && has_thp() && has_free_superpages(256)
 }
 
 const NEEDS: &str = "needs a C compiler and 256 MiB of free superpages";
