@@ -310,8 +310,7 @@ impl Plan {
         self.check_thp(facts)?;
         self.thp = ThpRequest::System;
         self.promise = Promise::Superpages;
-        let settings = [("glibc.malloc.hugetlb", "1")];
-        self.set_malloc(recipe, facts, &settings, "malloc advises its memory MADV_HUGEPAGE");
+        self.advise_malloc(recipe, facts);
         if !self.is_preloadable(wrapped) {
             return Ok(None);
         }
@@ -331,6 +330,12 @@ impl Plan {
             )),
         }
         Ok(None)
+    }
+
+    /// glibc's malloc advises the heap from its first byte on.
+    pub(super) fn advise_malloc(&mut self, recipe: &Recipe, facts: &Facts) {
+        let settings = [("glibc.malloc.hugetlb", "1")];
+        self.set_malloc(recipe, facts, &settings, "malloc advises its memory MADV_HUGEPAGE");
     }
 
     /// Whether libsuperpage.so can be preloaded to any effect. Under another loader it is worse than

@@ -285,6 +285,20 @@ fn the_library_is_told_what_to_back_and_malloc_is_left_alone() {
 }
 
 #[test]
+fn on_thp_glibc_advises_a_heap_that_the_library_backs_unless_memory_is_fragmented() {
+    let tunables = |text: &str, free_in_superpages| {
+        let facts = Facts { free_in_superpages, ..with_library(Vec::new()) };
+        let recipe: Recipe = text.parse().unwrap();
+        let plan = Plan::resolve(&recipe, program(Kind::Glibc), None, Vec::new(), &facts).unwrap();
+        variable(&plan, "GLIBC_TUNABLES").map(str::to_string)
+    };
+    let advises = Some("glibc.malloc.hugetlb=1".to_string());
+    assert_eq!(tunables("x: pages=thp memory=heap,mmap", Some(0.9)), advises);
+    assert_eq!(tunables("x: pages=thp memory=heap,mmap", Some(0.2)), None);
+    assert_eq!(tunables("x: pages=thp memory=mmap", Some(0.9)), None);
+}
+
+#[test]
 fn auto_takes_the_pool_if_it_has_pages_then_thp_then_smaller_ones() {
     let recipe = Recipe::superpage();
     let pages = |facts: &Facts| {

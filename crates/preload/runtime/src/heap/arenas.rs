@@ -11,8 +11,8 @@
 //! Life of a superpage of an arena: unmapped -> inside the object, untouched -> backed -> handed out
 //! in pieces -> given back to the kernel when glibc trims the top.
 //!
-//! A heap earns its superpages as a whole: it stays as it was until it holds 32 MiB. The early memory
-//! is then advised as well, and left to the kernel's daemon to collapse.
+//! The main arena gets superpages once the heap holds 24 MiB, threads' arenas once it holds 32 MiB. Earlier memory is then
+//! advised as well, and left to khugepaged.
 //!
 //! # Safety
 //! What is discarded or replaced lies inside an object that this thread has just allocated.
@@ -28,10 +28,14 @@ use crate::settings::{self, Fallback};
 use crate::table;
 use crate::{executor, in_place, limits, raw, sizes};
 
-/// From this size on a heap gets superpages of THP: a small program would pay for clearing what it
-/// hardly touches.
-const LARGE_HEAP: usize = 32 << 20;
-/// The same of the pool.
+/// From this size of the heap on the main arena gets superpages of THP: its last one is half used on average.
+const LARGE_HEAP: usize = 24 << 20;
+/// The same of threads' arenas, each of which has such a last superpage.
+const LARGE_HEAP_OF_THREADS: usize = 32 << 20;
+/// The same of all arenas where mapped objects and arenas hold [`LARGE_IN_ALL`].
+const LARGE_HEAP_BESIDE: usize = 4 << 20;
+const LARGE_IN_ALL: usize = 64 << 20;
+/// The same of all arenas on the pool.
 const LARGE_HEAP_ON_POOL: usize = 4 << 20;
 /// How far ahead an arena is grown: an eighth of the heap, within these.
 const MIN_AHEAD: usize = 4 << 20;
@@ -151,7 +155,7 @@ fn advance(chunk: Chunk) -> bool {
         let holds = end.saturating_sub(START.load(Ordering::Relaxed));
         (&MAIN, known, holds + IN_THREADS.load(Ordering::Relaxed))
     };
-    if !is_large(holds) || limits::is_future_locked() {
+    if !is_large(chunk, holds) || limits::is_future_locked() {
         counters::count(Kind::Heap, Column::Small, next_look.saturating_sub(known));
         limit.store(next_look, Ordering::Relaxed);
         return true;
@@ -199,14 +203,15 @@ fn main_size() -> usize {
     current_break().saturating_sub(start)
 }
 
-/// Whether a heap that holds so much gets superpages.
-fn is_large(holds: usize) -> bool {
+/// Whether the arena of `chunk` gets superpages, in a heap of `holds` bytes.
+fn is_large(chunk: Chunk, holds: usize) -> bool {
     let settings = settings::get();
     let least = match (settings.whole_heap, is_for_pool()) {
         (true, _) => 0,
         (false, true) => LARGE_HEAP_ON_POOL,
         // Beside enough other objects their last superpage is a small part.
-        (false, false) if holds + packed::holds() >= 2 * LARGE_HEAP => LARGE_HEAP / 8,
+        (false, false) if holds + packed::holds() >= LARGE_IN_ALL => LARGE_HEAP_BESIDE,
+        (false, false) if chunk.is_of_a_thread() => LARGE_HEAP_OF_THREADS,
         (false, false) => LARGE_HEAP,
     };
     if holds < least {

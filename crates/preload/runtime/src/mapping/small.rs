@@ -7,7 +7,7 @@
 //! it may unmap, move or protect its block, and only that block changes.
 //!
 //! Life of an extent: mapped -> cut into blocks until one no longer fits -> its tail unmapped.
-//! Extents double from 2 MiB to 8 MiB. The first 32 MiB a process asks for stay as they were, so a
+//! Extents double from 2 MiB to 8 MiB. The first 4 MiB a process asks for stay as they were, so a
 //! small program pays nothing.
 //!
 //! The price:
@@ -34,7 +34,7 @@ use crate::{contiguity, raw, sizes};
 
 /// Shorter requests, and so much of what a process asks for first, are left to the kernel.
 const MIN_LENGTH: usize = 64 << 10;
-const INITIAL_BYTES_LEFT_ALONE: usize = 32 << 20;
+const INITIAL_BYTES_LEFT_ALONE: usize = 4 << 20;
 const MAX_EXTENT: usize = 8 << 20;
 
 /// So much of mappings of one superpage is left to the kernel first: a program that maps no more than these pays for the part
