@@ -302,8 +302,14 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
             let Some((start, length)) = mapping.filter(|_| !new.is_null()) else { return new };
             let chunk = Chunk::from_memory(new);
             packed::resized(start, length, chunk);
-            let moved =
-                if chunk.is_mapped() { packed::place_grown(chunk, old.usable()) } else { None };
+            let was_packed = packed::contains(start);
+            let moved = match chunk.is_mapped() {
+                true => packed::place_grown(chunk, old.usable(), was_packed),
+                false => None,
+            };
+            if was_packed && moved.is_none() {
+                packed::split_moved(start, length, chunk);
+            }
             moved.unwrap_or(new)
         } else if large::is_for_pool(size) && size > old.usable() {
             // What glibc returns has the contents already, and pages of the pool would take their place.
@@ -321,7 +327,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
                     arenas::reach(chunk);
                 } else if settings::get().is_thp() {
                     packed::left(chunk);
-                    if let Some(moved) = packed::place_grown(chunk, kept) {
+                    if let Some(moved) = packed::place_grown(chunk, kept, false) {
                         return moved;
                     }
                     large::back(chunk);

@@ -26,7 +26,7 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{
-    AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize,
+    AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -44,6 +44,8 @@ use crate::{executor, filter, in_place, limits, pagemap, raw, sizes};
 const MIN_LENGTH: usize = 64 << 10;
 /// Up to this. Of larger ones the edges are a small part.
 const MAX_LENGTH: usize = 64 << 20;
+/// Objects that grow to less than this are copied to a slot. Larger ones are moved by their upper page tables (`large`).
+const MAX_GROWN: usize = 16 << 20;
 /// So much in such objects is left where glibc put it before any is packed.
 const LEFT_FIRST: usize = 3 << 20;
 /// From this size of the heap on a whole superpage may be ahead of what is asked for.
@@ -63,8 +65,9 @@ const SPACE_ABOVE: usize = 64 << 30;
 const SAMPLE_SHARE: usize = 40;
 /// How often samples are looked at, in bytes of objects.
 const LOOK_EVERY: usize = 1 << 20;
-/// So much of samples decides, the newest first.
+/// So much of samples decides, the newest first; of less than the second nothing is known.
 const SAMPLED: usize = 2 << 20;
+const ENOUGH: usize = 1 << 20;
 /// Superpages that one call splits at most.
 const MAX_SPLITS: usize = 8;
 /// Splitting a superpage costs as much as was won by a whole one. What packing has won, in bytes: at first, and at most.
@@ -72,6 +75,15 @@ const FIRST_CREDIT: isize = 256 << 20;
 const MAX_CREDIT: isize = 1 << 30;
 /// Without any, an object that is left counts as so much of itself.
 const CREDIT_OF_LEFT: usize = 32;
+
+/// How much of objects is touched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Density {
+    Unknown,
+    /// Nine tenths or more.
+    Dense,
+    Sparse,
+}
 
 /// (p) What of the region is mapped and not handed out.
 struct Region {
@@ -154,7 +166,11 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
         // SAFETY: the contract. malloc fills objects if it is told to (M_PERTURB); a page at least is there.
         raw::keeping_errno(|| unsafe {
             let is_empty = (chunk.memory as *const usize).read() == 0;
-            if is_empty { place_at_slot(chunk, start, length, 0) } else { None }
+            let may_move = is_empty
+                && has_credit(length)
+                && samples::density(length) == Density::Dense
+                && !samples::choose(length);
+            if may_move { move_to_slot(chunk, start, length, 0) } else { None }
         })
     } else {
         None
@@ -168,43 +184,61 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     moved
 }
 
-/// The same of an object that `realloc` made about twice as large, with `kept` bytes of contents: copying these
-/// costs less than what the rest gains. [`resized`] was told of it, or [`left`].
+/// The same of an object that `realloc` made 1.4 times as large or more, with `kept` bytes of contents: copying these
+/// costs less than what the rest gains. What was touched of them tells whether it is filled; if it `was_packed`, samples do.
+/// [`resized`] was told of it, or [`left`].
 ///
 /// # Safety
 /// As [`place`].
-pub unsafe fn place_grown(chunk: Chunk, kept: usize) -> Option<*mut c_void> {
+pub unsafe fn place_grown(chunk: Chunk, kept: usize, was_packed: bool) -> Option<*mut c_void> {
     // SAFETY: the contract.
     let (start, length) = unsafe { chunk.mapping() }?;
-    // One that keeps growing leaves a hole behind each time. What lies before an aligned object would be wasted, and an
-    // object that shrank has fewer bytes than it had.
-    let is_fit = (sizes::superpage() / 2..BACKED_FROM.load(Relaxed)).contains(&length)
+    // What lies before an aligned object would be wasted, and an object that shrank has fewer bytes than it had.
+    let is_fit = (sizes::superpage() / 2..MAX_GROWN).contains(&length)
         && chunk.memory == start + HEADER
         && kept <= chunk.usable();
-    if !is_fit || contains(start) || kept > length / 8 * 5 || !is_on() {
+    if !is_fit || contains(start) || kept > length / 10 * 7 || !is_on() {
+        return None;
+    }
+    let pages = kept / raw::base_page();
+    let is_dense = match was_packed {
+        // On superpages what was touched is not seen.
+        true => samples::density(length) != Density::Sparse,
+        false => pagemap::resident(start, pages).is_some_and(|there| there * 10 >= pages * 9),
+    };
+    if !is_dense || !has_credit(length) {
         return None;
     }
     // SAFETY: the contract.
-    let moved = raw::keeping_errno(|| unsafe { place_at_slot(chunk, start, length, kept) });
+    let moved = raw::keeping_errno(|| unsafe { move_to_slot(chunk, start, length, kept) });
     if moved.is_some() {
         samples::remove(start, length);
+        if length >= BACKED_FROM.load(Relaxed) {
+            // `large` advised it where it was.
+            counters::count(Kind::Heap, Column::Returned, length);
+            contiguity::forget(start, start + length);
+        }
     }
     moved
 }
 
-unsafe fn place_at_slot(
+/// Whether packing has won more than splitting superpages took; else an object of `length` bytes is left.
+fn has_credit(length: usize) -> bool {
+    let is_any = CREDIT.load(Relaxed) > 0;
+    if !is_any {
+        CREDIT.fetch_add((length / CREDIT_OF_LEFT).cast_signed(), Relaxed);
+    }
+    is_any
+}
+
+/// # Safety
+/// As [`place`] and [`place_grown`].
+unsafe fn move_to_slot(
     chunk: Chunk,
     start: usize,
     length: usize,
     kept: usize,
 ) -> Option<*mut c_void> {
-    if CREDIT.load(Relaxed) <= 0 {
-        CREDIT.fetch_add((length / CREDIT_OF_LEFT).cast_signed(), Relaxed);
-        return None;
-    }
-    if !samples::are_dense(length) {
-        return None;
-    }
     // Others wait while the region grows: so long as glibc's own mapping would have waited for the kernel.
     let slot = REGION.with(|region| region.cut(start, length)).flatten()?;
     let at = slot + (chunk.memory - start);
@@ -522,6 +556,27 @@ pub unsafe fn left(chunk: Chunk) {
     }
 }
 
+/// `realloc` moved an object out of `[start, start + length)` to where `new` is: its first and last superpage, which it
+/// shares with others, are split, or what these leave stays charged as long as it lives.
+///
+/// # Safety
+/// glibc's realloc has just returned it.
+pub unsafe fn split_moved(start: usize, length: usize, new: Chunk) {
+    // SAFETY: the contract.
+    let Some((at, now)) = (unsafe { new.mapping() }).filter(|_| new.is_mapped()) else { return };
+    if at == start || now < length || filter::may_be_in_place() {
+        return;
+    }
+    let (superpage, base) = (sizes::superpage(), raw::base_page());
+    let last = start + length - base;
+    let is_one = start / superpage == last / superpage;
+    for page in [at, at + length - base].into_iter().take(if is_one { 1 } else { 2 }) {
+        CREDIT.fetch_sub(superpage.cast_signed(), Relaxed);
+        // SAFETY: it changes no contents.
+        let _ = raw::keeping_errno(|| unsafe { raw::madvise(page, base, libc::MADV_COLD) });
+    }
+}
+
 /// An object that is left where glibc put it is about to be freed.
 pub fn forget_left(start: usize, length: usize) {
     samples::remove(start, length);
@@ -565,7 +620,7 @@ mod samples {
     static LIVE: AtomicUsize = AtomicUsize::new(0);
     /// Bytes of objects that were left so that there are samples.
     static CHOSEN: AtomicUsize = AtomicUsize::new(0);
-    static ARE_DENSE: AtomicBool = AtomicBool::new(false);
+    static DENSITY: AtomicU8 = AtomicU8::new(Density::Unknown as u8);
     /// Bytes of objects since they were looked at.
     static SINCE_LOOK: AtomicUsize = AtomicUsize::new(LOOK_EVERY);
 
@@ -651,34 +706,41 @@ mod samples {
         touched * 2 < pages
     }
 
-    /// Whether an object of `length` bytes is to be packed, as those before were touched; else it is the next sample.
-    pub fn are_dense(length: usize) -> bool {
+    /// How much of objects was touched so far, when there is another of `length` bytes.
+    pub fn density(length: usize) -> Density {
         if live() < LEFT_FIRST && PACKED.load(Relaxed) == 0 {
-            return false;
+            return Density::Unknown;
         }
         let since = SINCE_LOOK.fetch_add(length, Relaxed) + length;
         if since >= LOOK_EVERY {
             SINCE_LOOK.store(0, Relaxed);
             let packed = PACKED.load(Relaxed);
-            let were_dense = ARE_DENSE.load(Relaxed);
-            let is_alarm = were_dense && packed >= BELIEVED_FROM.load(Relaxed) && are_ends_empty();
+            let was_dense = DENSITY.load(Relaxed) == Density::Dense as u8;
+            let is_alarm = was_dense && packed >= BELIEVED_FROM.load(Relaxed) && are_ends_empty();
             if is_alarm {
                 // The next objects are left, and tell whether it is so.
                 forget();
                 BELIEVED_FROM
                     .store(packed + DOUBT.fetch_add(DOUBT.load(Relaxed), Relaxed), Relaxed);
             }
-            ARE_DENSE.store(!is_alarm && look(), Relaxed);
+            let found = if is_alarm { Density::Sparse } else { look() };
+            DENSITY.store(found as u8, Relaxed);
         }
-        if !ARE_DENSE.load(Relaxed) {
-            return false;
+        match DENSITY.load(Relaxed) {
+            it if it == Density::Dense as u8 => Density::Dense,
+            it if it == Density::Sparse as u8 => Density::Sparse,
+            _ => Density::Unknown,
         }
+    }
+
+    /// Whether an object of `length` bytes is the next sample.
+    pub fn choose(length: usize) -> bool {
         let chosen = CHOSEN.load(Relaxed) + length;
-        if chosen > PACKED.load(Relaxed) / SAMPLE_SHARE {
-            return true;
+        let is_chosen = chosen <= PACKED.load(Relaxed) / SAMPLE_SHARE;
+        if is_chosen {
+            CHOSEN.store(chosen, Relaxed);
         }
-        CHOSEN.store(chosen, Relaxed);
-        false
+        is_chosen
     }
 
     /// What was seen so far decides no more.
@@ -686,8 +748,8 @@ mod samples {
         SAMPLES.iter().for_each(|sample| sample.start.store(0, Relaxed));
     }
 
-    /// Whether nine tenths of the newest samples were touched.
-    fn look() -> bool {
+    /// Of the newest samples.
+    fn look() -> Density {
         let base = raw::base_page();
         let newest = NEXT.load(Relaxed).wrapping_sub(1);
         let (mut pages, mut touched) = (0, 0);
@@ -708,6 +770,10 @@ mod samples {
                 break;
             }
         }
-        pages * base >= SAMPLED / 2 && touched * 10 >= pages * 9
+        match pages * base {
+            ..ENOUGH => Density::Unknown,
+            _ if touched * 10 >= pages * 9 => Density::Dense,
+            _ => Density::Sparse,
+        }
     }
 }
