@@ -518,6 +518,19 @@ mod tests {
     }
 
     #[test]
+    fn children_that_a_signal_killed_are_told() {
+        let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+        let is_told = host::process::is_in_first_namespace(&Root::real())
+            && sys::exits::Exits::listen(cpus.trim()).is_ok();
+        testkit::require!(is_told, "the kernel does not tell of ends (taskstats)");
+        // The first child ends by itself.
+        let script = "sh -c 'sleep PAUSE; exit 3'; sh -c 'sleep PAUSE; kill -USR1 $$'; true";
+        let seen = watch_in_turn(Depth::Thorough, script, |seen| seen.killed.is_some());
+        let signals: Vec<i32> = seen.killed.iter().flatten().map(|one| one.signal).collect();
+        assert_eq!(signals, [libc::SIGUSR1]);
+    }
+
+    #[test]
     fn a_measured_run_is_seen_too() {
         watch_in_turn(Depth::WithinBudget, "sleep PAUSE", is_seen);
         assert_eq!(watch_in_turn(Depth::TicksOnly, "sleep PAUSE", is_seen).looks, 0);
