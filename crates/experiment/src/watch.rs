@@ -343,8 +343,7 @@ impl Watcher {
         };
         let took = thread_cpu_time().saturating_sub(cpu_began).as_secs_f64();
         self.seen.longest_look_seconds = self.seen.longest_look_seconds.max(took);
-        let dearer = self.dearer * took / self.price(base_bytes).as_secs_f64();
-        self.dearer = ((self.dearer + dearer) / 2.0).clamp(0.25, 16.0);
+        self.dearer = dearer_after(self.dearer, took, self.price(base_bytes).as_secs_f64());
         self.seen.unknown = missing.or(self.seen.unknown.take());
         let counted = coverage.resident().bytes();
         self.looked = Some(Looked { at: self.since.elapsed(), held: held.resident, base_bytes });
@@ -428,6 +427,13 @@ fn zero_part(bytes: u64, zero: u64, sampled: u64) -> Option<u64> {
     (sampled > 0).then(|| (bytes as f64 * (zero as f64 / sampled as f64)) as u64)
 }
 
+/// How many times dearer than priced looks are after one that took `took` seconds, where `priced` were expected with
+/// the former number: the mean of the former and of this look's.
+fn dearer_after(dearer: f64, took: f64, priced: f64) -> f64 {
+    let of_this = dearer * took / priced;
+    ((dearer + of_this) / 2.0).clamp(0.25, 16.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -495,6 +501,33 @@ mod tests {
         assert!(seen.peak_resident_bytes.is_none_or(is_true), "{seen:?}");
         assert!(seen.peak_at_least_bytes.unwrap() < 230_000_000, "{seen:?}");
         assert!(seen.peak_at_most_bytes.is_none_or(|most| most > 183_000_000), "{seen:?}");
+    }
+
+    #[test]
+    fn prices_of_looks_follow_what_looks_took() {
+        for (dearer, took, priced, after) in [
+            (1.0, 0.001, 0.001, 1.0),
+            (1.0, 0.003, 0.001, 2.0),
+            (4.0, 0.001, 0.004, 2.5),
+            (1.0, 1.0, 0.001, 16.0),
+            (0.25, 0.0, 0.001, 0.25),
+        ] {
+            let is = dearer_after(dearer, took, priced);
+            assert!((is - after).abs() < 1e-9, "{dearer} {took} {priced}: {is}");
+        }
+    }
+
+    #[test]
+    fn children_that_a_signal_killed_are_told() {
+        let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+        let is_told = host::process::is_in_first_namespace(&Root::real())
+            && sys::exits::Exits::listen(cpus.trim()).is_ok();
+        testkit::require!(is_told, "the kernel does not tell of ends (taskstats)");
+        // The first child ends by itself.
+        let script = "sh -c 'sleep PAUSE; exit 3'; sh -c 'sleep PAUSE; kill -USR1 $$'; true";
+        let seen = watch_in_turn(Depth::Thorough, script, |seen| seen.killed.is_some());
+        let signals: Vec<i32> = seen.killed.iter().flatten().map(|one| one.signal).collect();
+        assert_eq!(signals, [libc::SIGUSR1]);
     }
 
     #[test]

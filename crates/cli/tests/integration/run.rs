@@ -407,6 +407,38 @@ mod exclusive {
         );
     }
 
+    /// The library takes /proc/buddyinfo's word that there are none, and asks the command, which makes superpages free.
+    #[test]
+    fn superpages_that_are_not_free_are_asked_for() {
+        let can_mount = || {
+            let tried = std::process::Command::new("unshare").args(["-m", "true"]).status();
+            tried.is_ok_and(|status| status.success())
+        };
+        testkit::require!(has_thp(), "THP are off on this machine");
+        testkit::require!(testkit::is_root() && can_mount(), "needs root and unshare -m");
+        testkit::lock_machine!();
+        let _found = testkit::PoolsAsFound::note();
+        let directory = tempfile::tempdir().unwrap();
+        let none = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 9999 9999 0 0\n";
+        std::fs::write(directory.path().join("buddyinfo"), none).unwrap();
+        let script = "mount --bind \"$0/buddyinfo\" /proc/buddyinfo && exec \"$@\"";
+        let own = env!("CARGO_BIN_EXE_superpage");
+        let program = ["dd", "if=/dev/zero", "of=/dev/null", "bs=128M", "count=1", "status=none"];
+        let output = std::process::Command::new("unshare")
+            .args(["-m", "sh", "-c", script])
+            .arg(directory.path())
+            .args([own, "run", "--json", "--pages", "thp", "--heap", "--"])
+            .args(program)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report: serde_json::Value = serde_json::from_str(&stderr(&output)).unwrap();
+        let [requests, wanted] =
+            ["requests", "wanted"].map(|name| report["supplied"][name].as_u64());
+        assert!(requests.is_some_and(|count| count > 0), "{report}");
+        assert!(wanted.is_some_and(|count| count > 0), "{report}");
+    }
+
     /// A pool's reservation holds, and the limit makes each fault fail: without looking at the limit every process
     /// of the database is killed by SIGBUS.
     #[test]

@@ -90,3 +90,19 @@ fn smaller_superpages_are_not_the_largest() {
         assert_eq!(effect == Effect::AsPromised, kept, "{runs:?}: {effect:?}");
     }
 }
+
+#[test]
+fn superpages_were_got_where_a_mapping_can_hold_one() {
+    for (runs, kept) in [
+        (&[(512, 512)][..], true),
+        (&[(512, 410), (512, 512)], true),
+        (&[(512, 409), (512, 512)], false),
+        (&[(512, 512), (0, 0)], true),
+        (&[(0, 0)], false),
+    ] {
+        let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();
+        let runs: Vec<&Coverage> = runs.iter().collect();
+        let effect = took_effect(Promise::Superpages, Pages::Thp, &runs, 0.8);
+        assert_eq!(effect == Effect::AsPromised, kept, "{runs:?}: {effect:?}");
+    }
+}

@@ -8,14 +8,17 @@ use host::{Root, Snapshot};
 use launch::{EnvironmentChange, Kind, Pages, Plan, Program, Promise, Recipe, ThpRequest};
 use proptest::prelude::*;
 use regex::Regex;
-use superpage_experiment::analysis::analyse;
+use superpage_experiment::analysis::{Judgement, analyse};
 use superpage_experiment::document::{Arm, Document, Judging, LeftOut, SCHEMA};
+use superpage_experiment::evaluation::{Application, Evaluation};
 use superpage_experiment::html;
 use superpage_experiment::metric::MetricSpec;
 use superpage_experiment::procedure::{Settings, Stopped};
 use superpage_experiment::sample::{Purpose, Sample};
+use superpage_experiment::series::{self, Point, Series};
 use superpage_experiment::stats::stopping::{Looks, Rule};
 use superpage_experiment::stats::{Better, Confidence};
+use superpage_experiment::verdict::Verdict;
 use superpage_experiment::watch::{Moment, Observed};
 use units::{ByteSize, PageSize};
 
@@ -239,6 +242,9 @@ fn a_full_page_is_whole_and_the_same_twice() {
     let page = draw(&document);
     check(&page, &document);
     assert_eq!(dots(&page, "metric-order"), document.samples.len());
+    let order = page.split("id=\"wall-order-title\"").nth(1).expect("a panel in run order");
+    let order = order.split("</svg>").next().expect("text before");
+    assert_eq!(order.matches(">warm-up<").count(), 1, "{order}");
     assert_eq!(page, draw(&document));
     let again = Document::parse(&document.to_json(), "x").unwrap();
     assert_eq!(page, draw(&again));
@@ -304,6 +310,64 @@ fn an_arm_that_did_not_take_effect_has_no_ratio() {
     assert!(page.contains("design did not take effect"));
     assert!(page.contains("did not take effect: no ratio"));
     assert!(!page.contains("class=\"whisker"));
+}
+
+#[test]
+fn unseen_runs_with_the_faults_of_base_pages_were_not_on_superpages() {
+    // 215 MiB on 4 KiB pages are 55,040 faults; the runs that were seen took 12,345.
+    for (faults, is_kept) in [(24_000, true), (40_000, false)] {
+        let mut document = document(&["base", "thp"], 3, &[1.0, 0.5, 0.5, 1.0], nothing());
+        document.arms[1].plan.promise = Promise::Superpages;
+        document.machine.page_size = PageSize::new(4 << 10).unwrap();
+        for sample in &mut document.samples {
+            if sample.arm == 1 && sample.purpose == Purpose::Measured {
+                sample.memory.peak_resident_bytes = Some(215 << 20);
+                sample.minor_faults = faults;
+            }
+        }
+        let judgements = analyse(&document).judgements;
+        let took_effect =
+            |one: &Judgement| !matches!(one.verdict, Verdict::DidNotTakeEffect { .. });
+        assert!(!judgements.is_empty());
+        assert!(judgements.iter().all(|one| took_effect(one) == is_kept), "{judgements:?}");
+    }
+}
+
+#[test]
+fn values_of_a_series_lie_along_its_picture_by_their_logarithms() {
+    let points = [("one", 1.0), ("two", 2.0), ("eight", 8.0)].map(|(value, number)| Point {
+        value: value.to_string(),
+        number,
+        comparison: document(&["base", "thp"], 3, &[1.0, 0.5, 0.5, 1.0], nothing()),
+    });
+    let series = Series {
+        schema: series::SCHEMA.to_string(),
+        varied: "size".to_string(),
+        points: points.into(),
+        missing: Vec::new(),
+    };
+    let picture = series.to_svg().expect("each has a ratio");
+    let [one, two, eight] = ["one", "two", "eight"].map(|value| {
+        let (before, _) = picture.split_once(&format!(">{value}<")).expect("a label");
+        let (_, x) = before.rsplit_once(" x=\"").expect("its place");
+        x.split('"').next().and_then(|x| x.parse::<f64>().ok()).expect("a number")
+    });
+    assert!(((two - one) / (eight - one) - 1.0 / 3.0).abs() < 0.01, "{one} {two} {eight}");
+}
+
+#[test]
+fn no_arm_took_effect_only_where_none_did() {
+    let mut document = document(&["base", "thp"], 3, &[1.0, 0.5, 0.5, 1.0], nothing());
+    document.left_out.clear();
+    document.arms[1].plan.promise = Promise::Superpages;
+    for (least, had_no_effect) in [(0.8, false), (1.0, true)] {
+        document.judging.least_coverage = least;
+        let application =
+            Application { name: "app".to_string(), host: None, comparison: document.clone() };
+        let evaluation = Evaluation { applications: vec![application], ..Evaluation::new() };
+        let advice = evaluation.judged()[0].advice();
+        assert_eq!(advice.had_no_effect, had_no_effect, "{advice:?}");
+    }
 }
 
 #[test]

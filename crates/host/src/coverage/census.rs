@@ -417,6 +417,7 @@ mod tests {
         assert_eq!(gaps(&mut known, 0, 40), [(12, 20), (30, 40)]);
         assert_eq!(gaps(&mut known, 8, 15), [(12, 15)]);
         assert_eq!(gaps(&mut known, 22, 29), []);
+        assert_eq!(gaps(&mut known, 20, 30), []);
         assert_eq!(gaps(&mut known, 50, 60), [(50, 60)]);
         assert_eq!(gaps(&mut [], 1, 2), [(1, 2)]);
     }

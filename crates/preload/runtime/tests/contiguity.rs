@@ -396,10 +396,10 @@ fn what_a_program_advises_itself_is_decided_too() {
     assert_eq!(number(&report, "huge_kib"), 0, "{report}");
 }
 
-/// What of an object of 64 MiB more each step is advised, and in how many mappings it lies.
-fn grown(kind: &str, texts: &[&str]) -> Option<Vec<(u64, u64)>> {
+/// What of an object of so many MiB more each step is advised, in MiB, and in how many mappings it lies.
+fn grown(kind: &str, mib: &str, texts: &[&str]) -> Option<Vec<(u64, u64)>> {
     let memory = if kind == "malloc" { "heap" } else { "mmap" };
-    let arguments: Vec<&str> = [kind, "64"].iter().chain(texts).copied().collect();
+    let arguments: Vec<&str> = [kind, mib].iter().chain(texts).copied().collect();
     // Whatever others do to the machine's memory meanwhile.
     let texts = [("buddyinfo", ""), ("vmstat", "compact_stall 0\nthp_fault_fallback 0\n")];
     let report = told("grow.c", &format!("grow_{kind}"), memory, &texts, &arguments)?;
@@ -413,7 +413,8 @@ fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
     let plenty = "Node 0, zone Normal 9 9 9 9 9 9 9 9 9 0 4000\n";
     let some = "Node 0, zone Normal 9999 9999 9999 9999 9999 9999 9999 9999 9999 0 85\n";
     for kind in ["malloc", "mmap"] {
-        let steps = grown(kind, &[plenty, plenty, FRAGMENTED, FRAGMENTED, plenty, some, plenty]);
+        let steps =
+            grown(kind, "64", &[plenty, plenty, FRAGMENTED, FRAGMENTED, plenty, some, plenty]);
         testkit::require!(steps.is_some(), "{NEEDS_MOUNTS}");
         let steps = steps.expect("run");
         // malloc's objects are some superpages larger or smaller than asked for.
@@ -427,6 +428,21 @@ fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
         // 170 superpages are free, of which the margin is 32, and 64 MiB more than needed must be.
         assert!(about(384, steps[5]), "{kind}: {steps:?}");
         assert!(about(448, steps[6]) && steps[6].1 == 1, "{kind}: {steps:?}");
+    }
+}
+
+#[test]
+fn an_object_without_advice_that_was_filled_is_advised_where_it_grows_as_far_as_memory_allows() {
+    testkit::lock_machine!(shared);
+    let none = PARTLY.replace("78", "0");
+    for kind in ["malloc", "mmap"] {
+        let steps = grown(kind, "256", &[&none, PARTLY]);
+        testkit::require!(steps.is_some(), "{NEEDS_MOUNTS}");
+        let steps = steps.expect("run");
+        assert_eq!(steps[0].0, 0, "{kind}: {steps:?}");
+        // All that was there, and of 256 MiB more 248: (156 - 32) superpages.
+        let (advised, parts) = steps[1];
+        assert!((500..=508).contains(&advised) && parts == 2, "{kind}: {steps:?}");
     }
 }
 

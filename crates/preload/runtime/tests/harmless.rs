@@ -104,6 +104,7 @@ cases! {
         fills_a_mapping                         [T P H S]
         fills_memory_of_malloc                  [T P H S]
         fills_what_was_begun                    [T P H S]
+        watches_what_may_not_be_read            [T P H S]
         sees_writes                             [T P H S]
     }
     transfers {

@@ -175,3 +175,16 @@ fn a_mark_that_rose_between_ticks_counts_for_all_that_were_there() {
     let peak = bounds.end(&Ends::default());
     assert_eq!((peak.at_least / MIB, at_most(&peak, Some(200))), (200, Some(250)));
 }
+
+/// The kernel's high-water mark leaves out pages of the pool.
+#[test]
+fn a_mark_that_rose_counts_beside_pages_of_the_pool() {
+    let mut bounds = bounds();
+    let with_pool =
+        |high_water| Part { high_water: high_water * MIB, pool: 300 * MIB, ..part(1, 0, 10, 7) };
+    for high_water in [10, 200, 200] {
+        bounds.tick(&[with_pool(high_water)], &Ends::default());
+    }
+    let peak = bounds.end(&Ends::default());
+    assert_eq!((peak.at_least / MIB, at_most(&peak, Some(500))), (500, Some(500)));
+}

@@ -105,6 +105,22 @@ static int fills_what_was_begun(void)
     return 0;
 }
 
+/* Of memory that is watched, two superpages were written to and may not be read now. */
+static int watches_what_may_not_be_read(void)
+{
+    open_userfault(0);
+    char *start = map(16 * MIB);
+    char *closed = (char *)(((uintptr_t)start + 4 * MIB) & -(2 * MIB));
+    for (size_t at = MIB; at < 16 * MIB; at += 2 * MIB)
+        start[at] = 1;
+    closed[0] = closed[2 * MIB] = 7;
+    mprotect(closed, 4 * MIB, PROT_NONE);
+    watch(start, 16 * MIB, UFFDIO_REGISTER_MODE_MISSING);
+    mprotect(closed, 4 * MIB, PROT_READ | PROT_WRITE);
+    printf("contents %d %d\n", closed[0], closed[2 * MIB]);
+    return 0;
+}
+
 /* A part of a mapping that has contents is protected, and each write to it is seen. */
 static int sees_writes(void)
 {
@@ -121,4 +137,4 @@ static int sees_writes(void)
 }
 
 MAIN(CASE(fills_a_mapping), CASE(fills_memory_of_malloc), CASE(fills_what_was_begun),
-     CASE(sees_writes))
+     CASE(watches_what_may_not_be_read), CASE(sees_writes))
