@@ -80,6 +80,8 @@ pub(crate) struct Executor {
     pub least: u16,
     pub pace: Pace,
     pub fresh: Fresh,
+    /// Whether the last look found that a program had grown.
+    grew: bool,
     /// CPUs of the machine, and whether threads wait for one.
     cpus: u64,
     is_busy: bool,
@@ -101,6 +103,7 @@ impl Executor {
             pace: Pace::new(least < PAGES && fresh != Fresh::Superpages),
             least,
             fresh,
+            grew: false,
             cpus: sys::affinity::online().map_or(1, |cpus| cpus.len() as u64),
             is_busy: false,
             policy,
@@ -190,8 +193,8 @@ impl Executor {
         }
         let has_extents = |process: &Process| !process.extents.is_empty();
         let has_extents = self.processes.values().any(has_extents);
-        // Where the kernel's fault makes superpages, what is left is in no hurry.
-        let is_followed = self.fresh != Fresh::Superpages;
+        // Where no fault is saved there is no hurry, and a sample costs the program a microsecond.
+        let is_followed = self.pace.saves_faults;
         if let Some(closed) = self.closed.take_if(|_| has_extents && is_followed) {
             if let Some(cost) = cost_of_fault() {
                 self.budget.learn_fault(cost);
@@ -265,9 +268,9 @@ impl Executor {
         self.is_busy || self.pace.follows_a_cpu()
     }
 
-    /// Whether a program grew a moment ago.
+    /// Whether a program grew a moment ago, as samples tell, or the last look.
     pub(crate) fn is_growing(&self) -> bool {
-        self.pace.rest != Rest::Idle
+        self.pace.rest != Rest::Idle || !self.pace.saves_faults && self.grew
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -310,19 +313,21 @@ impl Executor {
     /// Looks at all of processes that took faults, and tells the policy. Whether there was something to see.
     fn look(&mut self) -> bool {
         let now = self.now();
-        let mut has_looked = false;
+        let (mut has_looked, mut has_grown) = (false, false);
         for pid in self.processes.keys().copied().collect::<Vec<_>>() {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
             match process.look(&self.root, &self.mounts, now) {
                 Ok(None) => {}
                 Ok(Some(grown)) => {
                     has_looked = true;
+                    has_grown |= !grown.is_empty();
                     self.tally.report.looks += 1;
                     self.tell(pid, grown);
                 }
                 Err(error) => self.cannot_see(pid, &error),
             }
         }
+        self.grew = has_grown;
         has_looked
     }
 

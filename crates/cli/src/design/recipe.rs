@@ -14,6 +14,7 @@ use units::{ByteSize, PageSize};
 
 use super::Named;
 use crate::exit::Failure;
+use crate::facts;
 
 /// What the kernel does without us, against which the other rules of a design are held.
 pub(super) const KERNEL: &str = "linux-6";
@@ -104,7 +105,7 @@ impl Kernel {
         let number = |value: u64| u16::try_from(value).ok();
         let none = thp.khugepaged.max_ptes_none.map(|none| pages.saturating_sub(none).max(1));
         Self {
-            gives_at_fault: thp.enabled.is_some_and(|choice| choice.selected != "never"),
+            gives_at_fault: facts::mode_of_largest(&thp).is_some_and(|mode| mode != "never"),
             least_present: none.and_then(number),
             most_swapped: thp.khugepaged.max_ptes_swap.and_then(number),
         }
