@@ -86,7 +86,7 @@ pub(crate) fn least_filled(policy: &Policy) -> u16 {
     (1..PAGES).find(fills).unwrap_or(PAGES)
 }
 
-/// Whether the first fault of an extent has it prepared whole and mapped as a superpage.
+/// Whether the first fault of an extent has it prepared whole and mapped as a superpage. See docs/decisions/live.md#13.
 pub fn is_at_first_fault(policy: &Policy) -> bool {
     let mapping = Mapping { writable: true, ..Mapping::default() };
     let mut extent = Extent { mapping, populated: 1, ..Extent::default() };

@@ -129,6 +129,7 @@ impl Executor {
     }
 
     /// Reads some superpages that were made before they were full: the pages that came to be used since saved a fault each.
+    /// See docs/decisions/live.md#12.
     pub(crate) fn claim(&mut self, now: u64) {
         for _ in 0..CLAIMS {
             let claim = self.filled.claims.front().copied().filter(|claim| claim.due <= now);

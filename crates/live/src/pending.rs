@@ -1,5 +1,5 @@
 //! What is wanted is made, what qualified last first: the program is just filling it, and takes no more faults there.
-//! See docs/decisions/live.md#8.
+//! How much is made at a time, and when: docs/decisions/live.md#8 and docs/decisions/live.md#12.
 
 use std::time::{Duration, Instant};
 

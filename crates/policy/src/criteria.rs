@@ -1,5 +1,5 @@
 //! What decides *whether* a design makes a superpage, or keeps one: its conditions and thresholds. When it does, how many at a
-//! time and with what effort is none of these.
+//! time and with what effort is none of these. See docs/decisions/live.md#15.
 
 use crate::rules::ScanOrder;
 use crate::scan::by_place;

@@ -38,7 +38,7 @@ pub struct RuleNote {
     pub words: String,
 }
 
-/// What a rule is about that is not carried out as it says.
+/// What a rule is about that is not carried out as it says. See docs/decisions/live.md#15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bearing {
     /// Whether superpages are made: without it a program does not run under its design.
@@ -179,7 +179,7 @@ fn check_reserves(design: &Design) -> Result<(), String> {
 }
 
 /// Whether the kernel's fault makes a design's superpages, although these are reservations: they are prepared whole and mapped
-/// at the first fault.
+/// at the first fault. See docs/decisions/live.md#13.
 pub fn gives_at_fault(design: &Design, executor: Executor) -> bool {
     let policy = design.policy(Scale::X86);
     let is_own = policy.launch().pages == LaunchPages::OwnKernel;
