@@ -93,7 +93,7 @@ pub fn search_path() -> String {
 
 /// The mode in force for PMD-sized THP: its own setting, where the kernel has one and it does not
 /// say `inherit`, else the top-level one.
-fn mode_of_largest(thp: &Thp) -> Option<String> {
+pub fn mode_of_largest(thp: &Thp) -> Option<String> {
     let own = thp.pmd_size.and_then(|size| thp.sizes.get(&size)).and_then(|s| s.enabled.as_ref());
     let choice = own.filter(|choice| !choice.is("inherit")).or(thp.enabled.as_ref());
     choice.map(|choice: &Choice| choice.selected.clone())

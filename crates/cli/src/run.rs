@@ -13,6 +13,7 @@ pub use self::plan::plan_in_words;
 use self::plan::print_plan;
 use self::report::Ended;
 use experiment::counters::CounterFile;
+use experiment::execute;
 use experiment::process_tree::ProcessTree;
 use experiment::supply::Supply;
 use experiment::watch::{Depth, Watch};
@@ -59,6 +60,11 @@ pub struct Args {
     /// (they are pages of the hugetlb pool, which grows for the run) [default: collapse]
     #[arg(long, value_name = "KIND", requires = "design")]
     executor: Option<Executor>,
+
+    /// Run the program although a condition or threshold that decides whether the design makes superpages cannot be applied:
+    /// the report calls the run approximate. Without this flag such a design is refused.
+    #[arg(long, requires = "design")]
+    approximate: bool,
 
     /// Superpage size: 2M, 1G, 64K.
     #[arg(long, value_name = "SIZE", value_parser = page_size)]
@@ -199,8 +205,10 @@ impl Args {
             recipe.name = design::load(design)?.design.name;
             recipe.design = Some(design.clone());
             recipe.executor = self.executor.unwrap_or_default();
+            recipe.approximate = self.approximate;
         }
         let notes = design::recipe::follow(&mut recipe)?;
+        design::recipe::name_approximate(&mut recipe);
         let checked = match self.report.dry_run {
             true => Ok(()),
             false => design::recipe::check_in_force(&recipe),
@@ -394,8 +402,9 @@ fn supervise(
     let family = ProcessTree::from_child(Root::real(), pid);
     let in_force = policy.map(|policy| {
         let family = family.clone();
-        let rules = live::rules(&policy, plan.in_place);
-        (rules, Live::start(policy, Root::real(), move || family.members()))
+        let fresh = execute::fresh_of(plan);
+        let rules = live::rules(&policy, fresh);
+        (rules, Live::start(policy, fresh, Root::real(), move || family.members()))
     });
     let watch = Watch::start(
         Root::real(),

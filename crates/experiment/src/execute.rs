@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use host::journal::JournalError;
 use host::{Counters, FreeContiguity, Root};
 use launch::{LaunchError, Pages, Plan, Start, Streams};
-use live::Live;
+use live::{Fresh, Live};
 use policy::Policy;
 use sys::user::User;
 use units::{ByteSize, PageSize, Pid};
@@ -362,7 +362,7 @@ impl Launcher<'_> {
         let policy = self.policies.get(run.at.arm as usize).cloned().flatten();
         let in_force = policy.map(|policy| {
             let tree = tree.clone();
-            Live::start(policy, self.root.clone(), move || tree.members())
+            Live::start(policy, fresh_of(plan), self.root.clone(), move || tree.members())
         });
         let mark = counts.as_ref().map(CounterFile::mark);
         let watch = Watch::start(self.root.clone(), tree, began, depth, run.seed, mark);
@@ -463,6 +463,15 @@ impl Launcher<'_> {
             (sample.metric, sample.more_metrics) = (found.next(), found.collect());
         }
         Ok(sample)
+    }
+}
+
+/// What the first touches of a program get that a design is in force on.
+pub fn fresh_of(plan: &Plan) -> Fresh {
+    match plan.pages {
+        _ if plan.in_place => Fresh::Frames,
+        Pages::Thp => Fresh::Superpages,
+        _ => Fresh::BasePages,
     }
 }
 

@@ -139,6 +139,9 @@ pub struct Plan {
     /// Its memory lies in files of superpages, of which superpages are made in place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_place: bool,
+    /// What decides whether its design makes superpages is not carried out; its name says so, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approximate: bool,
     /// The size its main thread's stack may grow to, where a fixed one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<ByteSize>,
@@ -175,6 +178,7 @@ impl Plan {
             thp: ThpRequest::Inherit,
             supply: None,
             in_place: false,
+            approximate: recipe.approximate,
             stack: None,
             promise: Promise::Nothing,
             left_alone: None,

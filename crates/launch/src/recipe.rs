@@ -95,6 +95,9 @@ pub struct Recipe {
     /// How its superpages are made.
     #[serde(default, skip_serializing_if = "Executor::is_usual")]
     pub executor: Executor,
+    /// It runs although what decides whether its design makes superpages is not carried out, and is called so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approximate: bool,
     /// Libraries to preload, before ours and those already in LD_PRELOAD.
     pub preload: Vec<String>,
     /// Environment variables to set.
@@ -128,6 +131,9 @@ pub enum ParseRecipeError {
     /// Not a way to make superpages.
     #[error("invalid executor `{0}`: expected collapse, in-place or pool")]
     UnknownExecutor(String),
+    /// Neither yes nor no.
+    #[error("invalid approximate `{0}`: expected yes or no")]
+    UnknownApproximate(String),
     /// No word for what to fall back to, or for how to treat children.
     #[error(transparent)]
     NotAChoice(#[from] abi::environment::UnknownWord),
@@ -138,7 +144,7 @@ pub enum ParseRecipeError {
     #[error(
         "arm `{arm}`: unexpected `{word}`; expected after the name and a colon: pages=KIND, \
          memory=LIST, fallback=KIND, children=KIND, prezero=SIZE, prefault=SIZE, design=DESIGN, \
-         executor=KIND, preload=LIBRARY, VARIABLE=VALUE (a variable in lower case: -- env name=value), and last `-- WRAPPER ARGS`"
+         executor=KIND, approximate=yes, preload=LIBRARY, VARIABLE=VALUE (a variable in lower case: -- env name=value), and last `-- WRAPPER ARGS`"
     )]
     UnknownWord {
         /// The arm's name.
@@ -171,6 +177,7 @@ impl Recipe {
             ahead: Ahead::default(),
             design: None,
             executor: Executor::default(),
+            approximate: false,
             preload: Vec::new(),
             environment: Vec::new(),
             wrapper: Vec::new(),
@@ -244,6 +251,11 @@ impl FromStr for Recipe {
                 Some(("prefault", size)) => recipe.ahead.prefault = Some(ahead(size)?),
                 Some(("design", design)) => recipe.design = Some(design.to_string()),
                 Some(("executor", kind)) => recipe.executor = kind.parse()?,
+                Some(("approximate", "yes")) => recipe.approximate = true,
+                Some(("approximate", "no")) => recipe.approximate = false,
+                Some(("approximate", other)) => {
+                    return Err(ParseRecipeError::UnknownApproximate(other.to_string()));
+                }
                 Some(("preload", library)) => recipe.preload.push(library.to_string()),
                 Some((variable, value)) if is_variable(variable) => {
                     recipe.environment.push((variable.to_string(), value.to_string()));
@@ -256,8 +268,16 @@ impl FromStr for Recipe {
 }
 
 /// What a recipe can set.
-const SETTINGS: [&str; 9] = [
-    "pages", "memory", "fallback", "children", "prezero", "prefault", "design", "executor",
+const SETTINGS: [&str; 10] = [
+    "pages",
+    "memory",
+    "fallback",
+    "children",
+    "prezero",
+    "prefault",
+    "design",
+    "executor",
+    "approximate",
     "preload",
 ];
 
@@ -382,6 +402,10 @@ mod tests {
         let variables: Vec<_> = recipe.ahead.settings().map(|it| (it.0, it.1)).collect();
         assert_eq!(variables[0].1, "268435456");
         assert_eq!(variables[1], ("SUPERPAGE_PREFAULT", "67108864".to_string()));
+        for (word, is_approximate) in [("yes", true), ("no", false)] {
+            let text = format!("x: design=cbmm approximate={word}");
+            assert_eq!(text.parse::<Recipe>().unwrap().approximate, is_approximate);
+        }
         let written = serde_json::to_string(&recipe).unwrap();
         assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), recipe);
         let without = serde_json::to_string(&Recipe::superpage()).unwrap();
@@ -407,6 +431,8 @@ mod tests {
         for (text, part) in [
             ("huge", "invalid arm `huge`: expected base"),
             ("huge", "jvm-thp"),
+            ("x: approximate", "approximate=yes"),
+            ("x: design=cbmm approximate=maybe", "expected yes or no"),
             ("x: pages=superpage", "auto or system"),
             ("hugetlb:3M", "hugetlb:3M"),
             ("x: pages=big", "`big`"),

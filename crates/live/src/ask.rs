@@ -1,6 +1,6 @@
 //! What grew is told to the policy, as if a fault had just done it.
 
-use policy::{Action, Event, Facts, Page, Policy, Result as Ended};
+use policy::{Action, Event, Facts, Mapping, Page, Policy, Result as Ended};
 
 use crate::extent::{Extent, PAGES, SCALE, first_bits};
 
@@ -84,6 +84,13 @@ pub(crate) fn least_filled(policy: &Policy) -> u16 {
         matches!(action, Action::Populate { .. })
     };
     (1..PAGES).find(fills).unwrap_or(PAGES)
+}
+
+/// Whether the first fault of an extent has it prepared whole and mapped as a superpage. See docs/decisions/live.md#13.
+pub fn is_at_first_fault(policy: &Policy) -> bool {
+    let mapping = Mapping { writable: true, ..Mapping::default() };
+    let mut extent = Extent { mapping, populated: 1, ..Extent::default() };
+    grew(&mut policy.clone(), &mut extent, 0, || false) == Wanted::Superpage
 }
 
 /// Whether a reservation that a daemon completed is mapped as one by the next fault in it. MADV_COLLAPSE does both.

@@ -26,6 +26,11 @@ const MIN_REST: u64 = 5_000;
 const MAX_REST: u64 = 100_000;
 /// Base pages of a superpage that are read to see whether it is used.
 const SAMPLES: u64 = 16;
+/// How long after it was made a superpage is read to see which faults it saved, and again where most of it was not used yet,
+/// in ticks.
+const CLAIM_AFTER: [u64; 2] = [2_000, 50_000];
+/// So many are read at a time.
+const CLAIMS: usize = 4;
 
 /// Base pages that were filled with zeros and that are not known to be used.
 #[derive(Debug, Default)]
@@ -39,12 +44,30 @@ pub(crate) struct Filled {
     unlimited: Option<(Pid, u64)>,
     look_at: u64,
     failures: u8,
+    /// Those that may have saved faults, oldest first.
+    claims: VecDeque<Claim>,
+}
+
+/// A superpage that was filled with so many pages, of which so many were known to be used when it was last read.
+#[derive(Debug, Clone, Copy)]
+struct Claim {
+    pid: Pid,
+    start: u64,
+    pages: u64,
+    used: u64,
+    reads: usize,
+    due: u64,
 }
 
 impl Filled {
     /// Whether nothing is filled until the next look at what was.
     pub(crate) fn is_exhausted(&self, now: u64) -> bool {
         now < self.look_at
+    }
+
+    /// When the next superpage is read that may have saved faults, in ticks.
+    pub(crate) fn next_claim(&self) -> Option<u64> {
+        self.claims.front().map(|claim| claim.due)
     }
 
     fn add(&mut self, pid: Pid, start: u64, pages: u64) {
@@ -93,10 +116,35 @@ impl Executor {
 
     /// These were asked for, with so many pages missing.
     pub(crate) fn note_filled(&mut self, pid: Pid, asked: &[(u64, u64)]) {
+        let now = self.now();
         let Some(process) = self.processes.get(&pid) else { return };
         for &(start, missing) in asked {
-            if process.extents.get(&start).is_some_and(|extent| extent.is_huge) {
+            if missing > 0 && process.extents.get(&start).is_some_and(|extent| extent.is_huge) {
                 self.filled.add(pid, start, missing);
+                let due = now + CLAIM_AFTER[0];
+                let claim = Claim { pid, start, pages: missing, used: 0, reads: 0, due };
+                self.filled.claims.push_back(claim);
+            }
+        }
+    }
+
+    /// Reads some superpages that were made before they were full: the pages that came to be used since saved a fault each.
+    /// See docs/decisions/live.md#12.
+    pub(crate) fn claim(&mut self, now: u64) {
+        for _ in 0..CLAIMS {
+            let claim = self.filled.claims.front().copied().filter(|claim| claim.due <= now);
+            let Some(claim) = claim else { return };
+            self.filled.claims.pop_front();
+            let Claim { pid, start, pages, used, reads, .. } = claim;
+            let Some(unused) = self.unused_of(pid, start, pages) else { continue };
+            let known = pages - unused;
+            self.budget.saved(known.saturating_sub(used));
+            let again = CLAIM_AFTER.get(reads + 1).filter(|_| unused > pages / 4);
+            if let Some(later) = again {
+                let used = used.max(known);
+                let again = Claim { used, reads: reads + 1, due: now + later, ..claim };
+                let at = self.filled.claims.partition_point(|other| other.due <= again.due);
+                self.filled.claims.insert(at, again);
             }
         }
     }
@@ -152,22 +200,28 @@ impl Executor {
     fn oldest_is_used(&mut self) -> bool {
         let Some((pid, start, pages)) = self.filled.superpages.pop_front() else { return false };
         self.filled.pages -= pages;
+        let Some(unused) = self.unused_of(pid, start, pages) else { return true };
+        self.filled.add(pid, start, unused);
+        unused <= pages * 3 / 4
+    }
+
+    /// How many of the pages that a superpage was filled with are not used, as far as a sample tells; `None`: it is none any
+    /// more.
+    fn unused_of(&self, pid: Pid, start: u64, pages: u64) -> Option<u64> {
         let process = self.processes.get(&pid);
         let process = process.filter(|process| process.extents.contains_key(&start));
         let is_huge = |found: Option<&bool>| found == Some(&true);
         if !process.is_some_and(|it| is_huge(it.read_back(start, start + BYTES).get(&start))) {
-            return true;
+            return None;
         }
         let every = u64::from(PAGES) / SAMPLES;
         // Not at one distance: programs use memory at such.
         let page = |at: u64| at * every + (at * 13 + start / BYTES * 5) % every;
         let addresses: Vec<u64> =
             (0..SAMPLES).map(|at| start + page(at) * SCALE.base_page).collect();
-        let unused = match waste::zero_pages(pid, &addresses, SCALE.base_page) {
+        Some(match waste::zero_pages(pid, &addresses, SCALE.base_page) {
             (0, _) => pages,
             (read, zero) => pages.min(u64::from(PAGES) * u64::from(zero) / u64::from(read)),
-        };
-        self.filled.add(pid, start, unused);
-        unused <= pages * 3 / 4
+        })
     }
 }

@@ -6,13 +6,16 @@
 //!
 //! Each turn of that thread: where faults were sampled ([`faults`], at a [`pace`]), and now and then all of the processes that took
 //! some, is looked at ([`process`]); the policy gets what grew ([`ask`]); some of what it asked for is made
-//! ([`pending`], [`make`]), as far as the machine has it ([`backoff`]) and as little memory is taken that the programs do
-//! not use ([`filled`]); daemons that are due work ([`daemons`]). See docs/decisions/live.md#6.
+//! ([`pending`], [`make`]), as far as the machine has it ([`backoff`]), as little memory is taken that the programs do
+//! not use ([`filled`]), and as little of their time ([`budget`]); daemons that are due work ([`daemons`]).
+//! See docs/decisions/live.md#6.
 #![forbid(unsafe_code)]
 
 mod account;
+mod ahead;
 mod ask;
 mod backoff;
+mod budget;
 mod daemons;
 mod extent;
 mod faults;
@@ -36,8 +39,9 @@ use policy::Policy;
 use units::Pid;
 
 pub use account::{Account, Cause, Latency};
+pub use ask::is_at_first_fault;
 pub use limits::{
-    Rule, check_design, check_in_place, check_machine, check_reading, check_reserves, rules,
+    Fresh, Rule, check_design, check_in_place, check_machine, check_reading, check_reserves, rules,
     rules_on_pool,
 };
 pub use report::{Delay, Report};
@@ -52,17 +56,20 @@ pub struct Live {
 }
 
 impl Live {
-    /// Puts a policy in force on the processes that `members` names, again and again.
+    /// Puts a policy in force on the processes that `members` names, again and again. `fresh`: what their first touches
+    /// get.
     pub fn start(
         policy: Policy,
+        fresh: Fresh,
         root: Root,
         members: impl Fn() -> Vec<Pid> + Send + 'static,
     ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let is_stopped = Arc::clone(&stop);
         let (closed, wake) = std::io::pipe().ok().unzip();
-        let run =
-            move || turn::Executor::new(policy, root, Box::new(members), is_stopped, closed).run();
+        let run = move || {
+            turn::Executor::new(policy, fresh, root, Box::new(members), is_stopped, closed).run()
+        };
         Self { stop, wake, thread: Builder::new().spawn(run) }
     }
 

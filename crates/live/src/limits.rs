@@ -18,6 +18,21 @@ pub struct Rule {
     pub asked: &'static str,
     /// What is done in its place; `None`: nothing.
     pub done: Option<&'static str>,
+    /// It decides whether superpages are made, and is not carried out.
+    #[serde(skip)]
+    pub decides: bool,
+}
+
+/// What the first touch of an extent gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fresh {
+    /// A base page. Superpages are made by copying.
+    BasePages,
+    /// A base page in a frame of 2 MiB (a file in memory), which is mapped as a superpage later.
+    Frames,
+    /// A superpage, by the kernel's fault, where the memory is advised: of designs that [prepare it
+    /// then](crate::is_at_first_fault). Others are made by copying.
+    Superpages,
 }
 
 /// Facts that a policy may read and that nobody tells us, by the rule that reads them.
@@ -89,18 +104,21 @@ pub fn check_reserves(policy: &Policy) -> Result<(), String> {
 
 /// What is done about the rules of a design whose reservations are pages of the hugetlb pool.
 pub fn rules_on_pool(policy: &Policy) -> Vec<Rule> {
-    let done = |rule, asked, done| Rule { rule, asked, done: Some(done) };
+    let done = |rule, asked, done| Rule { rule, asked, done: Some(done), decides: false };
     let mut rules = vec![
         done(
             "allocation.form",
             "physical memory is kept for a reservation from its first fault",
             "it is kept from the call that maps it (MAP_HUGETLB), and cannot be broken while it is mapped",
         ),
-        done(
-            "mapping.when",
-            "a reservation is mapped as a superpage when it has enough pages",
-            "it is one at its first fault: there are no base pages on the pool",
-        ),
+        Rule {
+            decides: !ask::is_at_first_fault(policy),
+            ..done(
+                "mapping.when",
+                "a reservation is mapped as a superpage when it has enough pages",
+                "it is one at its first fault: there are no base pages on the pool",
+            )
+        },
         done(
             "preparation",
             "missing pages are zeroed in the reservation",
@@ -109,40 +127,47 @@ pub fn rules_on_pool(policy: &Policy) -> Vec<Rule> {
     ];
     if policy.physical().reserved.iter().any(|order| order != SCALE.superpage) {
         let (rule, asked) = ("allocation.sizes", "reservations smaller than 2 MiB");
-        rules.push(Rule { rule, asked, done: None });
+        rules.push(Rule { rule, asked, done: None, decides: false });
     }
     rules
 }
 
-/// What is done about the rules of a design that base pages alone do not carry out. `in_place`: large private mappings lie
-/// in files of superpages.
-pub fn rules(policy: &Policy, in_place: bool) -> Vec<Rule> {
+/// What is done about the rules of a design that base pages alone do not carry out.
+pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
     let mut rules = Vec::new();
-    let mut add = |rule, asked, done| rules.push(Rule { rule, asked, done });
+    let mut add = |rule, asked, done| rules.push(Rule { rule, asked, done, decides: false });
     let reserved = policy.physical().reserved;
     let daemons: Vec<Task> = policy.daemons().map(|(task, _)| task).collect();
     if !reserved.is_empty() {
         add(
             "allocation.form",
             "physical memory is kept for a reservation",
-            Some(match in_place {
-                true => {
+            Some(match fresh {
+                Fresh::Frames => {
                     "of large private mappings its first page's fault gives it a frame (a file in memory), all zeroed at \
                      once; it is not broken when memory is short; of other memory none is kept"
                 }
-                false => "none is kept: pages lie where the kernel puts them",
+                Fresh::Superpages => {
+                    "the kernel's fault takes a whole superpage; where none is free, none is kept"
+                }
+                Fresh::BasePages => "none is kept: pages lie where the kernel puts them",
             }),
         );
         add(
             "mapping.when",
             "a reservation is mapped as a superpage in place",
-            Some(match in_place {
-                true => {
+            Some(match fresh {
+                Fresh::Frames => {
                     "superpage has the kernel map its frame as one (MADV_COLLAPSE of a file's mapping); where it has none \
                      its pages are copied"
                 }
-                false => {
-                    "its pages are copied into one (MADV_COLLAPSE), by superpage, some milliseconds later"
+                Fresh::Superpages => {
+                    "by the kernel's fault, of memory that glibc and libsuperpage.so advise as far as free memory is \
+                     contiguous; other pages are copied into one (MADV_COLLAPSE) once they rest, by superpage, where it may"
+                }
+                Fresh::BasePages => {
+                    "its pages are copied into one (MADV_COLLAPSE), by superpage, some milliseconds later, as long as \
+                     that takes no more than 2 % of the program's time; full ones once the program rests"
                 }
             }),
         );
@@ -151,11 +176,18 @@ pub fn rules(policy: &Policy, in_place: bool) -> Vec<Rule> {
         add(
             "preparation",
             "missing pages are zeroed in the reservation",
-            Some(if in_place {
-                "a frame is zeroed whole when it is first touched; where pages are copied, missing ones are zeroed then"
-            } else {
-                "they are zeroed when it is copied, and mapped at once, while little of what was filled is \
-                 unused (16 to 64 MiB, a 64th of what a control group has left)"
+            Some(match fresh {
+                Fresh::Frames => {
+                    "a frame is zeroed whole when it is first touched; where pages are copied, missing ones are zeroed then"
+                }
+                Fresh::Superpages => {
+                    "by the kernel's fault, all at once; where pages are copied, missing ones are zeroed then"
+                }
+                Fresh::BasePages => {
+                    "they are zeroed when it is copied, and mapped at once, while little of what was filled is \
+                     unused (16 to 64 MiB, a 64th of what a control group has left); where extents one after the other \
+                     have enough pages, the next are prepared before their first touch"
+                }
             }),
         );
     }
@@ -167,7 +199,8 @@ pub fn rules(policy: &Policy, in_place: bool) -> Vec<Rule> {
             "mapping.scan",
             "a thread of the kernel copies base pages into superpages",
             Some(
-                "superpage asks the kernel to (MADV_COLLAPSE); all regions with pages count as accessed",
+                "superpage asks the kernel to (MADV_COLLAPSE), as long as that takes no more than 2 % of the program's time; \
+                 all regions with pages count as accessed",
             ),
         );
     }

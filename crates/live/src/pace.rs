@@ -10,12 +10,16 @@ use std::time::Duration;
 /// A pause after a look where faults were sampled is so many times its CPU time: while a program grows, 10 % of a CPU.
 /// See docs/decisions/live.md#7.
 const PAUSE: u32 = 9;
+/// The same where no CPU is idle: 1 % of one.
+const BUSY_PAUSE: u32 = 99;
 /// Pauses while the program grows are no longer.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(2);
 /// After so many looks in a row that found nothing to make, there are pauses again.
 const MAX_FRUITLESS: u32 = 8;
 /// Faults of other programs end a wait too: so long nothing does.
 pub(crate) const IDLE: Duration = Duration::from_millis(1);
+/// The same where no CPU is idle.
+pub(crate) const BUSY_IDLE: Duration = Duration::from_millis(10);
 
 /// Until when the executor rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,13 +53,19 @@ impl Pace {
         Self { rest: Rest::Idle, saves_faults, has_rested: true, fruitless, allowed, cpu: None }
     }
 
+    /// Whether the executor is on a program's CPU.
+    pub(crate) fn follows_a_cpu(&self) -> bool {
+        self.cpu.is_some()
+    }
+
     /// Samples were taken: the CPU of the last one of our programs', whether there is something to make, and the CPU
-    /// time of looking. Whether they say anything.
+    /// time of looking; and whether no CPU is idle. Whether they say anything.
     pub(crate) fn followed(
         &mut self,
         cpu: Option<usize>,
         is_wanted: bool,
         looked: Duration,
+        is_busy: bool,
     ) -> bool {
         let has_rested = std::mem::take(&mut self.has_rested);
         if cpu.is_none() && !has_rested {
@@ -66,7 +76,9 @@ impl Pace {
         self.rest = match (cpu, self.rest) {
             // Without samples: other programs took faults, or those that ended the wait were looked at before.
             (None, Rest::Faults) | (Some(_), _) if follows => Rest::Faults,
-            (Some(_), _) | (None, Rest::Faults) => Rest::Pause(looked * PAUSE),
+            (Some(_), _) | (None, Rest::Faults) => {
+                Rest::Pause(looked * if is_busy { BUSY_PAUSE } else { PAUSE })
+            }
             (None, Rest::Pause(pause)) if pause < MAX_PAUSE => Rest::Pause(pause * 2),
             (None, _) => Rest::Idle,
         };
@@ -98,7 +110,7 @@ mod tests {
             let mut rests = vec![pace.rest];
             let mut followed = |cpu, is_wanted| {
                 pace.has_rested = true;
-                pace.followed(cpu, is_wanted, look);
+                pace.followed(cpu, is_wanted, look, false);
                 (pace.rest, sys::affinity::allowed().unwrap().len() == 1)
             };
             let before = followed(Some(cpu), false);
@@ -123,8 +135,10 @@ mod tests {
     #[test]
     fn designs_that_save_no_faults_follow_nobody() {
         let mut pace = Pace::new(false);
-        pace.followed(Some(0), true, Duration::from_micros(10));
+        pace.followed(Some(0), true, Duration::from_micros(10), false);
         assert_eq!(pace.rest, Rest::Pause(Duration::from_micros(90)));
+        pace.followed(Some(0), true, Duration::from_micros(10), true);
+        assert_eq!(pace.rest, Rest::Pause(Duration::from_micros(990)));
         assert_eq!(pace.cpu, None);
     }
 }

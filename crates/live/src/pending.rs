@@ -1,17 +1,23 @@
 //! What is wanted is made, what qualified last first: the program is just filling it, and takes no more faults there.
-//! See docs/decisions/live.md#8.
+//! How much is made at a time, and when: docs/decisions/live.md#8 and docs/decisions/live.md#12.
+
+use std::time::{Duration, Instant};
 
 use policy::Result as Ended;
+use sys::param::thread_cpu_time;
 use units::Pid;
 
 use crate::backoff;
 use crate::extent::PAGES;
+use crate::limits::Fresh;
 use crate::make::{self, MAX_RUN};
 use crate::process::Process;
 use crate::turn::{Executor, now_since};
 
-/// While a program grows, one with all its pages is made each so many ticks, if the design makes others too.
+/// While a program grows, one with all its pages is made each so many ticks at most.
 const REST_OF_FULL: u64 = 5_000;
+/// Where the kernel's fault makes superpages, what it left on base pages is made when it did not grow for so many ticks.
+const REST_OF_LEFT: u64 = 50_000;
 /// A superpage that takes longer than so many ticks waited: it takes 400 to 900 on idle CPUs.
 const SLOW: u64 = 2_000;
 
@@ -21,16 +27,22 @@ impl Executor {
     pub(crate) fn make_pending(&mut self) -> bool {
         let now = self.now();
         self.retry_at = None;
+        if self.budget.waits() {
+            self.claim(now);
+            if self.budget.waits() {
+                self.retry_at = self.filled.next_claim();
+                return false;
+            }
+        }
         let mut later = Vec::new();
         let mut next = None;
         while let Some((pid, start)) = self.pending.pop() {
             let Some(due) = self.due(pid, start) else { continue };
-            if due <= now {
+            if self.waits_for_rest(pid, start) {
+                self.full.push((pid, start));
+            } else if due <= now {
                 next = Some((pid, start));
                 break;
-            }
-            if self.is_full(pid, start) && due == self.full_at {
-                self.full.push((pid, start));
             } else {
                 self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
                 later.push((pid, start));
@@ -40,7 +52,11 @@ impl Executor {
         let next = next.or_else(|| self.next_full(now));
         let Some((pid, start)) = next else { return false };
         let run = self.neighbours(pid, start, now);
+        let saves_faults = self.saves_faults(pid, start);
         let ended = self.make(pid, &run);
+        if saves_faults && matches!(ended, Ended::Done { .. }) {
+            self.go_ahead(pid, start);
+        }
         self.has_made |= matches!(ended, Ended::Done { .. } | Ended::Unavailable);
         self.adapt(run.len(), now);
         if self.due(pid, start).is_some() {
@@ -49,13 +65,11 @@ impl Executor {
         ended != Ended::NoMemory
     }
 
-    /// Of those that wait with all their pages, the next that may be made. They are not looked through each time: there are
-    /// thousands while a large program grows.
+    /// Of those that wait with all their pages, the next that may be made: they save no fault, and a program that grows waits
+    /// for each, so all rest until the program does, unless there is more credit than can be kept. They are not looked
+    /// through each time: there are thousands while a large program grows.
     fn next_full(&mut self, now: u64) -> Option<(Pid, u64)> {
-        if self.is_growing() && now < self.full_at {
-            if !self.full.is_empty() {
-                self.retry_at = Some(self.retry_at.map_or(self.full_at, |at| at.min(self.full_at)));
-            }
+        if self.is_growing() && (now < self.full_at || !self.budget.is_plentiful()) {
             return None;
         }
         while let Some((pid, start)) = self.full.pop() {
@@ -72,14 +86,24 @@ impl Executor {
         None
     }
 
-    fn is_full(&self, pid: Pid, start: u64) -> bool {
-        let process = self.processes.get(&pid);
-        process.and_then(|it| it.extents.get(&start)).is_some_and(|it| it.populated == PAGES)
+    /// Whether the program would take faults in an extent that is to be copied.
+    fn saves_faults(&self, pid: Pid, start: u64) -> bool {
+        let process = self.processes.get(&pid).filter(|it| !it.is_in_place(start));
+        let extent = process.and_then(|it| it.extents.get(&start));
+        self.pace.saves_faults && extent.is_some_and(|it| it.populated < PAGES)
+    }
+
+    /// Whether an extent is to be copied that has all its pages, while a program grows.
+    fn waits_for_rest(&self, pid: Pid, start: u64) -> bool {
+        let process = self.processes.get(&pid).filter(|it| !it.is_in_place(start));
+        let extent = process.and_then(|it| it.extents.get(&start));
+        self.is_growing() && extent.is_some_and(|it| it.populated == PAGES)
     }
 
     /// An extent that is to be made and the ones beside it, ascending. The others stay in `pending`.
     fn neighbours(&self, pid: Pid, start: u64, now: u64) -> Vec<u64> {
         let most = if self.is_growing() { self.most } else { MAX_RUN };
+        let most = most.min(self.budget.affordable(pid)).max(1);
         let is_in_place = |at| self.processes.get(&pid).is_some_and(|it| it.is_in_place(at));
         let may = |&at: &u64| {
             let is_due = self.due(pid, at).is_some_and(|due| due <= now);
@@ -94,13 +118,14 @@ impl Executor {
         run
     }
 
-    /// From when an extent may be tried, if it is wanted and not a superpage yet. Where no fault is saved any more it
-    /// waits for those where faults are, as long as a program grows.
+    /// From when an extent may be tried, if it is wanted and not a superpage yet.
     fn due(&self, pid: Pid, start: u64) -> Option<u64> {
         let extent = self.processes.get(&pid)?.extents.get(&start)?;
-        let waits = self.is_growing() && self.pace.saves_faults && extent.populated == PAGES;
-        let due = if waits { extent.retry_at.max(self.full_at) } else { extent.retry_at };
-        (extent.is_wanted && !extent.is_huge).then_some(due)
+        let rested = match self.fresh {
+            Fresh::Superpages => extent.grew.1 + REST_OF_LEFT,
+            Fresh::BasePages | Fresh::Frames => 0,
+        };
+        (extent.is_wanted && !extent.is_huge).then_some(extent.retry_at.max(rested))
     }
 
     /// After a call for so many superpages that began then. On a busy machine a call waits for a kernel thread on each
@@ -130,9 +155,13 @@ impl Executor {
         if starts.is_empty() {
             return Ended::Unavailable;
         }
+        self.note_time(pid);
         let Some(process) = self.processes.get_mut(&pid) else { return Ended::Nothing };
-        let began = self.began;
+        let (began, called, cpu) = (self.began, Instant::now(), thread_cpu_time());
         let ended = make::make(process, &starts, &mut self.tally, &|| now_since(began));
+        let cpu = thread_cpu_time().saturating_sub(cpu);
+        let cpu = if self.takes_program_time() { cpu } else { Duration::ZERO };
+        self.budget.made(pid, starts.len(), called.elapsed(), cpu);
         match ended {
             Ended::NoMemory => {
                 self.backoff.refused(now_since(began), backoff::free(&self.root));

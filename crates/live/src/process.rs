@@ -18,6 +18,8 @@ use crate::extent::{BYTES, Extent, PAGES, SCALE};
 
 /// A look is made at least this often where faults are seen to be none: not all ways of getting pages are faults.
 const MAX_UNSEEN: u64 = 1_000_000;
+/// How long it is believed that a process has a userfaultfd, or none, in ticks.
+const BELIEVED: u64 = 100_000;
 /// Pages that a look asks for.
 const WANTED: Categories = Categories(Categories::PRESENT.0 | Categories::SWAPPED.0);
 
@@ -45,6 +47,8 @@ pub(crate) struct Process {
     inherited: BTreeSet<u64>,
     /// Extents that the policy wanted and that were not made, and those that were held, of programs that ended.
     left: (u64, u64),
+    /// Whether it has a userfaultfd, and until when that is believed.
+    userfaultfd: (bool, u64),
 }
 
 /// What was found where faults were taken.
@@ -135,6 +139,7 @@ impl Process {
             mapped: Vec::new(),
             inherited: superpages_of(after.parent),
             left: (0, 0),
+            userfaultfd: (true, 0),
         })
     }
 
@@ -242,6 +247,27 @@ impl Process {
     /// `None` until all was looked at.
     fn mapping_at(&self, address: u64) -> Option<Result<process::Mapping, SysError>> {
         Some(self.procmap.as_ref()?.at(address).map(process::Mapping::from))
+    }
+
+    /// The mapping that holds an extent.
+    pub(crate) fn mapping_of(&self, start: u64) -> Option<Mapping> {
+        self.span_of(start).map(|span| span.mapping)
+    }
+
+    /// Whether a descriptor of it is a userfaultfd, as it was a moment ago; yes where nobody can tell.
+    pub(crate) fn has_userfaultfd(&mut self, root: &Root, now: u64) -> bool {
+        let (has, until) = self.userfaultfd;
+        if now < until {
+            return has;
+        }
+        let dir = format!("/proc/{}/fd", self.pid);
+        let is_one = |name: String| {
+            let link = std::fs::read_link(root.path(&format!("{dir}/{name}")));
+            link.is_ok_and(|link| link.to_string_lossy().contains("userfaultfd"))
+        };
+        let has = root.list(&dir).map_or(true, |names| names.into_iter().any(is_one));
+        self.userfaultfd = (has, now + BELIEVED);
+        has
     }
 
     /// Whether an extent lies in a file of superpages.

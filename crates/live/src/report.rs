@@ -20,6 +20,9 @@ pub struct Report {
     /// Of `made`: without a copy, in the frame where their pages were.
     #[serde(default)]
     pub in_place: u64,
+    /// Of `made`: before the program touched them, as it came to those below one after the other.
+    #[serde(default)]
+    pub ahead: u64,
     /// Attempts that failed, by the kernel's reason.
     pub failed: BTreeMap<String, u64>,
     /// Attempts that were repeated soon, because the kernel held a page for a moment (EAGAIN).
@@ -32,12 +35,18 @@ pub struct Report {
     /// filled is not used.
     #[serde(default)]
     pub held: u64,
+    /// Of `unmade`: those that waited when their program ended, because more copying would have taken more than 2 % of its time.
+    #[serde(default)]
+    pub waiting: u64,
     /// Superpages' worth of memory that had pages, and the most base pages seen in one that was not asked for.
     pub touched: u64,
     /// See `touched`.
     pub fullest: u16,
     /// Superpages that were made by somebody else: of memory that the program advises itself.
     pub by_others: u64,
+    /// Superpages that the kernel's fault made of memory that was advised for the design, as they were seen.
+    #[serde(default)]
+    pub by_fault: u64,
     /// From when memory qualified until it was a superpage; at most, as it qualified some time after the look before.
     pub delay: Option<Delay>,
     /// CPU time for reading page tables, and for making superpages.
@@ -111,16 +120,23 @@ impl Tally {
         self.delays[extent.cause as usize].add(now.saturating_sub(extent.grew.0));
     }
 
+    /// So many were made before they were touched.
+    pub(crate) fn ahead(&mut self, made: u64) {
+        self.report.ahead += made;
+        self.accounts[Cause::Mapping as usize].wanted += made;
+    }
+
     /// Its memory went before it was made one.
     pub(crate) fn gone(&mut self, extent: &Extent) {
         self.report.gone += 1;
         self.accounts[extent.cause as usize].gone += 1;
     }
 
-    /// A process, and what of its memory was wanted and not made, and held.
-    pub(crate) fn leaves(&mut self, (unmade, held): (u64, u64)) {
+    /// A process, and what of its memory was wanted and not made, and held. `waits`: there was no time for more.
+    pub(crate) fn leaves(&mut self, (unmade, held): (u64, u64), waits: bool) {
         self.report.unmade += unmade;
         self.report.held += held;
+        self.report.waiting += if waits { unmade } else { 0 };
     }
 
     pub(crate) fn failed(&mut self, extent: &Extent, errno: Option<i32>) {

@@ -15,10 +15,12 @@ use units::Pid;
 use crate::account::Cause;
 use crate::ask::{self, Wanted};
 use crate::backoff::Backoff;
+use crate::budget::Budget;
 use crate::daemons::Daemons;
 use crate::extent::PAGES;
 use crate::faults::Faults;
 use crate::filled::Filled;
+use crate::limits::Fresh;
 use crate::pace::{self, Pace, Rest};
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
@@ -26,10 +28,13 @@ use crate::report::{Report, Tally};
 /// Between checks whether anything happened, where it did, and where nothing did for long.
 const MIN_IDLE: Duration = Duration::from_millis(10);
 const MAX_IDLE: Duration = Duration::from_millis(50);
-/// A pause after a look at all page tables is so many times its CPU time: they take 1 % of a CPU.
+/// A pause after a look at all page tables is so many times its CPU time: they take 1 % of a CPU, or a quarter of that where
+/// no CPU is idle.
 const PAUSE_FOR_LOOKS: u32 = 99;
-/// The same after processes were found anew: in a storm of forks that takes 10 % of a CPU.
+const BUSY_PAUSE_FOR_LOOKS: u32 = 399;
+/// The same after processes were found anew: in a storm of forks that takes 10 % of a CPU, or half a per cent where none is idle.
 const PAUSE_FOR_FINDING: u32 = 9;
+const BUSY_PAUSE_FOR_FINDING: u32 = 199;
 /// The thread goes before the program: an extent is full a millisecond after its first fault.
 const NICE: i32 = -10;
 
@@ -59,6 +64,7 @@ pub(crate) struct Executor {
     pub most: usize,
     pub backoff: Backoff,
     pub filled: Filled,
+    pub budget: Budget,
     pub tally: Tally,
     pub began: Instant,
     stop: Arc<AtomicBool>,
@@ -71,13 +77,20 @@ pub(crate) struct Executor {
     /// Not sampled before a program has memory for a superpage: short programs need not wait for that.
     faults: Option<Faults>,
     /// The pages that make the policy want an extent, where it does not want all.
-    least: u16,
+    pub least: u16,
     pub pace: Pace,
+    pub fresh: Fresh,
+    /// Whether the last look found that a program had grown.
+    grew: bool,
+    /// CPUs of the machine, and whether threads wait for one.
+    cpus: u64,
+    is_busy: bool,
 }
 
 impl Executor {
     pub(crate) fn new(
         policy: Policy,
+        fresh: Fresh,
         root: Root,
         members: Box<dyn Fn() -> Vec<Pid> + Send>,
         stop: Arc<AtomicBool>,
@@ -86,8 +99,13 @@ impl Executor {
         let least = ask::least_filled(&policy);
         Self {
             daemons: Daemons::new(&policy),
-            pace: Pace::new(least < PAGES),
+            // The kernel's fault saves what there is to save.
+            pace: Pace::new(least < PAGES && fresh != Fresh::Superpages),
             least,
+            fresh,
+            grew: false,
+            cpus: sys::affinity::online().map_or(1, |cpus| cpus.len() as u64),
+            is_busy: false,
             policy,
             mounts: MemoryMounts::from_pid(&root, sys::param::own_pid()).unwrap_or_default(),
             load: KeptLoad::open(&root).ok(),
@@ -104,6 +122,7 @@ impl Executor {
             most: 1,
             backoff: Backoff::default(),
             filled: Filled::default(),
+            budget: Budget::default(),
             tally: Tally::default(),
             began: Instant::now(),
             stop,
@@ -123,9 +142,16 @@ impl Executor {
             if self.now() >= self.check_at {
                 self.check();
             }
-            self.follow();
+            // What is seen now could not be made soon.
+            if !self.budget.waits() {
+                self.follow();
+            }
             let looked = thread_cpu_time();
-            self.tally.report.looking_seconds += looked.saturating_sub(began).as_secs_f64();
+            let took = looked.saturating_sub(began);
+            self.tally.report.looking_seconds += took.as_secs_f64();
+            if self.takes_program_time() {
+                self.budget.looked(took);
+            }
             let has_tried = self.make_pending();
             self.work();
             let made = thread_cpu_time().saturating_sub(looked);
@@ -134,8 +160,9 @@ impl Executor {
                 self.rest();
             }
         }
+        let waits = self.waits_for_credit();
         for process in self.processes.values() {
-            self.tally.leaves(process.left());
+            self.tally.leaves(process.left(), waits);
         }
         self.tally.end()
     }
@@ -144,24 +171,40 @@ impl Executor {
     fn check(&mut self) {
         let began = thread_cpu_time();
         self.renew();
+        for pid in self.processes.keys().copied().collect::<Vec<_>>() {
+            self.note_time(pid);
+        }
         let found = thread_cpu_time().saturating_sub(began);
         let now = self.now();
+        if self.budget.waits() {
+            self.check_at = now + MAX_IDLE.max(found * BUSY_PAUSE_FOR_FINDING).as_micros() as u64;
+            return;
+        }
+        let pauses = match self.is_busy {
+            true => (BUSY_PAUSE_FOR_LOOKS, BUSY_PAUSE_FOR_FINDING),
+            false => (PAUSE_FOR_LOOKS, PAUSE_FOR_FINDING),
+        };
         if now >= self.look_at {
             let began = thread_cpu_time();
             let has_looked = self.look();
             let looked = thread_cpu_time().saturating_sub(began);
             self.idle = if has_looked { MIN_IDLE } else { (self.idle * 5 / 4).min(MAX_IDLE) };
-            self.look_at = self.now() + (looked * PAUSE_FOR_LOOKS).as_micros() as u64;
+            self.look_at = self.now() + (looked * pauses.0).as_micros() as u64;
         }
         let has_extents = |process: &Process| !process.extents.is_empty();
         let has_extents = self.processes.values().any(has_extents);
-        if let Some(closed) = self.closed.take_if(|_| has_extents) {
+        // Where no fault is saved there is no hurry, and a sample costs the program a microsecond.
+        let is_followed = self.pace.saves_faults;
+        if let Some(closed) = self.closed.take_if(|_| has_extents && is_followed) {
+            if let Some(cost) = cost_of_fault() {
+                self.budget.learn_fault(cost);
+            }
             match Faults::open(closed, self.least) {
                 Ok(faults) => self.faults = Some(faults),
                 Err(error) => self.tally.report.unsampled = Some(error.to_string()),
             }
         }
-        self.check_at = now + self.idle.max(found * PAUSE_FOR_FINDING).as_micros() as u64;
+        self.check_at = now + self.idle.max(found * pauses.1).as_micros() as u64;
     }
 
     /// Looks where programs took faults since, and tells the policy. See docs/decisions/live.md#7.
@@ -186,7 +229,8 @@ impl Executor {
         let looked = thread_cpu_time().saturating_sub(began);
         // What waits for memory, or failed before, is nothing to make.
         let is_wanted = self.pending.len() > waiting && !self.backoff.waits(now);
-        let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked);
+        let is_wanted = is_wanted && !self.budget.waits();
+        let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked, self.is_busy);
         self.has_made &= !is_judged;
     }
 
@@ -194,16 +238,19 @@ impl Executor {
     fn rest(&mut self) {
         self.pace.has_rested = true;
         let now = self.now();
-        let due = [Some(self.check_at), self.daemons.next_due(), self.retry_at];
+        let daemons = self.daemons.next_due().filter(|_| !self.budget.waits());
+        let due = [Some(self.check_at), daemons, self.retry_at];
         let due = due.into_iter().flatten().min().unwrap_or(now);
         let due = Duration::from_micros(due.saturating_sub(now));
         match (&self.faults, self.pace.rest) {
             _ if self.is_stopped() => {}
+            _ if self.budget.waits() => std::thread::park_timeout(due),
             (Some(faults), Rest::Faults) => faults.wait(due.min(pace::MAX_PAUSE)),
             (Some(faults), Rest::Idle) => {
-                std::thread::park_timeout(pace::IDLE.min(due));
+                let idle = if self.is_busy { pace::BUSY_IDLE } else { pace::IDLE };
+                std::thread::park_timeout(idle.min(due));
                 if !self.is_stopped() {
-                    faults.wait(due.saturating_sub(pace::IDLE));
+                    faults.wait(due.saturating_sub(idle));
                 }
             }
             (_, Rest::Pause(pause)) => std::thread::park_timeout(pause.min(due)),
@@ -211,9 +258,19 @@ impl Executor {
         }
     }
 
-    /// Whether a program grew a moment ago.
+    /// Whether superpages wait that the programs have no time for: until there is credit, or until they rest.
+    fn waits_for_credit(&self) -> bool {
+        self.budget.waits() || self.is_growing() && !self.full.is_empty()
+    }
+
+    /// Whether the executor's CPU time is that of a program: no CPU is idle, or it is on the program's.
+    pub(crate) fn takes_program_time(&self) -> bool {
+        self.is_busy || self.pace.follows_a_cpu()
+    }
+
+    /// Whether a program grew a moment ago, as samples tell, or the last look.
     pub(crate) fn is_growing(&self) -> bool {
-        self.pace.rest != Rest::Idle
+        self.pace.rest != Rest::Idle || !self.pace.saves_faults && self.grew
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -227,7 +284,9 @@ impl Executor {
 
     /// Finds the processes anew if one was born anywhere since.
     fn renew(&mut self) {
-        let newest = self.load.as_mut().and_then(|load| load.newest_pid().ok());
+        let load = self.load.as_mut().and_then(|load| load.read().ok());
+        self.is_busy = load.is_some_and(|load| load.running > self.cpus);
+        let newest = load.map(|load| load.newest);
         if newest.is_some() && newest == self.newest {
             return;
         }
@@ -254,20 +313,29 @@ impl Executor {
     /// Looks at all of processes that took faults, and tells the policy. Whether there was something to see.
     fn look(&mut self) -> bool {
         let now = self.now();
-        let mut has_looked = false;
+        let (mut has_looked, mut has_grown) = (false, false);
         for pid in self.processes.keys().copied().collect::<Vec<_>>() {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
             match process.look(&self.root, &self.mounts, now) {
                 Ok(None) => {}
                 Ok(Some(grown)) => {
                     has_looked = true;
+                    has_grown |= !grown.is_empty();
                     self.tally.report.looks += 1;
                     self.tell(pid, grown);
                 }
                 Err(error) => self.cannot_see(pid, &error),
             }
         }
+        self.grew = has_grown;
         has_looked
+    }
+
+    /// Notes what CPU time a process has used.
+    pub(crate) fn note_time(&mut self, pid: Pid) {
+        if let Ok(used) = sys::param::process_cpu_time(pid) {
+            self.budget.ran(pid, used, self.began.elapsed());
+        }
     }
 
     /// A process has ended, or cannot be looked at.
@@ -279,8 +347,10 @@ impl Executor {
     }
 
     fn ended(&mut self, pid: Pid) {
+        let waits = self.waits_for_credit();
         if let Some(process) = self.processes.remove(&pid) {
-            self.tally.leaves(process.left());
+            self.tally.leaves(process.left(), waits);
+            self.budget.ended(pid);
         }
     }
 
@@ -294,7 +364,11 @@ impl Executor {
             let report = &mut self.tally.report;
             report.touched += u64::from(growth.before == 0);
             if extent.is_huge {
-                report.by_others += u64::from(!extent.is_ours && !extent.is_inherited);
+                let is_new = u64::from(!extent.is_ours && !extent.is_inherited);
+                match self.fresh {
+                    Fresh::Superpages => report.by_fault += is_new,
+                    Fresh::BasePages | Fresh::Frames => report.by_others += is_new,
+                }
                 continue;
             }
             let shared = || is_shared && process.is_shared(growth.start);
@@ -320,6 +394,28 @@ impl Executor {
             process.extents.insert(growth.start, extent);
         }
     }
+}
+
+/// Pages that are touched at a time to see what a fault costs, and how often.
+const PAGES_TOUCHED: usize = 16;
+const TIMES_TOUCHED: usize = 8;
+
+/// What the first touch of a page costs here: the median of several times, of memory of this process.
+fn cost_of_fault() -> Option<Duration> {
+    let page = sys::param::page_size().bytes() as usize;
+    let length = TIMES_TOUCHED * PAGES_TOUCHED * page;
+    let mut memory = sys::mem::Mapping::anonymous(length, sys::mem::Backing::Pages).ok()?;
+    let mut took: Vec<Duration> = memory
+        .bytes_mut()
+        .chunks_mut(PAGES_TOUCHED * page)
+        .map(|chunk| {
+            let began = Instant::now();
+            chunk.iter_mut().step_by(page).for_each(|byte| *byte = 1);
+            began.elapsed()
+        })
+        .collect();
+    took.sort_unstable();
+    Some(took[TIMES_TOUCHED / 2] / PAGES_TOUCHED as u32)
 }
 
 pub(crate) fn now_since(began: Instant) -> u64 {

@@ -15,6 +15,9 @@ use crate::turn::Executor;
 impl Executor {
     /// Lets daemons that are due do a piece of their work each.
     pub(crate) fn work(&mut self) {
+        if self.budget.waits() {
+            return; // Their candidates stay.
+        }
         for _ in 0..self.daemons.list.len() {
             let began = self.now();
             let Some(at) = self.daemons.due(began) else { return };
@@ -35,7 +38,8 @@ impl Executor {
             let mut facts = Facts::default();
             facts.machine.spent = spent + in_piece;
             facts.machine.spent_in_piece = in_piece;
-            facts.machine.is_piece_done = in_piece >= PIECE || self.is_stopped();
+            facts.machine.is_piece_done =
+                in_piece >= PIECE || self.is_stopped() || self.budget.waits();
             facts.machine.waiting = match task {
                 Daemon::Fill => partial.len() as u32,
                 _ => self.daemons.candidates.len() as u32,
@@ -77,7 +81,7 @@ impl Executor {
 
     /// Completes the reservation that changed last of those with enough pages.
     fn fill(&mut self, partial: &mut Vec<(u64, Pid, u64)>, at: u16) -> Ended {
-        while let Some((_, pid, start)) = partial.pop() {
+        while let Some((_, pid, start)) = partial.pop().filter(|_| !self.budget.waits()) {
             let shares = self.processes.len() > 1;
             let Some(process) = self.processes.get_mut(&pid) else { continue };
             let is_shared = shares && process.is_shared(start);

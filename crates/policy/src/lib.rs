@@ -20,6 +20,7 @@ extern crate alloc;
 mod acquire;
 mod action;
 pub mod ahead;
+mod criteria;
 mod daemon;
 mod display;
 mod event;
@@ -41,6 +42,7 @@ mod upkeep;
 
 pub use acquire::Direct;
 pub use action::{Action, Candidates, Compaction, How, Wait};
+pub use criteria::Criterion;
 pub use daemon::Daemon;
 pub use display::ActionDisplay;
 pub use event::{Attempt, Event, Result};

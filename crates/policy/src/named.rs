@@ -16,14 +16,18 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// The key whose value is its condition.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Fault => "allocation.when",
+            Self::Scan => "mapping.scan.when",
+            Self::Split => "unmapping.when",
+        }
+    }
+
     /// The rule whose condition is the value of this key.
     pub fn from_key(key: &str) -> Option<Self> {
-        match key {
-            "allocation.when" => Some(Self::Fault),
-            "mapping.scan.when" => Some(Self::Scan),
-            "unmapping.when" => Some(Self::Split),
-            _ => None,
-        }
+        [Self::Fault, Self::Scan, Self::Split].into_iter().find(|rule| rule.key() == key)
     }
 }
 

@@ -292,7 +292,7 @@ pub struct Process {
 }
 
 /// Whether candidates are taken by where they are, and not by how much they are accessed.
-fn by_place(scan: &Scan) -> bool {
+pub(crate) fn by_place(scan: &Scan) -> bool {
     matches!(scan.order, ScanOrder::Address | ScanOrder::Crossing)
 }
 

@@ -29,8 +29,52 @@ pub fn own_pid() -> units::Pid {
     units::Pid(rustix::process::getpid().as_raw_nonzero().get())
 }
 
+/// CPU time that all threads of a process have used (`clock_getcpuclockid(3)`, `clock_gettime(2)`). No privilege. `ESRCH`: there
+/// is no such process.
+pub fn process_cpu_time(pid: units::Pid) -> Result<std::time::Duration, crate::SysError> {
+    let mut clock: libc::clockid_t = 0;
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls write the one value that they are given the address of.
+    let errno = unsafe {
+        match libc::clock_getcpuclockid(pid.0, &raw mut clock) {
+            0 if libc::clock_gettime(clock, &raw mut now) == 0 => 0,
+            0 => libc::ESRCH,
+            errno => errno,
+        }
+    };
+    match errno {
+        0 => Ok(std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)),
+        errno => {
+            let error = std::io::Error::from_raw_os_error(errno);
+            Err(crate::SysError::new("clock_getcpuclockid", format!("process {pid}"), error))
+        }
+    }
+}
+
 /// CPU time this thread has used (`clock_gettime(CLOCK_THREAD_CPUTIME_ID)`).
 pub fn thread_cpu_time() -> std::time::Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processes_clock_has_all_of_its_threads_and_ends_with_it() {
+        let before = process_cpu_time(own_pid()).unwrap();
+        let spent = std::thread::spawn(|| {
+            let began = thread_cpu_time();
+            while thread_cpu_time() < began + std::time::Duration::from_millis(5) {
+                std::hint::spin_loop();
+            }
+        });
+        spent.join().unwrap();
+        let after = process_cpu_time(own_pid()).unwrap();
+        assert!(after >= before + std::time::Duration::from_millis(5), "{before:?} {after:?}");
+        // The kernel gives out no larger one (PID_MAX_LIMIT).
+        let gone = process_cpu_time(units::Pid(1 << 22)).unwrap_err();
+        assert_eq!(gone.errno(), libc::ESRCH);
+    }
 }

@@ -5,7 +5,7 @@ use design::{Design, designs};
 use launch::Executor;
 use policy::{LaunchPages, Scale};
 
-use super::recipe::{KERNEL, executor_of};
+use super::recipe::{KERNEL, executor_of, gives_at_fault};
 use crate::exit::Failure;
 
 /// [`KERNEL`] where its faults try hard for superpages, as they do for memory that is advised.
@@ -20,17 +20,21 @@ pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Fa
     }
     let (summary, rules) = match policy.launch().pages {
         LaunchPages::Base | LaunchPages::Pool => return Ok(None),
-        LaunchPages::Transparent => (
-            "this kernel's transparent superpages, of advised memory".to_string(),
-            kernel(KERNEL_ADVISED, &["allocation.", "preparation.", "mapping."])?
-                .replace("allocation.effort = \"direct\"", "allocation.effort = \"direct-retry\""),
-        ),
+        LaunchPages::Transparent => kernels()?,
+        LaunchPages::OwnKernel if gives_at_fault(design, executor) => kernels()?,
         LaunchPages::OwnKernel => beside(design, !policy.physical().reserved.is_empty()),
     };
     let memory = kernel(KERNEL, &["deallocation.", "memory.", "fault."])?;
     let name = format!("{}-as-live", design.name);
     let text = format!("name = {name:?}\nsummary = {summary:?}\n{rules}{memory}");
     Ok(Some(Design::from_toml(&name, &text)?))
+}
+
+/// The kernel's own superpages at faults.
+fn kernels() -> Result<(String, String), Failure> {
+    let rules = kernel(KERNEL_ADVISED, &["allocation.", "preparation.", "mapping."])?
+        .replace("allocation.effort = \"direct\"", "allocation.effort = \"direct-retry\"");
+    Ok(("this kernel's transparent superpages, of advised memory".to_string(), rules))
 }
 
 /// Base pages at faults, and superpages by copying: `superpage` looks every 10 ms where a reservation would be completed
@@ -120,6 +124,8 @@ mod tests {
         let linux = of("linux-4.3").unwrap();
         assert_eq!(value(&linux, "allocation.effort"), "\"direct-retry\"");
         assert_eq!(value(&linux, "memory.contended-permille"), "0");
+        // One that prepares its reservations at the first fault.
+        assert_eq!(value(&of("quicksilver-sync-1").unwrap(), "allocation.form"), "\"superpage\"");
         assert!(of("base").is_none() && of("hugetlb").is_none());
     }
 

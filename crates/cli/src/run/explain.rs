@@ -66,7 +66,12 @@ impl Run<'_> {
             (Some(why), _) => {
                 rows.add(&self.rule("allocation.form"), "nothing", NOBODY).nothing(why);
             }
-            (None, Some(report)) => self.add_made(report, &mut rows),
+            (None, Some(report)) => {
+                self.add_made(report, &mut rows);
+                if self.plan.pages == Pages::Thp {
+                    self.add_given(&mut rows);
+                }
+            }
             (None, None) => {
                 self.add_given(&mut rows);
                 self.add_prepared(&mut rows);
@@ -146,6 +151,12 @@ impl Run<'_> {
             if let Some(why) = self.refused {
                 row.say(why);
             }
+        }
+        if report.by_fault > 0 {
+            let row = rows.add(Cause::Mapping.rule(), "kernel's fault", KERNEL);
+            row.made(report.by_fault, self.size());
+            row.when = FAULT;
+            row.say("as they were seen in its page tables");
         }
         if report.by_others > 0 {
             let row = rows.add("(the program's advice)", "kernel's fault or khugepaged", KERNEL);

@@ -17,8 +17,13 @@ pub struct InForce {
 impl InForce {
     /// In one line, of a run that took so many seconds.
     pub fn in_words(&self, name: &str, seconds: f64) -> String {
-        let Report { made, failed, delay, .. } = &self.report;
-        let mut parts = vec![match made {
+        let Report { made, by_fault, failed, delay, .. } = &self.report;
+        let mut parts = Vec::new();
+        if *by_fault > 0 {
+            parts.push(format!("{by_fault} superpages were made by the kernel's fault"));
+        }
+        parts.push(match made {
+            0 if *by_fault > 0 => "none was made by copying".to_string(),
             0 => self.why_none(),
             made if *made == self.report.in_place => format!("made {made} superpages in place"),
             made => {
@@ -26,12 +31,16 @@ impl InForce {
                     0 => String::new(),
                     some => format!("{some} of them in place, the others "),
                 };
+                let ahead = match self.report.ahead {
+                    0 => String::new(),
+                    some => format!("; {some} of them before their first touch"),
+                };
                 format!(
-                    "made {made} superpages {in_place}by copying ({} pages copied, {} filled with zeros)",
+                    "made {made} superpages {in_place}by copying ({} pages copied, {} filled with zeros{ahead})",
                     self.report.copied_pages, self.report.filled_pages
                 )
             }
-        }];
+        });
         parts.extend(failed.iter().map(|(why, times)| format!("failed {times} times: {why}")));
         if self.report.repeated > 0 {
             parts.push(format!(
@@ -44,6 +53,12 @@ impl InForce {
         }
         if self.report.unmade > 0 {
             parts.push(format!("{} qualified and are on base pages", self.report.unmade));
+        }
+        if self.report.waiting > 0 {
+            parts.push(format!(
+                "backed off: {} superpages wait, because copying more would take over 2 % of the program's time",
+                self.report.waiting
+            ));
         }
         if self.report.held > 0 {
             let why = "too much that was filled with zeros is not used";

@@ -144,7 +144,13 @@ impl Ended {
         let in_force = self.in_force.as_ref();
         let in_force = in_force.map(|it| it.in_words(&plan.name, self.seconds));
         let supplied = self.supplied.as_ref().filter(|it| it.requests > 0).map(supplied_in_words);
-        std::iter::once(line).chain(library).chain(supplied).chain(in_force).chain(killed).collect()
+        // No line is to be taken for one about the design itself.
+        let named = |line: String| match plan.approximate {
+            true => format!("{}: {line}", plan.name),
+            false => line,
+        };
+        let others = library.into_iter().chain(supplied).map(named);
+        std::iter::once(line).chain(others).chain(in_force).chain(killed.map(named)).collect()
     }
 
     /// Child processes that a signal killed; `None` if the kernel does not tell.
@@ -168,6 +174,7 @@ impl Ended {
             "name": plan.name,
             "command": command,
             "pages": plan.pages.to_string(),
+            "approximate": plan.approximate,
             "exit_code": self.status.code(),
             "signal": self.status.signal(),
             "wall_seconds": self.seconds,

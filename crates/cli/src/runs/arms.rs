@@ -30,6 +30,7 @@ Arms:
                     children=KIND      memory of child processes: base, same, none
                     design=DESIGN      as `superpage run --design`: a name, or a file
                     executor=KIND      how its superpages are made: collapse, in-place, pool
+                    approximate=yes    run a design whose conditions cannot be applied; the arm is named so
                     prezero=SIZE       superpages zeroed ahead of use
                     prefault=SIZE      superpages mapped ahead of use
                     preload=LIBRARY    preload a library, such as another malloc
@@ -48,6 +49,7 @@ pub fn parse(text: &str) -> Result<Recipe, String> {
         return Err(format!("arm `{}`: design= and pages= cannot be used together", recipe.name));
     }
     design::recipe::follow(&mut recipe).map_err(|why| why.to_string())?;
+    design::recipe::name_approximate(&mut recipe);
     Ok(recipe)
 }
 

@@ -98,7 +98,10 @@ impl LiveRuns {
         for (name, word) in &self.designs {
             let (name, design) = (name.clone(), Some(word.clone()));
             let executor = design::recipe::executor_of(&design::load(word)?.design, self.executor);
-            let mut recipe = Recipe { name, design, executor, ..Recipe::new(Pages::System) };
+            // The laboratory simulates what is carried out, too.
+            let approximate = true;
+            let mut recipe =
+                Recipe { name, design, executor, approximate, ..Recipe::new(Pages::System) };
             design::recipe::follow(&mut recipe)?;
             if recipe.pages == Pages::Thp && recipe.ahead.is_empty() {
                 // The kernel alone is to decide: the library advises only what lies free in superpages.

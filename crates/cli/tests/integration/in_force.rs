@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::common::{run, send, stderr, stdout, superpage, wait_until};
+use crate::common::{has_thp, run, send, stderr, stdout, superpage, wait_until};
 
 /// `extents.c`, and a place for designs.
 pub struct Bench(tempfile::TempDir);
@@ -112,14 +112,46 @@ fn superpages_are_made_at_the_designs_thresholds() {
 fn superpages_are_made_where_the_program_grows() {
     let Some(bench) = bench() else { return };
     testkit::lock_machine!(shared);
-    for (design, least) in [("quicksilver-sync-1", 64), ("quicksilver-sync-64", 64)] {
-        let made = bench.run(design, &["8", "64", "8", "step"]);
-        testkit::require!(made["failed"] == serde_json::json!({}), "superpages were short: {made}");
-        assert_eq!((&made["made"], &made["unmade"]), (&8.into(), &0.into()), "{design}: {made}");
-        assert!(made["copied_pages"].as_u64() <= Some(8 * least), "{design}: {made}");
-        testkit::require!(made["unsampled"].is_null(), "no faults were sampled: {made}");
-        assert!(made["frontier_looks"].as_u64() > Some(0), "{design}: {made}");
-    }
+    let made = bench.run("quicksilver-sync-64", &["8", "64", "8", "step"]);
+    testkit::require!(made["failed"] == serde_json::json!({}), "superpages were short: {made}");
+    assert_eq!((&made["made"], &made["unmade"]), (&8.into(), &0.into()), "{made}");
+    assert!(made["copied_pages"].as_u64() <= Some(8 * 64), "{made}");
+    testkit::require!(made["unsampled"].is_null(), "no faults were sampled: {made}");
+    assert!(made["frontier_looks"].as_u64() > Some(0), "{made}");
+}
+
+/// A design that prepares a superpage at its first fault: nothing is copied.
+#[test]
+#[ignore = "nightly: what a design in force makes, and when"]
+fn superpages_of_the_first_fault_are_the_kernels() {
+    let Some(bench) = bench() else { return };
+    testkit::require!(has_thp(), "THP are off on this machine");
+    testkit::lock_machine!(shared);
+    let document = bench.run_with(&["--design", "quicksilver-sync-1"], &["64", "512", "0"]);
+    assert_eq!(document["pages"], "thp");
+    let design = &document["design"];
+    let number = |what: &str| design[what].as_u64().unwrap();
+    testkit::require!(number("by_fault") > 0, "no superpage was free at a fault: {document}");
+    assert!(number("by_fault") >= 60 && number("copied_pages") < 4 * 512, "{document}");
+}
+
+/// What more copying would have taken: a program that is never at rest, on a CPU of its own, has a fiftieth of its time taken.
+#[test]
+#[ignore = "nightly: what a design in force takes of a program's time"]
+fn a_busy_program_has_few_superpages_copied_and_the_report_says_why() {
+    let Some(bench) = bench() else { return };
+    testkit::lock_machine!(shared);
+    let python =
+        "m = bytearray(b'x') * (400 << 20)\nx = 0\nwhile x < 10_000_000: x += 1\nprint('ok')";
+    let words = ["run", "--json", "--design", "freebsd", "--", "/usr/bin/python3", "-c", python];
+    let output = run(&words);
+    let said = stderr(&output);
+    assert_eq!(stdout(&output), "ok\n", "{said}");
+    let document: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    let design = &document["design"];
+    assert!(design["waiting"].as_u64() > Some(0), "{design}");
+    assert_eq!(design["waiting"], design["unmade"], "{design}");
+    drop(bench);
 }
 
 #[test]
@@ -239,7 +271,9 @@ fn an_arm_of_a_comparison_can_be_a_design() {
         live.into_iter().partition(|sample| sample["design"]["failed"] == serde_json::json!({}));
     for sample in &whole {
         let number = |what: &str| sample["design"][what].as_u64().unwrap();
-        assert_eq!(number("made") + number("unmade"), 8, "{sample}");
+        // One more is mapped than is touched.
+        let ahead = number("ahead").min(1);
+        assert!((8..=8 + ahead).contains(&(number("made") + number("unmade"))), "{sample}");
     }
     assert!(short.iter().all(|sample| sample["design"]["failed"].is_object()), "{document}");
     if whole.is_empty() {

@@ -152,6 +152,56 @@ fn a_design_is_carried_out_as_far_as_it_can_be() {
     assert_eq!(both.status.code(), Some(2));
 }
 
+/// A design whose condition, or threshold, is not applied makes other superpages than it says.
+#[test]
+fn a_design_that_is_not_carried_out_is_refused_or_called_approximate() {
+    let refused = |flags: &[&str]| run(&[&["run"], flags, &["--", "echo", "started"]].concat());
+    for flags in [&["--design", "cbmm"][..], &["--design", "cbmm", "--dry-run"]] {
+        let refused = refused(flags);
+        crate::common::refused(&refused, 2, "designs/cbmm.toml:9: allocation.when: ");
+        assert!(stderr(&refused).contains("--approximate"), "{}", stderr(&refused));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("half.toml");
+    let preset = stdout(&run(&["design", "show", "linux-6"]));
+    let half = preset.replace("least-present = 1 ", "least-present = 256 ");
+    assert_ne!(half, preset);
+    std::fs::write(&file, half).unwrap();
+    let file = file.display().to_string();
+    crate::common::refused(&refused(&["--design", &file]), 2, ": mapping.scan.least-present: ");
+    let arm = ["compare", "--dry-run", "--arm", "base", "--arm", "x: design=cbmm", "--", "true"];
+    let arm = run(&arm);
+    assert_eq!(arm.status.code(), Some(2), "{}", stderr(&arm));
+    assert!(stderr(&arm).contains("approximate=yes"), "{}", stderr(&arm));
+    testkit::require!(has_thp(), "THP are off on this machine");
+
+    let named = ["--arm", "base", "--arm", "x: design=cbmm approximate=yes", "--", "true"];
+    let planned = stdout(&run(&[&["compare", "--dry-run"], &named[..]].concat()));
+    assert!(planned.contains("\nx (approximate)\n"), "{planned}");
+
+    let output = run(&["run", "--json", "--approximate", "--design", "cbmm", "--", "true"]);
+    let said = stderr(&output);
+    let document: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&document["name"], &document["approximate"]),
+        (&"cbmm (approximate)".into(), &true.into())
+    );
+    let output = run(&["run", "--approximate", "--design", &file, "--", "true"]);
+    let said = stderr(&output);
+    // After what is said before the start each line is the report's.
+    let report = said.lines().skip_while(|line| line.contains("not applied"));
+    let report: Vec<&str> = report.collect();
+    assert!(!report.is_empty(), "{said}");
+    for line in report {
+        assert!(line.contains("linux-6 (approximate): "), "{line}");
+    }
+    // One that is carried out is not called so.
+    let output = run(&["run", "--json", "--approximate", "--design", "linux-6", "--", "true"]);
+    let said = stderr(&output);
+    let document: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!((&document["name"], &document["approximate"]), (&"linux-6".into(), &false.into()));
+}
+
 #[test]
 fn what_was_prepared_is_reported_apart() {
     testkit::require!(has_thp(), "THP are off on this machine");

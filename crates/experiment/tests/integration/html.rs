@@ -48,6 +48,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
         supply: None,
         stack: None,
         in_place: false,
+        approximate: false,
         promise,
         notes: vec![HOSTILE.to_string()],
     };

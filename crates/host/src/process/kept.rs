@@ -28,10 +28,28 @@ impl KeptStatus {
 #[derive(Debug)]
 pub struct KeptLoad(KeptFile);
 
+/// What it says now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Threads of the machine that run or wait for a CPU, the reader's among them.
+    pub running: u64,
+    /// The pid given out last on this machine.
+    pub newest: Pid,
+}
+
 impl KeptLoad {
     /// Opens it.
     pub fn open(root: &Root) -> Result<Self, ReadError> {
         KeptFile::open(root, "/proc/loadavg").map(Self)
+    }
+
+    /// Reads it.
+    pub fn read(&mut self) -> Result<Load, ReadError> {
+        let (text, path) = self.0.read()?;
+        Ok(Load {
+            running: tree::parse_running(&text, path)?,
+            newest: tree::parse_newest(&text, path)?,
+        })
     }
 
     /// The pid given out last on this machine: while it stays, no process was born anywhere, so a tree read

@@ -11,7 +11,7 @@ mod smaps;
 mod stat;
 mod tree;
 
-pub use kept::{KeptLoad, KeptStatus};
+pub use kept::{KeptLoad, KeptStatus, Load};
 pub use maps::{Device, Mapping, Maps, Sharing};
 pub use mounts::MemoryMounts;
 pub use resident::{Resident, resident, status};

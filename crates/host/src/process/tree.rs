@@ -43,6 +43,15 @@ pub(super) fn parse_newest(text: &str, path: &Path) -> Result<Pid, ReadError> {
     pid.map(Pid).ok_or_else(bad)
 }
 
+/// Of `2/612`: threads that run, of all there are.
+pub(super) fn parse_running(text: &str, path: &Path) -> Result<u64, ReadError> {
+    let threads = text.split_ascii_whitespace().nth(3).and_then(|field| field.split_once('/'));
+    let running = threads.and_then(|(running, _)| running.parse().ok());
+    running.ok_or_else(|| {
+        ReadError::malformed(path, 1, text.trim_end(), "threads that run, and all, in field 4")
+    })
+}
+
 /// Breadth first. A pid is visited once, so reused pids cannot make a circle.
 fn descend(
     first: Pid,

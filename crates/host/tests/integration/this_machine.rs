@@ -251,7 +251,8 @@ fn this_machine_is_read() {
     assert!(deltas.get("pgfault").is_some());
     let resident = process::resident(&root, own()).unwrap();
     assert!(resident.rss > resident.anon && resident.start_ticks > Some(0));
-    assert!(KeptLoad::open(&root).unwrap().newest_pid().unwrap().0 > 0);
+    let load = KeptLoad::open(&root).unwrap().read().unwrap();
+    assert!(load.newest.0 > 0 && load.running > 0, "{load:?}");
 }
 
 mod exclusive {

@@ -1,0 +1,277 @@
+//! What superpages may cost the programs that get them: 2 % of the CPU time that these use, so that no design makes a
+//! program slower than base pages by more than 3 %. See docs/decisions/live.md#12.
+//!
+//! Credit accrues with the programs' CPU time. A call for superpages takes of it the time that the program may have waited:
+//! all of the call if the program used a CPU without a break before, nothing if it slept. Looking takes the CPU time that no
+//! idle CPU gave. The faults that a superpage saved come back as credit, as far as the pages that it was filled with came to
+//! be used. Below zero nothing is asked for, and what is wanted keeps its place.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use units::Pid;
+
+/// One part of so many of the programs' CPU time.
+const SHARE: i64 = 50;
+/// Credit at the start, and at most, in nanoseconds.
+const START: i64 = 1_000_000;
+const MOST: i64 = 50_000_000;
+/// So much credit is spent on superpages that save no fault although a program grows: more could not be kept for long.
+const PLENTY: i64 = MOST / 2;
+/// The share of time that a program uses is measured over so long at least.
+const WINDOW: Duration = Duration::from_millis(10);
+/// A program that uses less of the time than this sleeps: a call holds up nobody.
+const SLEEPS: f64 = 0.02;
+/// What a superpage is expected to take before any was made, and how much the newest weighs: one part of so many.
+const EXPECTED: i64 = 700_000;
+const WEIGHT: i64 = 2;
+
+/// A process, as it uses CPUs.
+#[derive(Debug)]
+struct Program {
+    /// What it had used at the beginning of the window, and when that was.
+    used: Duration,
+    since: Duration,
+    /// What it had used when it was last asked.
+    newest: Duration,
+    /// Time of calls for its superpages since: it may have waited.
+    held_up: Duration,
+    /// The share of the time before that it used, at most 1.
+    share: f64,
+}
+
+/// The account.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    balance: i64,
+    expected: i64,
+    /// So many superpages were asked for: a call for more than that would be the first of its size.
+    asked: usize,
+    programs: BTreeMap<Pid, Program>,
+    /// What a fault costs here, in nanoseconds; 0 as long as that is not known.
+    fault: i64,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        let programs = BTreeMap::new();
+        Self { balance: START, expected: EXPECTED, asked: 0, programs, fault: 0 }
+    }
+}
+
+impl Budget {
+    /// A process has used so much CPU time by now, as its own clock says.
+    pub(crate) fn ran(&mut self, pid: Pid, used: Duration, now: Duration) {
+        let program = self.programs.entry(pid).or_insert(Program {
+            used,
+            since: now,
+            newest: used,
+            held_up: Duration::ZERO,
+            share: 1.0,
+        });
+        let more = nanoseconds(used.saturating_sub(program.newest));
+        program.newest = used;
+        let free = now.saturating_sub(program.since).saturating_sub(program.held_up);
+        if free >= WINDOW {
+            let ran = used.saturating_sub(program.used);
+            program.share = (ran.as_secs_f64() / free.as_secs_f64()).min(1.0);
+            (program.used, program.since, program.held_up) = (used, now, Duration::ZERO);
+        }
+        self.add(more / SHARE);
+    }
+
+    /// It ended, or executes another program.
+    pub(crate) fn ended(&mut self, pid: Pid) {
+        self.programs.remove(&pid);
+    }
+
+    /// A call for so many superpages of a process took so long, and so much CPU time of a CPU that was not idle.
+    pub(crate) fn made(&mut self, pid: Pid, superpages: usize, took: Duration, cpu: Duration) {
+        let took_each = nanoseconds(took) / (superpages.max(1) as i64);
+        self.expected += (took_each - self.expected) / WEIGHT;
+        self.asked = self.asked.saturating_add(superpages);
+        let held_up = (nanoseconds(took) as f64 * self.share(pid)) as i64;
+        self.balance -= held_up.max(nanoseconds(cpu));
+        if let Some(program) = self.programs.get_mut(&pid) {
+            program.held_up += took;
+        }
+    }
+
+    /// Looking took so much CPU time of a CPU that was not idle.
+    pub(crate) fn looked(&mut self, took: Duration) {
+        self.balance -= nanoseconds(took);
+    }
+
+    /// What a fault costs is known.
+    pub(crate) fn learn_fault(&mut self, cost: Duration) {
+        self.fault = nanoseconds(cost);
+    }
+
+    /// So many pages with which superpages were filled came to be used: each saved a fault.
+    pub(crate) fn saved(&mut self, faults: u64) {
+        self.add(self.fault.saturating_mul(faults as i64));
+    }
+
+    /// How many superpages of a process may be asked for in one call; 0: none, until there is credit.
+    pub(crate) fn affordable(&self, pid: Pid) -> usize {
+        let share = self.share(pid);
+        match self.balance {
+            _ if share < SLEEPS => usize::MAX,
+            ..=0 => 0,
+            credit => {
+                let each = (self.expected.max(1) as f64 * share).max(1.0);
+                ((credit as f64 / each) as usize).min(self.asked).max(1)
+            }
+        }
+    }
+
+    /// Whether no superpages are asked for, until there is credit: there is none, and some program does not sleep.
+    pub(crate) fn waits(&self) -> bool {
+        self.balance <= 0 && self.programs.values().any(|program| program.share >= SLEEPS)
+    }
+
+    /// Whether there is more credit than can be kept.
+    pub(crate) fn is_plentiful(&self) -> bool {
+        self.balance >= PLENTY
+    }
+
+    fn share(&self, pid: Pid) -> f64 {
+        self.programs.get(&pid).map_or(1.0, |program| program.share)
+    }
+
+    fn add(&mut self, credit: i64) {
+        self.balance = self.balance.saturating_add(credit).min(MOST);
+    }
+}
+
+fn nanoseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PID: Pid = Pid(7);
+
+    fn ms(time: u64) -> Duration {
+        Duration::from_millis(time)
+    }
+
+    fn us(time: u64) -> Duration {
+        Duration::from_micros(time)
+    }
+
+    /// Makes superpages as soon as they may be made, each of which holds the program up for all of `takes`, while it runs
+    /// alone on a CPU for so long: how many were made, and how long it was held up.
+    fn busy(budget: &mut Budget, lasts: Duration, takes: Duration, saves: u64) -> (u32, Duration) {
+        let (mut ran, mut held_up, mut made) = (Duration::ZERO, Duration::ZERO, 0);
+        while ran < lasts {
+            ran += us(100);
+            budget.ran(PID, ran, ran + held_up);
+            if budget.affordable(PID) > 0 {
+                held_up += takes;
+                made += 1;
+                budget.made(PID, 1, takes, Duration::ZERO);
+                budget.saved(saves);
+            }
+        }
+        (made, held_up)
+    }
+
+    #[test]
+    fn a_busy_program_waits_for_a_fiftieth_of_its_time_however_long_a_call_takes() {
+        for takes in [us(50), us(400), ms(3), ms(15)] {
+            let mut budget = Budget::default();
+            let (made, held_up) = busy(&mut budget, ms(3000), takes, 0);
+            // A call may begin on the last credit.
+            let most = ms(60) + Duration::from_nanos(START as u64) + takes;
+            assert!(held_up <= most && made > 0, "{takes:?}: {made} in {held_up:?}");
+            assert!(held_up + takes >= ms(60), "{takes:?}: credit was not used: {held_up:?}");
+        }
+    }
+
+    /// Were the program's waits taken for sleep, the calls would pay for themselves.
+    #[test]
+    fn a_program_that_only_waits_for_calls_counts_as_busy() {
+        let mut budget = Budget::default();
+        let (mut now, mut used) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..100 {
+            (now, used) = (now + us(200), used + us(200));
+            budget.ran(PID, used, now);
+            now += ms(5);
+            budget.made(PID, 1, ms(5), Duration::ZERO);
+        }
+        assert!(budget.waits());
+        assert_eq!(budget.share(PID), 1.0);
+    }
+
+    #[test]
+    fn a_program_that_sleeps_waits_for_nothing() {
+        let mut budget = Budget::default();
+        budget.ran(PID, ms(1), ms(0));
+        budget.ran(PID, ms(1), ms(20));
+        for _ in 0..1000 {
+            budget.made(PID, 16, ms(10), Duration::ZERO);
+        }
+        assert!(!budget.waits());
+        // Also where it held others up before.
+        budget.looked(ms(5));
+        assert_eq!((budget.waits(), budget.affordable(PID)), (false, usize::MAX));
+        // It wakes up: what it may wait for counts again.
+        budget.ran(PID, ms(21), ms(20) + ms(10_000) + ms(20));
+        assert_eq!((budget.waits(), budget.affordable(PID)), (true, 0));
+    }
+
+    #[test]
+    fn faults_that_were_saved_pay_for_calls() {
+        let mut budget = Budget::default();
+        budget.learn_fault(Duration::from_nanos(1000));
+        let without = busy(&mut Budget::default(), ms(1000), us(500), 448).0;
+        let with = busy(&mut budget, ms(1000), us(500), 448).0;
+        assert!(with > 5 * without, "{with} and {without}");
+        // Where a call takes no longer than the faults that it saves, all are made.
+        let mut budget = Budget::default();
+        budget.learn_fault(Duration::from_nanos(1000));
+        assert_eq!(busy(&mut budget, ms(1000), us(400), 448).0, 10_000);
+        // Unless nobody knows what a fault costs.
+        assert_eq!(busy(&mut Budget::default(), ms(1000), us(500), 0).0, without);
+    }
+
+    #[test]
+    fn credit_is_bounded() {
+        let mut budget = Budget::default();
+        budget.ran(PID, ms(0), ms(0));
+        assert!(!budget.is_plentiful());
+        budget.ran(PID, Duration::from_secs(1000), Duration::from_secs(1000));
+        assert!(budget.is_plentiful());
+        assert_eq!(budget.affordable(PID), 1, "nobody knows what a call takes here");
+        budget.asked = 1000;
+        let all = budget.affordable(PID) as i64;
+        assert_eq!(all, MOST / EXPECTED);
+        budget.made(PID, all as usize, Duration::from_nanos(MOST as u64), Duration::ZERO);
+        assert!(budget.waits() && budget.affordable(PID) == 0);
+        // Another process's time is credit too.
+        budget.ran(Pid(8), ms(0), ms(0));
+        budget.ran(Pid(8), ms(50), ms(50));
+        assert_eq!(budget.affordable(Pid(8)), 1);
+    }
+
+    #[test]
+    fn looking_on_busy_cpus_counts() {
+        let mut budget = Budget::default();
+        budget.looked(Duration::from_nanos(START as u64));
+        assert!(!budget.waits(), "nobody is there");
+        budget.ran(PID, ms(100), ms(100));
+        assert!(budget.waits(), "what it used before it was seen is no credit");
+        budget.ran(PID, ms(150), ms(150));
+        assert!(!budget.waits());
+        // So does making, also for a program that sleeps.
+        budget.ran(PID, ms(150), ms(500));
+        budget.made(PID, 1, ms(2), ms(2));
+        budget.ran(PID, ms(170), ms(522));
+        assert!(budget.waits());
+        budget.ended(PID);
+        assert!(!budget.waits(), "nobody is left");
+    }
+}
