@@ -101,7 +101,7 @@ fn at_end(looks: &[Moment], run_seconds: f64) -> Option<Moment> {
     let from = run_seconds - (END * run_seconds).max(SHORTEST_END);
     let late = || looks.iter().filter(|look| look.seconds >= from);
     let most = late().map(|look| look.resident_bytes).max()?;
-    late().filter(|look| look.resident_bytes as f64 >= MOST * most as f64).last().copied()
+    late().rfind(|look| look.resident_bytes as f64 >= MOST * most as f64).copied()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const MAX_LIVES: usize = 1024;
 /// For so long after they ended.
 const REMEMBERED: Duration = Duration::from_millis(200);
 /// Of what a process held, the part that all others may hold beside it.
-const OTHERS: u64 = 20;
+const OTHERS: u64 = 8;
 
 pub(super) struct Own {
     looks: OwnLooks,
