@@ -46,7 +46,7 @@ fn in_words(totals: &Totals, fallback: &str, in_place: bool) -> String {
         }
     }
     if parts.is_empty() {
-        parts.push("no request was large enough for a superpage".to_string());
+        parts.push(nothing_asked(totals));
     }
     parts.extend(prepared_in_words(totals));
     let reasons: Vec<String> = Reason::ALL
@@ -65,6 +65,21 @@ fn in_words(totals: &Totals, fallback: &str, in_place: bool) -> String {
         processes += &format!(" ({} forked)", totals.forks());
     }
     format!("in {processes}: {}{why}", parts.join("; "))
+}
+
+/// Where no superpage was asked for: the requests that were left on base pages, which may be as large as some superpages.
+fn nothing_asked(totals: &Totals) -> String {
+    let left = |kind: &Kind| totals.bytes(*kind, Column::Small);
+    let kinds = Kind::ALL.into_iter().filter(|kind| left(kind) > 0);
+    let kinds = kinds.map(|kind| format!("{} {}", kind.name(), ByteSize(left(&kind))));
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    if kinds.is_empty() {
+        return "no superpages were requested: it was asked for no memory of these kinds"
+            .to_string();
+    }
+    format!(
+        "no superpages were requested; left on base pages, as too small or not yet known to be used densely: {kinds}"
+    )
 }
 
 /// What was ready before it was touched, and what of the memory was never the program's.
@@ -133,6 +148,20 @@ mod tests {
             "in 1 process: mmap 8 MiB advised; 6 MiB of 8 MiB were ready when asked for, 4 MiB \
              zeroed again after use; of the memory, up to 16 MiB was the stock of prepared \
              superpages"
+        );
+    }
+
+    #[test]
+    fn memory_that_was_left_on_base_pages_is_told_by_kind_and_size() {
+        let line = line(&[
+            (abi::processes(), 1),
+            (abi::sum(Kind::Heap, Column::Small), 160 << 20),
+            (abi::sum(Kind::Mmap, Column::Small), 1 << 20),
+        ]);
+        assert_eq!(
+            line,
+            "in 1 process: no superpages were requested; left on base pages, as too small or not yet \
+             known to be used densely: heap 160 MiB, mmap 1 MiB"
         );
     }
 

@@ -74,6 +74,10 @@ pub fn raise(
 ) -> OvercommitGuard {
     let mut guard = OvercommitGuard::default();
     for size in pools_of(recipes, grow.is_some(), facts) {
+        if !facts.may_change_settings {
+            guard.refused.push(needs_root(size, grow));
+            continue;
+        }
         let raised = match grow {
             Some(bytes) => guard.grow(size, bytes, goes_on).map(|got| {
                 if goes_on() {
@@ -89,6 +93,16 @@ pub fn raise(
     guard
 }
 
+fn needs_root(size: PageSize, grow: Option<ByteSize>) -> Failure {
+    let knob = match grow {
+        Some(_) => Knob::hugetlb_pool(size),
+        None => Knob::hugetlb_overcommit(size),
+    };
+    Failure::cannot(format!(
+        "the hugetlb pool of {size} has too few free pages, and raising {knob} needs root"
+    ))
+}
+
 /// What [`raise`] would do, in words, and why a pool would not be raised; `facts` become what they would then be.
 pub fn preview(
     recipes: &[&Recipe],
@@ -99,11 +113,7 @@ pub fn preview(
     let (mut words, mut refused) = (Vec::new(), Vec::new());
     for size in sizes {
         if !facts.may_change_settings {
-            let knob = match grow {
-                Some(_) => Knob::hugetlb_pool(size),
-                None => Knob::hugetlb_overcommit(size),
-            };
-            refused.push(Failure::cannot(format!("raising {knob} needs root")));
+            refused.push(needs_root(size, grow));
             continue;
         }
         if let Some(bytes) = grow {

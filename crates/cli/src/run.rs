@@ -406,14 +406,7 @@ fn supervise(
         let rules = live::rules(&policy, fresh);
         (rules, Live::start(policy, fresh, Root::real(), move || family.members()))
     });
-    let watch = Watch::start(
-        Root::real(),
-        family,
-        began,
-        Depth::WithinBudget,
-        0,
-        ledger.map(CounterFile::mark),
-    );
+    let watch = Watch::start(Root::real(), family, began, Depth::WithinBudget, 0, ledger);
     let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
     // From here on this process only waits, and looks now and then, less and less often.
     sys::mem::give_back_unused();
@@ -430,8 +423,8 @@ fn supervise(
     }
     let ended = sys::wait::until_exit(pid);
     let seconds = began.elapsed().as_secs_f64();
-    let in_force = in_force.map(|(rules, live)| InForce { rules, report: live.stop() });
     let seen = watch.stop();
+    let in_force = in_force.map(|(rules, live)| InForce { rules, report: live.stop() });
     relaying.stop();
     let supplied = supply.map(Supply::stop);
     ended.map_err(ours)?;

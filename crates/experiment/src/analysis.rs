@@ -54,6 +54,10 @@ pub struct Summary {
     pub more_metrics: Vec<Option<f64>>,
     /// Median share of all resident memory on superpages.
     pub coverage: Option<f64>,
+    /// Median of the mean share over a run, weighted by time.
+    pub mean_coverage: Option<f64>,
+    /// Median share at the end of a run.
+    pub end_coverage: Option<f64>,
     /// Median share of the memory that can be on superpages that was.
     pub eligible_coverage: Option<f64>,
     /// Median superpage memory that was all zero.
@@ -426,6 +430,8 @@ fn summary(document: &Document, index: u32, arm: &Arm) -> Summary {
             .map(|index| median(&|sample| sample.metric_at(index)))
             .collect(),
         coverage: share(Coverage::ratio),
+        mean_coverage: median(&|sample| sample.memory.over_time.mean_coverage),
+        end_coverage: median(&|sample| sample.memory.over_time.end_coverage()),
         eligible_coverage: share(Coverage::anon_ratio),
         zero_filled_bytes: zero_filled(Purpose::Measured).or_else(|| zero_filled(Purpose::WarmUp)),
         thp_fault_fallbacks: total(|sample| sample.thp_fault_fallbacks),

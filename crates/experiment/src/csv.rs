@@ -10,7 +10,7 @@ use crate::sample::Sample;
 
 type Column = (&'static str, fn(&Sample) -> Option<f64>);
 
-const COLUMNS: [Column; 16] = [
+const COLUMNS: [Column; 18] = [
     ("block", |s| Some(f64::from(s.block))),
     ("slot", |s| Some(f64::from(s.slot))),
     ("wall_seconds", |s| Some(s.wall_seconds)),
@@ -20,6 +20,8 @@ const COLUMNS: [Column; 16] = [
     ("major_faults", |s| Some(s.major_faults as f64)),
     ("peak_bytes", |s| s.peak_bytes().map(|bytes| bytes as f64)),
     ("coverage", |s| s.memory.coverage.as_ref()?.ratio()),
+    ("mean_coverage", |s| s.memory.over_time.mean_coverage),
+    ("end_coverage", |s| s.memory.over_time.end_coverage()),
     ("eligible_coverage", |s| s.memory.coverage.as_ref()?.anon_ratio()),
     ("zero_filled_bytes", |s| s.memory.zero_filled_bytes.map(|bytes| bytes as f64)),
     ("thp_fault_fallbacks", |s| s.thp_fault_fallbacks.map(|count| count as f64)),

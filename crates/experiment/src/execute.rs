@@ -364,17 +364,16 @@ impl Launcher<'_> {
             let tree = tree.clone();
             Live::start(policy, fresh_of(plan), self.root.clone(), move || tree.members())
         });
-        let mark = counts.as_ref().map(CounterFile::mark);
-        let watch = Watch::start(self.root.clone(), tree, began, depth, run.seed, mark);
+        let watch = Watch::start(self.root.clone(), tree, began, depth, run.seed, counts.as_ref());
         let loaded = match &mut session {
             None => sys::wait::until_exit(pid).map(|()| None).map_err(RunError::from),
             Some(session) => session.drive().map(Some),
         };
         let wall = began.elapsed();
 
+        let mut memory = watch.stop();
         let design = in_force.map(Live::stop);
         let supplied = supply.map(Supply::stop);
-        let mut memory = watch.stop();
         self.interrupt.set_running(None);
         let loaded = loaded?;
         let (status, usage) = match &mut session {

@@ -19,6 +19,7 @@ mod first_touch;
 pub mod fragment;
 pub mod html;
 pub mod library;
+mod looks;
 pub mod metric;
 pub mod prices;
 pub mod procedure;

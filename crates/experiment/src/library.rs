@@ -57,8 +57,9 @@ impl LibraryFault {
                     static?"
                 .to_string(),
             Self::Idle => format!(
-                "libsuperpage.so, with memory={}, got no request as large as a superpage: name the \
-                 kinds of memory that the program uses (heap: malloc's; mmap: mappings of its own)",
+                "libsuperpage.so, with memory={}, requested no superpages: all requests of these kinds were too small, or \
+                 not yet known to be used densely; does the program use other kinds (heap: malloc's; mmap: mappings of its \
+                 own)?",
                 recipe.memory.variable()
             ),
         }

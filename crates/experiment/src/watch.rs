@@ -13,6 +13,8 @@ mod attached;
 mod bounds;
 mod members;
 mod observed;
+mod over_time;
+mod own;
 mod when;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -22,16 +24,18 @@ use std::time::{Duration, Instant};
 use host::coverage::{Census, Counted, Coverage};
 use host::{Root, waste};
 
-use crate::counters::Mark;
+use crate::counters::CounterFile;
 use crate::process_tree::ProcessTree;
 use attached::Attached;
 use bounds::{Bounds, Part, Range};
 use members::Members;
 pub use observed::{Killed, Moment, Observed};
+pub use over_time::{Gap, OverTime};
+use own::Own;
 use sys::param::thread_cpu_time;
 use units::{ByteSize, Pid};
 pub use when::BUDGET;
-use when::{CREDIT, Facts, MIN_PAUSE, PAUSE, Reason};
+use when::{Facts, Reason};
 
 /// How much a watch may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +65,8 @@ const LONG_SPAN: Duration = Duration::from_millis(100);
 pub const NEAR_PEAK: f64 = 0.8;
 /// A look at so much of it is a look at the peak.
 pub const AT_PEAK: f64 = 0.95;
+/// A look that found this share of the most is one of the same level.
+const LIKE_MOST: f64 = 0.98;
 
 /// A watch under way.
 #[derive(Debug)]
@@ -71,16 +77,17 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts watching `tree`, whose program was started at `since` and adds to the counters of `mark`.
+    /// Starts watching `tree`, whose program was started at `since` and adds to these counters.
     pub fn start(
         root: Root,
         tree: ProcessTree,
         since: Instant,
         depth: Depth,
         seed: u64,
-        mark: Option<Mark>,
+        counters: Option<&CounterFile>,
     ) -> Self {
         let (stop, stopped) = channel();
+        let own = counters.and_then(|counters| Own::new(counters, &root, since));
         let watcher = Watcher {
             census: None,
             members: Members::new(root.clone(), tree),
@@ -89,14 +96,18 @@ impl Watch {
             since,
             depth,
             seed,
-            spent: Duration::ZERO,
+            spent_ticking: Duration::ZERO,
+            spent_looking: Duration::ZERO,
             spent_growing: Duration::ZERO,
             dearer: 1.0,
             looked: None,
             before: None,
             level: None,
             faults: None,
-            attached: Attached::new(mark),
+            attached: Attached::new(counters.map(CounterFile::mark)),
+            own,
+            coverage_at: Duration::ZERO,
+            zeroes: None,
             seen: Observed::default(),
         };
         let thread = Builder::new().spawn(move || watcher.run(&stopped));
@@ -124,8 +135,9 @@ struct Watcher {
     since: Instant,
     depth: Depth,
     seed: u64,
-    spent: Duration,
-    /// Of it, on looks at a growing program.
+    spent_ticking: Duration,
+    spent_looking: Duration,
+    /// Of that, on looks at a growing program.
     spent_growing: Duration,
     /// How many times dearer than priced looks are.
     dearer: f64,
@@ -137,6 +149,10 @@ struct Watcher {
     /// Faults taken until a level that began then.
     faults: Option<(Duration, u64)>,
     attached: Attached,
+    own: Option<Own>,
+    /// When the coverage was read, since the start.
+    coverage_at: Duration,
+    zeroes: Option<Zeroes>,
     seen: Observed,
 }
 
@@ -147,6 +163,24 @@ struct Looked {
     /// What the tick before it found, where a page counts for each process that maps it.
     held: u64,
     base_bytes: u64,
+}
+
+/// The last sample of what is zero in superpages.
+#[derive(Clone, Copy)]
+struct Zeroes {
+    /// Since the program was started.
+    at: Duration,
+    /// Bytes on superpages then.
+    superpages: u64,
+    /// Of these, zero.
+    zero: u64,
+}
+
+impl Zeroes {
+    /// Whether about as much was on superpages then.
+    fn is_of(&self, superpages: u64) -> bool {
+        self.superpages.abs_diff(superpages) <= superpages / 20
+    }
 }
 
 /// What a tick found.
@@ -168,6 +202,10 @@ impl Watcher {
         self.members.listen();
         if self.depth != Depth::TicksOnly {
             self.census = Census::new(&self.root, sys::param::own_pid());
+            // Where the kernel's answers are no use here, they are none there.
+            if let (Some(own), Some(_)) = (&self.own, &self.census) {
+                own.ask();
+            }
         }
         // CPU time: waiting for a lock that the program holds costs the program nothing. To begin with is told,
         // and not taken from what a short program is seen by.
@@ -178,22 +216,24 @@ impl Watcher {
             let tick_began = thread_cpu_time();
             let held = self.tick();
             let ticked = thread_cpu_time().saturating_sub(tick_began);
+            let mut looked = Duration::ZERO;
             if let Some(reason) = self.wants_look(held) {
+                let look_began = thread_cpu_time();
                 self.look(held);
-                if reason == Reason::Growing {
-                    self.spent_growing += thread_cpu_time().saturating_sub(tick_began + ticked);
-                }
+                looked = thread_cpu_time().saturating_sub(look_began);
+                self.spent_growing +=
+                    if reason == Reason::Growing { looked } else { Duration::ZERO };
             }
             let now = thread_cpu_time();
             let took = now.saturating_sub(std::mem::replace(&mut began, now));
-            self.spent += took;
-            let rest = match (self.depth, self.spent < CREDIT) {
-                // A program may be at its peak for milliseconds and end.
-                (_, true) => (self.since.elapsed() / 4).clamp(MIN_PAUSE, PAUSE),
-                // It may be slowed down, but not held up most of the time.
-                (Depth::Thorough, _) => Duration::from_millis(10).max(took * 4),
-                // One that took longer by chance does not make the watch blind.
-                _ => when::pause(ticked.min(ticked_before)),
+            self.spent_looking += looked;
+            self.spent_ticking += took.saturating_sub(looked);
+            // A tick that took longer by chance does not make the watch blind.
+            let rest = when::pause(ticked.min(ticked_before), self.since.elapsed());
+            let rest = match self.depth {
+                // The program may be slowed down, but not held up most of the time.
+                Depth::Thorough => rest.min(Duration::from_millis(10)).max(took * 4),
+                _ => rest,
             };
             ticked_before = ticked;
             match stopped.recv_timeout(rest) {
@@ -204,18 +244,28 @@ impl Watcher {
         if self.members.pids().len() > 1 {
             self.tick(); // some may outlive the first
         }
+        let run_seconds = self.since.elapsed().as_secs_f64();
         let unseen = self.members.renew();
-        let ends = self.members.ends(unseen, self.is_long());
+        self.read_own_looks(true);
+        let ends = self.ends(unseen);
+        let timeline = &self.seen.timeline;
+        let saw_superpages = timeline.iter().any(|it| it.superpage_bytes.is_some_and(|it| it > 0));
+        self.seen.over_time = match self.seen.base_pages_only == Some(true) && !saw_superpages {
+            true => OverTime::without_superpages(timeline, run_seconds),
+            false => OverTime::new(timeline, run_seconds),
+        };
         self.seen.lost = self.members.lost();
         self.seen.killed = self.members.killed();
         self.seen.peak = self.bounds.end(&ends);
-        self.seen.watch_seconds = (beginning + self.spent).as_secs_f64();
+        let spent = beginning + self.spent_ticking + self.spent_looking;
+        self.seen.watch_seconds = spent.as_secs_f64();
         self.seen.uncounted = self.attached.missing();
         self.seen
     }
 
     fn tick(&mut self) -> Held {
         let unseen = self.members.renew();
+        self.read_own_looks(false);
         let mut held = Held::default();
         let (mut parts, mut base_only) = (Vec::new(), true);
         for pid in self.members.pids().to_vec() {
@@ -240,7 +290,7 @@ impl Watcher {
                 ..Part::new(pid, &process)
             });
         }
-        let ends = self.members.ends(unseen, self.is_long());
+        let ends = self.ends(unseen);
         held.once = self.bounds.tick(&parts, &ends);
         if held.resident > 0 {
             self.seen.base_pages_only =
@@ -293,7 +343,7 @@ impl Watcher {
             held: held.resident,
             level_for: self.level.map_or(Duration::ZERO, |(since, _)| elapsed - since),
             looked: self.looked.as_ref().map(|looked| (looked.at, looked.held)),
-            spent: self.spent,
+            spent: self.spent_looking + when::charged(self.spent_ticking, elapsed),
             spent_growing: self.spent_growing,
         }
     }
@@ -356,15 +406,37 @@ impl Watcher {
             let after = self.held_now();
             self.bounds.look(counted, &after);
         }
-        let most = self.seen.coverage.as_ref().map_or(0, |most| most.resident().bytes());
-        if counted as f64 >= 0.98 * most as f64 {
+        let at = self.since.elapsed();
+        if self.is_at_most(at, counted) {
             let price = Duration::from_secs_f64(took) + ZERO_PRICE;
-            let affords_zeroes = self.affords(held, Reason::Old, price);
-            self.seen.zero_filled_bytes =
-                if affords_zeroes { self.all_zero(&coverage) } else { None };
-            self.seen.coverage = Some(coverage);
+            let superpages = coverage.superpage_bytes().bytes();
+            let is_old =
+                self.zeroes.is_none_or(|zeroes| !zeroes.is_of(superpages) || at > 2 * zeroes.at);
+            if is_old && self.affords(held, Reason::Old, price) {
+                let sampled = self.all_zero(&coverage);
+                self.zeroes = sampled.map(|zero| Zeroes { at, superpages, zero });
+            }
+            self.cover(at, coverage);
             self.seen.counts_shared_again = self.census.is_none() && self.members.pids().len() > 1;
         }
+    }
+
+    /// Whether a look that found so much speaks for the peak: it found more than those before it, or as much later.
+    fn is_at_most(&self, at: Duration, counted: u64) -> bool {
+        let most = self.seen.coverage.as_ref().map_or(0, |most| most.resident().bytes());
+        match at >= self.coverage_at {
+            true => counted as f64 >= LIKE_MOST * most as f64,
+            false => counted as f64 * LIKE_MOST > most as f64,
+        }
+    }
+
+    /// From now on this is the coverage at the peak.
+    fn cover(&mut self, at: Duration, coverage: Coverage) {
+        let superpages = coverage.superpage_bytes().bytes();
+        let zeroes = self.zeroes.filter(|zeroes| zeroes.is_of(superpages));
+        let none = (superpages == 0).then_some(0);
+        self.seen.zero_filled_bytes = none.or(zeroes.map(|zeroes| zeroes.zero));
+        (self.seen.coverage, self.coverage_at) = (Some(coverage), at);
     }
 
     /// What each process holds now.

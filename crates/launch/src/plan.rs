@@ -270,9 +270,9 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether libsuperpage.so backs memory in it.
+    /// Whether libsuperpage.so backs memory in it: what is named, or the heap and mappings.
     pub fn uses_library(&self) -> bool {
-        self.sets(abi::environment::MEMORY)
+        self.sets(abi::environment::PAGES)
     }
 
     /// Why libsuperpage.so is not in it, where it was to be: the machine lacks it, or cannot name it.

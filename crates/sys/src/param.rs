@@ -57,6 +57,12 @@ pub fn thread_cpu_time() -> std::time::Duration {
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// The clock that does not jump (`clock_gettime(CLOCK_MONOTONIC)`), which other processes read too.
+pub fn monotonic_time() -> std::time::Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

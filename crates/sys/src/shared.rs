@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use rustix::mm::{MapFlags, ProtFlags};
@@ -14,7 +14,7 @@ use rustix::thread::futex::{Flags, Timespec, wait, wake};
 
 use crate::SysError;
 
-/// 64-bit words of a file, of which the first four bytes each are used here.
+/// 64-bit words of a file. Those that are slept on are used by their first four bytes.
 #[derive(Debug)]
 pub struct SharedWords {
     start: NonNull<u64>,
@@ -49,6 +49,16 @@ impl SharedWords {
         assert!(at < self.words, "word {at} of {}", self.words);
         // SAFETY: within the mapping, aligned, and used as an atomic only.
         unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU32>() }
+    }
+
+    /// A whole word.
+    ///
+    /// # Panics
+    /// There are fewer words.
+    pub fn long(&self, at: usize) -> &AtomicU64 {
+        assert!(at < self.words, "word {at} of {}", self.words);
+        // SAFETY: within the mapping, aligned, and used as an atomic only.
+        unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU64>() }
     }
 
     /// Sleeps until a word is woken, for at most so long, if it is still `seen`. It may return early.

@@ -5,7 +5,7 @@ use experiment::analysis::took_effect;
 use experiment::counters::CounterFile;
 use experiment::supply::Supplied;
 use experiment::verdict::Effect;
-use experiment::watch::{AT_PEAK, Killed, NEAR_PEAK, Observed};
+use experiment::watch::{AT_PEAK, Gap, Killed, NEAR_PEAK, Observed, OverTime};
 use host::Root;
 use host::coverage::Coverage;
 use launch::{Children, EnvironmentChange, Pages, Plan, Promise};
@@ -42,7 +42,32 @@ enum Outcome {
     NothingAsked,
     AsAsked,
     Missing(String),
-    Unknown(String),
+    Unknown(Unread),
+}
+
+/// Why it is not known what lay on which pages at the peak.
+enum Unread {
+    /// No look found any memory; what the kernel said, if that is why.
+    Never(Option<String>),
+    /// The last look found this share of the peak.
+    Part(f64),
+    /// Of the peak only bounds are known.
+    Bounds,
+    /// What was read does not tell.
+    Judged(String),
+}
+
+impl Unread {
+    fn in_words(&self) -> String {
+        match self {
+            Self::Never(Some(why)) | Self::Judged(why) => why.clone(),
+            Self::Never(None) => "its memory was not read before it ended".to_string(),
+            Self::Part(share) => {
+                format!("its memory was read at {} of its peak", words::percent(*share))
+            }
+            Self::Bounds => "only bounds of its peak are known".to_string(),
+        }
+    }
 }
 
 impl Ended {
@@ -71,31 +96,30 @@ impl Ended {
         if plan.promise == Promise::Nothing {
             return Outcome::NothingAsked;
         }
+        // Every tick said that it can have no superpage.
+        let is_without =
+            plan.promise == Promise::BasePages && self.seen.base_pages_only == Some(true);
         let Some(coverage) = &self.seen.coverage else {
-            return match (plan.promise, self.seen.base_pages_only) {
-                (Promise::BasePages, Some(true)) => Outcome::AsAsked,
-                _ => Outcome::Unknown(self.why_unknown()),
+            return match is_without {
+                true => Outcome::AsAsked,
+                false => Outcome::Unknown(self.unread()),
             };
         };
         match self.seen.coverage_of_peak() {
-            None => return Outcome::Unknown("only bounds of its peak are known".to_string()),
-            Some(share) if share < NEAR_PEAK => {
-                return Outcome::Unknown("its peak was too short to read".to_string());
-            }
+            _ if is_without => {}
+            None => return Outcome::Unknown(Unread::Bounds),
+            Some(share) if share < NEAR_PEAK => return Outcome::Unknown(Unread::Part(share)),
             Some(_) => {}
         }
         match took_effect(plan.promise, plan.pages, &[coverage], MIN_COVERAGE) {
             Effect::AsPromised => Outcome::AsAsked,
             Effect::Missing { why } => Outcome::Missing(why),
-            Effect::Unknown { why } => Outcome::Unknown(why),
+            Effect::Unknown { why } => Outcome::Unknown(Unread::Judged(why)),
         }
     }
 
-    fn why_unknown(&self) -> String {
-        self.seen
-            .unknown
-            .clone()
-            .unwrap_or_else(|| "the program ended before its memory was read".to_string())
+    fn unread(&self) -> Unread {
+        Unread::Never(self.seen.unknown.clone())
     }
 
     /// In one line, and one more on what the library did; what fell back got `fallback`.
@@ -108,7 +132,7 @@ impl Ended {
         let seen = &self.seen;
         let peak = peak_in_words(seen);
         let coverage = match &seen.coverage {
-            None => format!("coverage unknown: {}", self.why_unknown()),
+            None => format!("coverage unknown: {}", self.unread().in_words()),
             Some(coverage) => {
                 let share = words::known(coverage.ratio(), words::percent);
                 let at = match seen.coverage_of_peak() {
@@ -122,7 +146,8 @@ impl Ended {
                     Pages::ThpOf(size) => format!("larger than {size} "),
                     _ => String::new(),
                 };
-                format!("{share} of its memory on superpages {size}({on} of {of}{at})")
+                let over_time = over_time_in_words(&seen.over_time);
+                format!("{share} of its memory on superpages {size}({on} of {of}{at}), {over_time}")
             }
         };
         let outcome = match (self.outcome(plan), &seen.coverage) {
@@ -130,7 +155,7 @@ impl Ended {
             (Outcome::AsAsked, _) => ", as requested".to_string(),
             (Outcome::Missing(why), _) => format!("; {} did not take effect: {why}", plan.name),
             (Outcome::Unknown(why), _) => {
-                format!("; whether {} took effect is unknown: {why}", plan.name)
+                format!("; whether {} took effect is unknown: {}", plan.name, why.in_words())
             }
         };
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
@@ -167,8 +192,9 @@ impl Ended {
             Outcome::NothingAsked => ("nothing-asked", None),
             Outcome::AsAsked => ("as-asked", None),
             Outcome::Missing(why) => ("did-not-take-effect", Some(why)),
-            Outcome::Unknown(why) => ("unknown", Some(why)),
+            Outcome::Unknown(why) => ("unknown", Some(why.in_words())),
         };
+        let over_time = &seen.over_time;
         json!({
             "schema": "superpage.run/1",
             "name": plan.name,
@@ -191,6 +217,14 @@ impl Ended {
             "resident_bytes": coverage.map(|it| it.resident().bytes()),
             "superpage_bytes": coverage.map(|it| it.superpage_bytes().bytes()),
             "memory": coverage,
+            "over_time": {
+                "mean_coverage": over_time.mean_coverage,
+                "end_coverage": over_time.end_coverage(),
+                "end_seconds": over_time.end.map(|end| end.seconds),
+                "end_resident_bytes": over_time.end.map(|end| end.resident_bytes),
+                "end_superpage_bytes": over_time.end.and_then(|end| end.superpage_bytes),
+                "why": over_time.gap.map(gap_in_words),
+            },
             "outcome": outcome,
             "why": why,
             "children_killed": self.children_killed().map(|killed| killed.into_iter().map(|child| json!({
@@ -222,6 +256,26 @@ fn why_killed(plan: &Plan, child: Killed) -> Option<&'static str> {
             "most likely the hugetlb pool had no free page for it; enlarge the pool (--grow-pool), or use --pages thp"
         }
     })
+}
+
+/// Coverage beside that at the peak, and why it is not known.
+fn over_time_in_words(over: &OverTime) -> String {
+    let end = over.end.as_ref().and_then(|end| Some((end.coverage()?, end.resident_bytes)));
+    let end = end.map(|(share, bytes)| {
+        format!("{} of {} at the end", words::percent(share), ByteSize(bytes))
+    });
+    let mean = over.mean_coverage.map(|share| format!("{} over time", words::percent(share)));
+    let why = over.gap.map(gap_in_words).unwrap_or_default();
+    match (mean, end) {
+        (Some(mean), Some(end)) => format!("{mean}, {end}"),
+        (Some(mean), None) => format!("{mean}, unknown at the end ({why})"),
+        (None, Some(end)) => format!("unknown over time ({why}), {end}"),
+        (None, None) => format!("unknown over time and at the end ({why})"),
+    }
+}
+
+fn gap_in_words(gap: Gap) -> String {
+    format!("not read from {:.2} s to {:.2} s", gap.from_seconds, gap.to_seconds)
 }
 
 /// A figure that is within 5 %, or bounds and why there is none.

@@ -165,7 +165,7 @@ fn an_arm_whose_library_is_silent_or_idle_gets_no_number() {
     let words = ["compare", "--max-runs", "2", "--arm", "base", "--arm", silent, "--arm", idle];
     let said = stdout(&run(&[&words[..], &["gups", "--size", "16M"]].concat()));
     assert!(said.contains("did not respond"), "{said}");
-    assert!(said.contains("got no request as large"), "{said}");
+    assert!(said.contains("requested no superpages"), "{said}");
     // Long enough to be looked at again and again.
     let words =
         ["compare", "--max-runs", "2", "--arm", "base", "--arm", silent, "--", "sleep", "0.5"];

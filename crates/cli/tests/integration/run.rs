@@ -85,6 +85,29 @@ fn thp_reaches_the_heap_every_time_and_reads_it_back() {
 }
 
 #[test]
+fn a_program_that_frees_all_when_it_ends_is_seen_at_its_peak_however_busy_the_machine_is() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let can_look =
+        host::coverage::Census::new(&host::Root::real(), sys::param::own_pid()).is_some();
+    testkit::require!(
+        can_look,
+        "this kernel has no PAGEMAP_SCAN, or takes the huge zero page for memory"
+    );
+    let own = env!("CARGO_BIN_EXE_superpage");
+    for _ in 0..testkit::cases(20) {
+        let output =
+            run(&["run", "--json", "--", own, "workload", "gups", "--size", "128M", "--json"]);
+        let report: serde_json::Value = serde_json::from_str(&stderr(&output)).unwrap();
+        // By its own look, where the watch got no turn.
+        assert!(report["coverage_of_peak"].as_f64().unwrap() >= 0.95, "{report:#}");
+        assert!(report["peak_bytes"].as_u64().unwrap() >= 128 << 20, "{report:#}");
+        assert_ne!(report["outcome"], "unknown", "{report:#}");
+        let end = &report["over_time"]["end_coverage"];
+        assert!(end.is_number(), "{report:#}");
+    }
+}
+
+#[test]
 fn a_dry_run_prints_the_plan_and_starts_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mark = dir.path().join("mark");

@@ -9,7 +9,7 @@ use report::tables::{count, table};
 
 type Field = (&'static str, fn(&Summary) -> String);
 
-const FIELDS: [Field; 16] = [
+const FIELDS: [Field; 18] = [
     ("measured runs", |s| s.runs.to_string()),
     ("runs that failed", |s| s.failed_runs.to_string()),
     ("wall time", |s| known(s.wall_seconds, format::seconds)),
@@ -19,6 +19,8 @@ const FIELDS: [Field; 16] = [
     ("major faults", |s| known(s.major_faults, format::count)),
     ("peak memory", |s| known(s.peak_bytes, format::bytes)),
     ("share of memory on superpages", |s| coverage(s, s.coverage)),
+    ("the same over time", |s| known(s.mean_coverage, format::percent)),
+    ("the same at the end", |s| known(s.end_coverage, format::percent)),
     ("share of eligible memory on superpages", |s| coverage(s, s.eligible_coverage)),
     ("zero-filled superpage memory", |s| known(s.zero_filled_bytes, format::bytes)),
     ("THP faults that fell back, whole machine, total", |s| count(s.thp_fault_fallbacks)),

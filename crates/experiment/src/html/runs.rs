@@ -53,7 +53,7 @@ pub fn settings(document: &Document) -> Element {
 
 type Column = (&'static str, fn(&Sample) -> String);
 
-const COLUMNS: [Column; 23] = [
+const COLUMNS: [Column; 25] = [
     ("block", |s| (u64::from(s.block) + 1).to_string()),
     ("slot", |s| (u64::from(s.slot) + 1).to_string()),
     ("wall", |s| format::seconds(s.wall_seconds)),
@@ -66,6 +66,8 @@ const COLUMNS: [Column; 23] = [
     ("on superpages", |s| {
         known(s.memory.coverage.as_ref().and_then(|c| c.ratio()), format::percent)
     }),
+    ("over time", |s| known(s.memory.over_time.mean_coverage, format::percent)),
+    ("at the end", |s| known(s.memory.over_time.end_coverage(), format::percent)),
     ("of eligible", |s| {
         known(s.memory.coverage.as_ref().and_then(|c| c.anon_ratio()), format::percent)
     }),

@@ -15,6 +15,7 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use host::process::Resident;
 use units::{ByteSize, Pid};
@@ -52,6 +53,23 @@ pub(super) struct Ends {
     pub known: Vec<(Pid, u64)>,
     /// Whether the last tick is so long ago that processes may have been at their peak since, and are so no more.
     pub is_long: bool,
+    /// When processes began and ended, as far as they told: those that followed each other did not add up.
+    pub lives: BTreeMap<Pid, Life>,
+}
+
+/// From when to when a process executed its program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Life {
+    /// Zero: unknown.
+    pub began: Duration,
+    /// [`Duration::MAX`]: unknown, or not yet.
+    pub ended: Duration,
+}
+
+impl Default for Life {
+    fn default() -> Self {
+        Self { began: Duration::ZERO, ended: Duration::MAX }
+    }
 }
 
 /// At least and at most so many bytes.
@@ -126,6 +144,8 @@ pub(super) struct Bounds {
     unseen: u64,
     /// Whether any process was seen.
     has_seen: bool,
+    /// The one process that there was so far; `None`: there were several, or none.
+    only: Option<Pid>,
 }
 
 /// What is known when all have ended.
@@ -136,6 +156,8 @@ pub(super) struct Peak {
     pub at_most: BTreeMap<u64, u64>,
     /// Processes that ended between two ticks, never seen or not seen to be steady.
     pub unseen: u64,
+    /// Whether there was one process only: its own high-water mark is the peak, without pages of a pool.
+    pub is_of_one: bool,
 }
 
 impl Part {
@@ -201,6 +223,7 @@ impl Bounds {
             at_most: BTreeMap::new(),
             unseen: 0,
             has_seen: false,
+            only: None,
         }
     }
 
@@ -219,6 +242,14 @@ impl Bounds {
     pub(super) fn tick(&mut self, parts: &[Part], ends: &Ends) -> Range {
         let is_first = !self.has_seen;
         self.has_seen |= !parts.is_empty();
+        let others =
+            parts.iter().map(|part| part.pid).chain(ends.known.iter().map(|(pid, _)| *pid));
+        match others.clone().next().filter(|_| is_first) {
+            Some(first) => {
+                self.only = Some(first).filter(|first| others.clone().all(|pid| pid == *first))
+            }
+            None => self.only = self.only.filter(|only| others.clone().all(|pid| pid == *only)),
+        }
         if !self.has_seen && ends.unseen == 0 && ends.known.is_empty() {
             return self.range(parts); // the first process has not begun, or has ended: nothing is known yet
         }
@@ -241,6 +272,17 @@ impl Bounds {
         let range = self.range(parts);
         self.at_least = self.at_least.max(range.at_least);
         range
+    }
+
+    /// So much was held at once at some time.
+    pub(super) fn saw(&mut self, held: u64) {
+        self.at_least = self.at_least.max(held);
+    }
+
+    /// What all processes but one held at the last tick; a page counts for each that maps it.
+    pub(super) fn held_by_others(&self, pid: Pid) -> u64 {
+        let others = self.known.values().filter(|known| known.part.pid != pid);
+        others.map(|known| known.part.held()).sum()
     }
 
     /// What a look counted after a tick, and what processes held after it: a look may come late, or take its time.
@@ -273,7 +315,9 @@ impl Bounds {
         for span in std::mem::take(&mut self.open) {
             self.close(span);
         }
-        Peak { at_least: self.at_least, at_most: self.at_most, unseen: self.unseen }
+        let is_of_one =
+            self.only.is_some_and(|only| ends.known.iter().all(|(pid, _)| *pid == only));
+        Peak { at_least: self.at_least, at_most: self.at_most, unseen: self.unseen, is_of_one }
     }
 
     fn first_seen(&self, part: &Part, before: &BTreeMap<Pid, Known>) -> Known {
@@ -325,7 +369,7 @@ impl Bounds {
         self.unseen += unknown;
         // As long as nobody was seen the first process was there. That the last ones end after the last tick is no news.
         unknown += u64::from(!self.has_seen && shares.is_empty());
-        let sum: u64 = shares.iter().map(|share| share.own).sum();
+        let sum = most_at_once(&shares, &ends.lives);
         let counted = self.look.as_ref().map(|look| self.more_since(look, &shares));
         let at_most = counted.map_or(sum, |counted| sum.min(counted));
         self.open.push(Open { shares, at_most, unknown });
@@ -472,6 +516,22 @@ impl Known {
         };
         Share { pid: self.part.pid, held, own: self.own.max(own_then) + (held - ends) }
     }
+}
+
+/// The most that processes of a span had at once: all of it at the moment when one of them began.
+fn most_at_once(shares: &[Share], lives: &BTreeMap<Pid, Life>) -> u64 {
+    let life = |share: &Share| lives.get(&share.pid).copied().unwrap_or_default();
+    let at = |moment: Duration| {
+        let is_there = |share: &&Share| {
+            let life = life(share);
+            life.began <= moment && moment < life.ended
+        };
+        shares.iter().filter(is_there).map(|share| share.own).sum::<u64>()
+    };
+    let mut moments: Vec<Duration> = shares.iter().map(|share| life(share).began).collect();
+    moments.sort_unstable();
+    moments.dedup();
+    moments.into_iter().map(at).max().unwrap_or(0)
 }
 
 /// Of a process forked since the last tick: what it has more than its parent, and its faults, each a page.

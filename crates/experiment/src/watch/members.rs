@@ -176,13 +176,28 @@ impl Members {
         status.is_ok_and(|status| status.contains(&format!("\nTgid:\t{pid}\n")))
     }
 
+    /// Whether the kernel tells of those that end.
+    pub(super) fn hears_ends(&self) -> bool {
+        self.exits.is_some()
+    }
+
+    /// Whether a tick found this process.
+    pub(super) fn was_seen(&self, pid: Pid) -> bool {
+        self.stats.contains_key(&pid) || self.gone.contains(&pid)
+    }
+
+    /// Whether a process of the tree may have that number. One of a namespace of its own knows another, a small one.
+    pub(super) fn may_be(&self, pid: Pid) -> bool {
+        self.stats.keys().min().is_some_and(|first| *first <= pid)
+    }
+
     /// What the kernel told of those that ended since it was asked last, after `unseen` were born and ended.
     pub(super) fn ends(&mut self, unseen: u64, is_long: bool) -> Ends {
         let told = self.exits.as_ref().map(Exits::ended);
         if matches!(told, Some(Err(_))) {
             self.exits = None; // too many for us
         }
-        let Some(Ok(told)) = told else { return Ends { unseen, known: Vec::new(), is_long } };
+        let Some(Ok(told)) = told else { return Ends { unseen, is_long, ..Ends::default() } };
         let mut tree: BTreeSet<Pid> = self.stats.keys().chain(&self.gone).copied().collect();
         // Children end before their parents, mostly.
         let mut known = Vec::new();
@@ -195,7 +210,7 @@ impl Members {
                 }
             }
         }
-        Ends { unseen: 0, known, is_long }
+        Ends { known, is_long, ..Ends::default() }
     }
 
     /// The tree, and those that left it when their parents ended.

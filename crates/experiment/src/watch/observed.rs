@@ -5,8 +5,8 @@ use host::{Root, process};
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, Pid};
 
-use super::NEAR_PEAK;
 use super::bounds::{Peak, Range};
+use super::{NEAR_PEAK, OverTime};
 
 /// A timeline is thinned to this many points.
 const MAX_POINTS: usize = 240;
@@ -20,6 +20,14 @@ pub struct Moment {
     pub resident_bytes: u64,
     /// Of these on superpages; `null` when only a tick was made.
     pub superpage_bytes: Option<u64>,
+}
+
+impl Moment {
+    /// The share of what was held that was on superpages; `None` of a tick, and where nothing was held.
+    pub fn coverage(&self) -> Option<f64> {
+        let superpages = self.superpage_bytes.filter(|_| self.resident_bytes > 0)?;
+        Some(superpages as f64 / self.resident_bytes as f64)
+    }
 }
 
 /// A process that a signal killed.
@@ -48,6 +56,9 @@ pub struct Observed {
     pub processes_unseen: u64,
     /// Coverage at the last look that found (nearly) most; see [`Observed::coverage_of_peak`].
     pub coverage: Option<Coverage>,
+    /// Coverage over time and at the end.
+    #[serde(default)]
+    pub over_time: OverTime,
     /// Superpage memory that was all zero at that look, estimated by sampling.
     #[serde(alias = "wasted_bytes")]
     pub zero_filled_bytes: Option<u64>,
@@ -56,7 +67,7 @@ pub struct Observed {
     pub base_pages_only: Option<bool>,
     /// Resident size over time.
     pub timeline: Vec<Moment>,
-    /// Looks made.
+    /// Looks made, those that the program's processes made at themselves included.
     pub looks: u32,
     /// CPU seconds spent watching.
     pub watch_seconds: f64,
@@ -113,6 +124,11 @@ impl Observed {
         let at_least = self.peak.at_least.max(if is_believed { max_rss.bytes() } else { 0 });
         let largest = Some(max_rss.bytes()).filter(|_| !uses_pool && !self.saw_pool);
         let at_most = self.peak.at_most(largest).filter(|_| self.lost == 0);
+        let is_of_one = self.peak.is_of_one && self.peak.unseen == 0;
+        let at_most = at_most.map(|most| match largest.filter(|_| is_of_one) {
+            Some(largest) => most.min(largest),
+            None => most,
+        });
         let at_most = at_most.map(|at_most| at_most.max(at_least));
         self.peak_at_least_bytes = (at_least > 0).then_some(at_least);
         self.peak_at_most_bytes = at_most;
@@ -135,8 +151,11 @@ impl Observed {
         self.timeline.retain(|moment| !is_too_much(moment));
     }
 
+    /// Adds a moment in the order of time: a process may tell of one that is over.
     pub(super) fn note(&mut self, moment: Moment) {
-        self.timeline.push(moment);
+        let is_before = |other: &Moment| other.seconds <= moment.seconds;
+        let place = self.timeline.iter().rposition(is_before).map_or(0, |place| place + 1);
+        self.timeline.insert(place, moment);
         if self.timeline.len() >= 2 * MAX_POINTS {
             thin(&mut self.timeline);
         }
@@ -163,7 +182,7 @@ mod tests {
     fn shared_memory_that_is_counted_for_each_process_is_no_coverage() {
         let seen = |counts_shared_again, counted: u64| {
             let coverage = Coverage { anon_base: ByteSize(counted), ..Coverage::default() };
-            let peak = Peak { at_least: 100, at_most: [(0, 104)].into(), unseen: 0 };
+            let peak = Peak { at_least: 100, at_most: [(0, 104)].into(), ..Peak::default() };
             let moment = Moment { seconds: 1.0, resident_bytes: counted, superpage_bytes: Some(0) };
             let timeline = vec![moment];
             let mut seen = Observed {

@@ -10,17 +10,24 @@ use std::time::Duration;
 /// See docs/decisions/watch.md#3.
 pub const BUDGET: f64 = 0.008;
 /// What a program of a few tenths of a second may cost beyond that, so that it is seen at all.
-pub(super) const CREDIT: Duration = Duration::from_micros(500);
-/// Between ticks, at least; while the credit lasts, a quarter of the time passed.
-pub(super) const PAUSE: Duration = Duration::from_millis(25);
-pub(super) const MIN_PAUSE: Duration = Duration::from_millis(1);
+pub(super) const CREDIT: Duration = Duration::from_millis(3);
+/// Between ticks, at least; in the first half second an eighth of the time passed.
+const PAUSE: Duration = Duration::from_millis(25);
+const MIN_PAUSE: Duration = Duration::from_millis(1);
+const EARLY: Duration = Duration::from_millis(500);
 /// Where the resident size is within this share of what it was a tick ago, it has stopped growing.
 const STEADY: f64 = 0.01;
 /// The share of the budget that looks at a growing program may take.
-const GROWING: f64 = 0.25;
+const GROWING: f64 = 0.6;
+/// So much more than at the last look, and so many bytes, are worth another while it grows.
+const GROWN: f64 = 1.2;
+const GROWN_BYTES: u64 = 8 << 20;
+/// A look is old after this part of the time passed, and this time at least.
+const OLD: u32 = 16;
+const OLD_AT_LEAST: Duration = Duration::from_millis(15);
 /// The share of it that others leave to the first look at a level well above the last.
 const NOT_MUCH_HIGHER: f64 = 0.75;
-const AGAIN: f64 = 0.5;
+const AGAIN: f64 = 0.9;
 
 /// What ticks and looks found so far.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +40,7 @@ pub(super) struct Facts {
     pub level_for: Duration,
     /// When the last look was, since the program was started, and what it held then.
     pub looked: Option<(Duration, u64)>,
-    /// What the watch took, and the part of it that was looks at a growing program.
+    /// What looks took and [`charged`] for ticks, and the part of it that was looks at a growing program.
     pub spent: Duration,
     pub spent_growing: Duration,
 }
@@ -63,8 +70,10 @@ impl Facts {
             None if is_level => Some(Reason::MuchHigher),
             Some(_) if is_level && is_above(1.25) => Some(Reason::MuchHigher),
             Some(_) if is_level && is_above(1.02) => Some(Reason::Higher),
-            _ if !is_level && is_above(1.05) => Some(Reason::Growing),
-            Some(_) if self.elapsed > 2 * at && self.held as f64 >= 0.98 * before as f64 => {
+            _ if !is_level && self.held as f64 > before as f64 * GROWN + GROWN_BYTES as f64 => {
+                Some(Reason::Growing)
+            }
+            Some(_) if self.elapsed > at + (self.elapsed / OLD).max(OLD_AT_LEAST) => {
                 Some(Reason::Old)
             }
             _ => None,
@@ -78,7 +87,7 @@ impl Facts {
         let (time, share) = match reason {
             Reason::MuchHigher => (self.elapsed + self.level_for, 1.0),
             Reason::Higher => (self.elapsed + self.level_for, NOT_MUCH_HIGHER),
-            Reason::Growing => (self.elapsed, NOT_MUCH_HIGHER),
+            Reason::Growing => (self.elapsed, 1.0),
             Reason::Old => (self.elapsed, AGAIN),
         };
         let is_left = reason != Reason::Growing
@@ -92,9 +101,19 @@ pub(super) fn is_steady(before: u64, held: u64) -> bool {
     held.abs_diff(before) as f64 <= STEADY * held as f64
 }
 
-/// How long to rest after a tick. Ticks take half the budget at most; a look is paid for before it is made.
-pub(super) fn pause(ticked: Duration) -> Duration {
-    PAUSE.max(ticked.div_f64(BUDGET / 2.0))
+/// What of the time that ticks took is taken from looks: half the budget at most. Where much is born on the machine ticks take
+/// more, and looks must not end for that.
+pub(super) fn charged(ticks: Duration, elapsed: Duration) -> Duration {
+    ticks.min(elapsed.mul_f64(BUDGET / 2.0))
+}
+
+/// How long to rest after a tick. Ticks take half the budget at most; a look is paid for before it is made. A program of
+/// a few tenths of a second may be at its peak for milliseconds and end: so long, ticks may take a twenty-fifth.
+pub(super) fn pause(ticked: Duration, elapsed: Duration) -> Duration {
+    match elapsed < EARLY {
+        true => (elapsed / 8).clamp(MIN_PAUSE, PAUSE).max(ticked * 25),
+        false => PAUSE.max(ticked.div_f64(BUDGET / 2.0)),
+    }
 }
 
 #[cfg(test)]
@@ -123,9 +142,28 @@ mod tests {
     fn ticks_leave_half_the_budget_to_looks_however_long_they_take() {
         for micros in [1, 50, 1_000, 100_000] {
             let took = Duration::from_micros(micros);
-            let share = took.as_secs_f64() / pause(took).as_secs_f64();
-            assert!(share <= BUDGET / 2.0 + 1e-9, "{micros} us: {share}");
+            let share = |elapsed| took.as_secs_f64() / pause(took, elapsed).as_secs_f64();
+            assert!(share(EARLY) <= BUDGET / 2.0 + 1e-9, "{micros} us");
+            assert!(share(millis(100.0)) <= 0.04 + 1e-9, "{micros} us");
         }
+    }
+
+    #[test]
+    fn dear_ticks_leave_half_the_budget_to_looks() {
+        let (second, cheap) = (Duration::from_secs(1), millis(1.0));
+        assert_eq!(charged(cheap, second), cheap);
+        assert_eq!(charged(second, second), second.mul_f64(BUDGET / 2.0));
+    }
+
+    #[test]
+    fn a_program_of_a_fifth_of_a_second_has_a_tick_in_its_last_eighth() {
+        let (mut at, mut ticks) = (Duration::ZERO, 0);
+        while at < millis(200.0) {
+            assert!(pause(Duration::from_micros(30), at) <= (at / 8).max(MIN_PAUSE));
+            at += pause(Duration::from_micros(30), at);
+            ticks += 1;
+        }
+        assert!(ticks < 50, "{ticks}");
     }
 
     #[test]
@@ -134,7 +172,7 @@ mod tests {
         assert_eq!(growing.reason(), Some(Reason::Growing));
         let level = Facts { level_for: millis(20.0), ..facts() };
         assert_eq!(level.reason(), Some(Reason::MuchHigher));
-        let price = millis(2.0);
+        let price = millis(5.0);
         assert!(!growing.affords(Reason::Growing, price, BUDGET));
         assert!(level.affords(Reason::MuchHigher, price, BUDGET));
         let cases = [(30, Reason::MuchHigher), (200, Reason::MuchHigher), (280, Reason::Higher)];
@@ -142,13 +180,16 @@ mod tests {
             let looked = Some((millis(200.0), before * MIB));
             assert_eq!(Facts { looked, ..level }.reason(), Some(reason), "{before}");
         }
-        let again = |at| Facts { looked: Some((millis(at), 300 * MIB)), ..level }.reason();
-        assert_eq!((again(200.0), again(100.0)), (None, Some(Reason::Old)));
+        // Old after a sixteenth of the time, however much is held now.
+        let again =
+            |at, before| Facts { looked: Some((millis(at), before * MIB)), ..level }.reason();
+        assert_eq!((again(290.0, 300), again(280.0, 300)), (None, Some(Reason::Old)));
+        assert_eq!(again(280.0, 900), Some(Reason::Old));
     }
 
     #[test]
     fn looks_at_growth_leave_enough_for_the_plateau() {
-        // One look is half a millisecond; the program grows for 0.3 s, and then stays.
+        // A look is half a millisecond; the program grows for 0.3 s, and then stays.
         let price = millis(0.5);
         let (mut facts, mut looks) = (facts(), 0);
         for tick in 1..15 {
@@ -159,15 +200,16 @@ mod tests {
                 looks += 1;
             }
         }
-        assert_eq!(looks, 1);
+        // Three fifths of 5.2 ms.
+        assert_eq!(looks, 6);
         let level = Facts { elapsed: millis(300.0), level_for: millis(20.0), ..facts };
-        assert!(level.affords(Reason::MuchHigher, 4 * price, BUDGET));
+        assert!(level.affords(Reason::MuchHigher, 5 * price, BUDGET));
     }
 
     #[test]
     fn a_level_may_be_paid_for_by_its_own_length() {
-        let at = |level| Facts { level_for: millis(level), spent: millis(1.0), ..facts() };
-        let price = millis(2.4);
+        let at = |level| Facts { level_for: millis(level), spent: millis(3.0), ..facts() };
+        let price = millis(2.8);
         assert!(!at(20.0).affords(Reason::MuchHigher, price, BUDGET));
         assert!(at(70.0).affords(Reason::MuchHigher, price, BUDGET));
     }

@@ -442,7 +442,7 @@ fn on_fragmented_memory_the_library_decides_and_is_supplied() {
     let plan = resolve("x: pages=thp memory=heap,mmap", &whole).unwrap();
     assert_eq!((plan.supply.as_ref(), note(&plan)), (Some(&sizes), None));
     let plan = resolve("thp", &whole).unwrap();
-    assert!(!plan.uses_library(), "{:?}", plan.environment);
+    assert_eq!(variable(&plan, "SUPERPAGE_MEMORY"), None, "glibc's advice, and the library");
     // Without the library, and on the pool, all is as ever.
     let without = Facts { runtime: None, ..root.clone() };
     assert!(!resolve("thp", &without).unwrap().uses_library());

@@ -1,8 +1,10 @@
 //! What libsuperpage.so counts about the memory it was asked for: a file of 64-bit words.
 //!
-//! All processes of one run map it and add to it, so that what a killed process got is not lost. Only sums are
-//! kept: they need no lock and no cleaning up. Whoever opens the file checks the version.
+//! All processes of one run map it and add to it, so that what a killed process got is not lost. Sums need no lock and
+//! no cleaning up. Behind them lies a ring of records (`looks`). Whoever opens the file checks the version.
 //! See docs/decisions/compare.md#4.
+
+use crate::looks::LOOKS_END;
 
 words! {
     /// Kinds of memory, in the order of the file; the names are the words of SUPERPAGE_MEMORY.
@@ -142,7 +144,7 @@ words! {
 }
 
 /// `spledgr` and the version of this layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x06");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x07");
 
 /// Words by which a process asks the command beside it for free superpages; of each the first four bytes. A process
 /// that finds `WANTED` 0 and `SERVES` not writes a number there, wakes it, and waits for `SERVED` to change.
@@ -167,8 +169,12 @@ const REASON_BASE: usize = SUM_BASE + Kind::ALL.len() * Column::ALL.len();
 
 const PREPARED_BASE: usize = REASON_BASE + Reason::ALL.len();
 
+pub(crate) const PREPARED_END: usize = PREPARED_BASE + Prepared::ALL.len();
+
+/// Words of sums, at the beginning of the file.
+pub const SUMS: usize = PREPARED_END;
 /// Words in the file.
-pub const WORDS: usize = PREPARED_BASE + Prepared::ALL.len();
+pub const WORDS: usize = LOOKS_END;
 /// Bytes in the file.
 pub const BYTES: usize = WORDS * 8;
 
@@ -204,9 +210,9 @@ pub fn empty() -> [u8; BYTES] {
     bytes
 }
 
-/// The counters as they were read.
+/// The sums as they were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Totals([u64; WORDS]);
+pub struct Totals([u64; SUMS]);
 
 impl Totals {
     /// Reads the file's bytes; `None` if they are no counters of this version.
@@ -214,7 +220,7 @@ impl Totals {
         if bytes.len() != BYTES {
             return None;
         }
-        let mut words = [0; WORDS];
+        let mut words = [0; SUMS];
         for (word, eight) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_ne_bytes(eight.try_into().ok()?);
         }
@@ -282,8 +288,7 @@ mod tests {
         let count = words.len();
         words.dedup();
         assert_eq!(words.len(), count);
-        assert!(words.iter().all(|word| *word < WORDS));
-        assert_eq!(words.last(), Some(&(WORDS - 1)));
+        assert_eq!(words.last(), Some(&(SUMS - 1)));
     }
 
     #[test]

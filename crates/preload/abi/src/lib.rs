@@ -33,5 +33,6 @@ macro_rules! words {
 
 mod counters;
 pub mod environment;
+pub mod looks;
 
 pub use counters::*;

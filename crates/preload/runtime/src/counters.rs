@@ -9,6 +9,7 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use ::abi::looks::{self, FIELDS, Field, HEAD};
 use ::abi::supply::{GOT, REFUSED, SERVED, SERVES, WANTED};
 pub use ::abi::{Column, Kind, Prepared, Reason};
 
@@ -16,7 +17,7 @@ use crate::text::Text;
 use crate::{files, filter, message, raw, settings};
 
 /// This process's own words.
-static OWN: [AtomicU64; ::abi::WORDS] = [const { AtomicU64::new(0) }; ::abi::WORDS];
+static OWN: [AtomicU64; ::abi::SUMS] = [const { AtomicU64::new(0) }; ::abi::SUMS];
 /// The words of the run.
 static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -24,7 +25,7 @@ fn add(word: usize, amount: u64) {
     OWN[word].fetch_add(amount, Ordering::Relaxed);
     let shared = SHARED.load(Ordering::Acquire);
     if !shared.is_null() {
-        // SAFETY: `word` is below WORDS, and the mapping stays.
+        // SAFETY: `word` is below SUMS, and the mapping stays.
         unsafe { (*shared.add(word)).fetch_add(amount, Ordering::Relaxed) };
     }
 }
@@ -110,6 +111,40 @@ fn supply_word(word: usize) -> Option<&'static AtomicU32> {
     let shared = SHARED.load(Ordering::Acquire);
     // SAFETY: `word` is below WORDS, the mapping stays, and its words are only used as atomics.
     (!shared.is_null()).then(|| unsafe { &*shared.add(word).cast::<AtomicU32>() })
+}
+
+/// Whether this process adds to the counters of a run.
+pub fn are_shared() -> bool {
+    !SHARED.load(Ordering::Acquire).is_null()
+}
+
+/// Whether the command wants processes to read their memory.
+pub fn wants_looks() -> bool {
+    supply_word(::abi::looks::WANTED).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+}
+
+/// What this process was given of the pool so far, bytes.
+pub fn given_of_pool() -> u64 {
+    let given = |kind: &Kind| OWN[::abi::sum(*kind, Column::Hugetlb)].load(Ordering::Relaxed);
+    Kind::ALL.iter().map(given).sum()
+}
+
+/// Writes a record of a look for the command, all but its stamp.
+pub fn tell_look(fields: &[u64; FIELDS]) {
+    let shared = SHARED.load(Ordering::Acquire);
+    if shared.is_null() {
+        return;
+    }
+    // SAFETY: the words of records are below WORDS, and the mapping stays.
+    let word = |at: usize| unsafe { &*shared.add(at) };
+    let number = word(HEAD).fetch_add(1, Ordering::Relaxed);
+    let stamp = word(looks::word(number, Field::Stamp));
+    stamp.store(0, Ordering::Relaxed);
+    std::sync::atomic::fence(Ordering::Release);
+    for field in &Field::ALL[1..] {
+        word(looks::word(number, *field)).store(fields[*field as usize], Ordering::Relaxed);
+    }
+    stamp.store(number + 1, Ordering::Release);
 }
 
 /// Joins the run's counters, if there are any that this process may open and of this version; else what

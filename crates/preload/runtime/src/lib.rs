@@ -27,6 +27,7 @@
 //! | `once` | what is found out once |
 //! | `environment` | what programs that this one executes learn of all this |
 //! | `counters` | what was asked for and got |
+//! | `looks` | what this process holds on which pages, read before it gives memory back and when it ends |
 //! | `api` | the functions for programs that ask themselves: `superpage.h`, libhugetlbfs' names |
 //!
 //! No two of them use each other, also not by way of others (`tests/integration/layers.rs`). `start` is on top, and below
@@ -57,6 +58,7 @@ mod instrumentation;
 mod limits;
 mod loaded;
 mod lock;
+mod looks;
 mod mapping;
 mod maps;
 mod message;

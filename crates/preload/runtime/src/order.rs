@@ -6,14 +6,15 @@
 use crate::fork::{self, Part, copy};
 use crate::lock::{RANKS, Rank};
 use crate::mapping::{self, small};
-use crate::{counters, executor, heap, prepare, stack, table, write_protect};
+use crate::{counters, executor, heap, looks, prepare, stack, table, write_protect};
 
 /// All parts that have something to do about a fork.
-static PARTS: [Part; 10] = ORDER;
+static PARTS: [Part; 11] = ORDER;
 
-const ORDER: [Part; 10] = [
+const ORDER: [Part; 11] = [
     Part::in_child(None, write_protect::after_fork),
     Part::in_child(None, counters::after_fork),
+    Part::in_child(None, looks::after_fork),
     Part::in_child(None, executor::after_fork),
     Part::in_child(Some(Rank::Stacks), stack::after_fork),
     Part::in_child(Some(Rank::Demotion), mapping::after_fork),

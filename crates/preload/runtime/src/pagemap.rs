@@ -112,6 +112,13 @@ pub struct Region {
     categories: u64,
 }
 
+impl Region {
+    /// Whether its pages are of a category.
+    pub fn is(&self, category: u64) -> bool {
+        self.categories & category != 0
+    }
+}
+
 // linux/fs.h: _IOWR('f', 16, struct pm_scan_arg)
 const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as u64) << 8 | 16;
 /// Mapped by an entry above the lowest level: THP or hugetlb.
@@ -134,15 +141,41 @@ pub fn scan(
     categories: u64,
     regions: &mut [Region],
 ) -> Result<(usize, u64), Errno> {
+    scan_by(
+        fd,
+        regions,
+        Scan { start, end, category_mask: categories, return_mask: categories, ..Scan::default() },
+    )
+}
+
+/// The same of all that is there or in swap, with what is in the page tables: whether it is, and whether it is huge or
+/// the page of zeroes.
+pub fn scan_resident(
+    fd: c_int,
+    start: u64,
+    end: u64,
+    regions: &mut [Region],
+) -> Result<(usize, u64), Errno> {
+    let wanted = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
+    scan_by(
+        fd,
+        regions,
+        Scan {
+            start,
+            end,
+            category_anyof_mask: wanted,
+            return_mask: wanted | PAGE_IS_HUGE | PAGE_IS_PFNZERO,
+            ..Scan::default()
+        },
+    )
+}
+
+fn scan_by(fd: c_int, regions: &mut [Region], scan: Scan) -> Result<(usize, u64), Errno> {
     let mut scan = Scan {
         size: size_of::<Scan>() as u64,
-        start,
-        end,
         vec: regions.as_mut_ptr() as u64,
         vec_len: regions.len() as u64,
-        category_mask: categories,
-        return_mask: categories,
-        ..Scan::default()
+        ..scan
     };
     // SAFETY: an argument of the size it states and an array of the length it states, both live.
     let found = unsafe { raw::call!(SYS_ioctl, fd, PAGEMAP_SCAN, &raw mut scan) };

@@ -34,6 +34,7 @@ extern "C" fn start() {
         return;
     }
     crate::counters::open();
+    crate::looks::begin();
     crate::order::provide();
     crate::segments::provide(settings);
     crate::segments::legacy::provide();
@@ -49,6 +50,7 @@ extern "C" fn start() {
 /// At exit. A process that ends by a signal or `_exit` leaves no report of its own; what it got is
 /// in the run's counters all the same.
 extern "C" fn end() {
+    crate::looks::ends();
     crate::contiguity::finish();
     crate::counters::report();
 }

@@ -33,6 +33,8 @@ class Arm(TypedDict):
     metric: Optional[float]
     more_metrics: NotRequired[List[Optional[float]]]
     coverage: Optional[float]
+    mean_coverage: Optional[float]
+    end_coverage: Optional[float]
     eligible_coverage: Optional[float]
     zero_filled_bytes: Optional[float]
     thp_fault_fallbacks: Optional[int]

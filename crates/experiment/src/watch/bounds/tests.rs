@@ -138,6 +138,45 @@ fn what_the_kernel_tells_of_an_end_closes_the_bounds() {
 }
 
 #[test]
+fn processes_that_followed_each_other_between_two_ticks_do_not_add_up() {
+    let peak = |second_began: u64| {
+        let mut bounds = bounds();
+        bounds.tick(&[part(1, 0, 2, 7), part(2, 1, 50, 8)], &Ends::default());
+        let at = Duration::from_millis;
+        let first = Life { ended: at(10), ..Life::default() };
+        let second = Life { began: at(second_began), ..Life::default() };
+        let lives = [(Pid(2), first), (Pid(3), second)].into();
+        let known = vec![(Pid(2), 60 * MIB)];
+        bounds.tick(
+            &[part(1, 0, 2, 7), part(3, 1, 20, 9)],
+            &Ends { known, lives, ..Ends::default() },
+        );
+        at_most(
+            &bounds.end(&Ends {
+                known: vec![(Pid(3), 20 * MIB), (Pid(1), 2 * MIB)],
+                ..Ends::default()
+            }),
+            None,
+        )
+    };
+    assert_eq!((peak(11), peak(9)), (Some(62), Some(82)));
+}
+
+#[test]
+fn a_run_of_one_process_is_told_from_one_of_several() {
+    let of_one = |ticks: &[&[Part]], ended: &[i32]| {
+        let mut bounds = bounds();
+        ticks.iter().for_each(|parts| _ = bounds.tick(parts, &Ends::default()));
+        let known = ended.iter().map(|pid| (Pid(*pid), MIB)).collect();
+        bounds.end(&Ends { known, ..Ends::default() }).is_of_one
+    };
+    let (first, second) = (part(1, 0, 100, 7), part(2, 1, 5, 8));
+    assert!(of_one(&[&[first], &[first]], &[1]) && of_one(&[&[first]], &[]));
+    assert!(!of_one(&[&[first], &[first, second], &[first]], &[1]));
+    assert!(!of_one(&[&[first]], &[1, 2]) && !of_one(&[], &[]));
+}
+
+#[test]
 fn who_was_never_seen_is_counted() {
     let mut bounds = bounds();
     bounds.tick(&[part(1, 0, 100, 7)], &Ends { unseen: 3, ..Ends::default() });

@@ -28,7 +28,7 @@ use libc::size_t;
 
 use crate::counters::{self, Column, Kind, Reason};
 use crate::settings::{self, Pages};
-use crate::{raw, symbols};
+use crate::{looks, raw, symbols};
 
 /// The functions this module stands in for: what they take and give, and what is given where there is none.
 macro_rules! functions {
@@ -254,8 +254,9 @@ unsafe fn free_mapped(chunk: Chunk) {
     // SAFETY: the contract of `free`.
     unsafe {
         thresholds::freed(chunk);
-        let mapping = chunk.mapping().filter(|_| settings::get().is_thp());
-        match mapping {
+        let mapping = chunk.mapping();
+        looks::gives_back(mapping.map_or(0, |(_, length)| length));
+        match mapping.filter(|_| settings::get().is_thp()) {
             Some((start, length)) if packed::contains(start) => {
                 counters::count(Kind::Heap, Column::Returned, length);
                 next::free(chunk.memory as *mut c_void);
@@ -263,7 +264,7 @@ unsafe fn free_mapped(chunk: Chunk) {
             }
             _ => {
                 large::forget(chunk);
-                if let Some((start, length)) = mapping {
+                if let Some((start, length)) = mapping.filter(|_| settings::get().is_thp()) {
                     packed::forget_left(start, length);
                 }
                 next::free(chunk.memory as *mut c_void);

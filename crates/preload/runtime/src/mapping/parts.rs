@@ -20,7 +20,7 @@ use super::{plan, small, undisturbed};
 use crate::counters::{self, Column, Kind};
 use crate::raw::{self, Errno};
 use crate::table::{self, Entry, Range};
-use crate::{contiguity, copies, in_place, maps, prepare, write_protect};
+use crate::{contiguity, copies, in_place, looks, maps, prepare, write_protect};
 
 /// `int munmap(void *addr, size_t length)`.
 ///
@@ -36,6 +36,7 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     let end = round_up(start, length);
     let is_valid = is_valid(start, end);
     if is_valid {
+        looks::gives_back(length);
         small::unmapped(start, end);
         if prepare::keep(start, end) {
             return Ok(());
@@ -135,6 +136,9 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
     let end = round_up(start, length);
     if advice == libc::MADV_NOHUGEPAGE {
         prepare::discard_untouched(start, end);
+    }
+    if matches!(advice, libc::MADV_DONTNEED | libc::MADV_FREE) {
+        looks::gives_back(length);
     }
     match advice {
         libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE => contiguity::forget(start, end),

@@ -23,6 +23,7 @@ mod heap_pages;
 mod hugetlb;
 mod instrumented;
 mod layers;
+mod looks;
 mod packed;
 mod policy_log;
 mod pool_short;
