@@ -1,6 +1,6 @@
 //! What libsuperpage.so did in the processes of a run, in words.
 
-use abi::{Column, Kind, Prepared, Reason, Totals};
+use abi::{Column, Kind, Prepared, Reason, Shortage, Totals};
 use experiment::counters::CounterFile;
 use units::ByteSize;
 
@@ -65,6 +65,21 @@ fn in_words(totals: &Totals, fallback: &str, in_place: bool) -> String {
         processes += &format!(" ({} forked)", totals.forks());
     }
     format!("in {processes}: {}{why}", parts.join("; "))
+}
+
+/// What the pool could not serve, and what would.
+pub fn shortage_in_words(shortage: &Shortage) -> String {
+    let Shortage { page, wanted, had, missing, why } = *shortage;
+    let why = why.map_or("no reason is known", Reason::words);
+    let remedy = match shortage.why {
+        Some(Reason::PoolShort) => "; grow the pool for the run with --grow-pool (root)",
+        _ => "",
+    };
+    format!(
+        "{why}: {wanted} pages of {} wanted, {had} had, {} missing{remedy}",
+        ByteSize(page),
+        ByteSize(missing)
+    )
 }
 
 /// What was ready before it was touched, and what of the memory was never the program's.

@@ -1,6 +1,6 @@
 //! What a run got: one line for people, or a document.
 
-use abi::{Column, Kind, Prepared, Reason, Totals, environment};
+use abi::{Column, Kind, Prepared, Reason, Shortage, Totals, environment};
 use experiment::analysis::took_effect;
 use experiment::counters::CounterFile;
 use experiment::supply::Supplied;
@@ -136,6 +136,7 @@ impl Ended {
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
         let library =
             ledger.map(|ledger| counters::summary(ledger, seen.uncounted, fallback, plan.in_place));
+        let shortage = shortage(plan, ledger).map(|it| counters::shortage_in_words(&it));
         let killed = self.children_killed().unwrap_or_default().into_iter();
         let killed = killed.filter_map(|child| {
             let why = why_killed(plan, child)?;
@@ -144,7 +145,8 @@ impl Ended {
         let in_force = self.in_force.as_ref();
         let in_force = in_force.map(|it| it.in_words(&plan.name, self.seconds));
         let supplied = self.supplied.as_ref().filter(|it| it.requests > 0).map(supplied_in_words);
-        std::iter::once(line).chain(library).chain(supplied).chain(in_force).chain(killed).collect()
+        let lines = std::iter::once(line).chain(library).chain(shortage).chain(supplied);
+        lines.chain(in_force).chain(killed).collect()
     }
 
     /// Child processes that a signal killed; `None` if the kernel does not tell.
@@ -193,7 +195,24 @@ impl Ended {
             "design": self.in_force,
             "supplied": self.supplied,
             "library": ledger.and_then(CounterFile::totals).map(|totals| library(&totals, seen.uncounted)),
+            "shortage": shortage(plan, ledger).map(|it| json!({
+                "page_bytes": it.page,
+                "wanted_pages": it.wanted,
+                "had_pages": it.had,
+                "missing_bytes": it.missing,
+                "reason": it.why.map(Reason::name),
+            })),
         })
+    }
+}
+
+/// What the pool could not serve that the plan's memory was to come from.
+fn shortage(plan: &Plan, ledger: Option<&CounterFile>) -> Option<Shortage> {
+    let mut variables = plan.environment.iter();
+    let pages = &variables.find(|set| set.variable == environment::PAGES)?.value;
+    match (plan.in_place, pages.parse()) {
+        (false, Ok(Pages::Hugetlb(Some(size)))) => ledger?.totals()?.shortage(size.bytes()),
+        _ => None,
     }
 }
 
