@@ -6,7 +6,7 @@ use std::process::Command;
 
 use testkit::ControlGroup;
 
-use crate::common::has_free_superpages;
+use crate::common::{NEEDS_POOL, Pool, has_free_superpages};
 use crate::programs::{build, has, has_thp, number, run, under};
 
 fn program() -> &'static Path {
@@ -167,5 +167,163 @@ fn locked_memory_is_what_it_was() {
         // The last superpage is there as a whole; the library's own pages.
         assert!(backed <= native + (6 << 10), "{native} {backed} KiB");
         assert!(backed >= native, "{native} {backed} KiB");
+    }
+}
+
+mod exclusive {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    /// On a pool, as the environment says besides.
+    fn on_pool(fallback: &str, besides: &[(&str, &str)], arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.args(arguments).env_remove("GLIBC_TUNABLES");
+        command.envs(under("hugetlb:2097152", "heap", fallback)).envs(besides.iter().copied());
+        command
+    }
+
+    /// The heap from its first byte on, as `hugectl --heap` has it.
+    const WHOLE: [(&str, &str); 1] = [("HUGETLB_MORECORE", "yes")];
+
+    #[test]
+    fn the_pool_holds_objects_of_every_size_and_gets_them_back() {
+        testkit::require!(has("cc"), "needs a C compiler");
+        let Some(pool) = Pool::of(220) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for [count, size] in [
+            ["128", "524288"],
+            ["200", "1048576"],
+            ["20", "8000000"],
+            ["20", "8388608"],
+            ["40", "4194304"],
+            ["700", "200000"],
+        ] {
+            let kib = (count.parse::<u64>().unwrap() * size.parse::<u64>().unwrap()) >> 10;
+            for besides in [&WHOLE[..], &[]] {
+                let text = run(on_pool("base", besides, &["kept", count, size]));
+                // Without the heap from its first byte on, 3 MiB and samples are left.
+                let least = if besides.is_empty() { kib * 85 / 100 } else { kib };
+                let filled = number(&text, "pool");
+                assert!(filled >= least && filled <= kib + (8 << 10), "{count} of {size}: {text}");
+                let freed = number(after(&text, "freed"), "pool");
+                assert!(freed <= 16 << 10, "{count} of {size}: {text}");
+                assert!(pool.is_empty(), "{count} of {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_of_freed_objects_are_used_again() {
+        testkit::require!(has("cc"), "needs a C compiler");
+        let Some(pool) = Pool::of(220) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for besides in [&WHOLE[..], &[]] {
+            let text = run(on_pool("base", besides, &["random", "300", "1048576"]));
+            // An object fits where one was freed but where a part of that place was unmapped: 410 MiB without.
+            let again = number(after(&text, "again"), "pool");
+            assert!((280 << 10..=390 << 10).contains(&again), "{text}");
+            assert!(number(after(&text, "empty"), "pool") <= 16 << 10, "{text}");
+            assert!(pool.is_empty());
+        }
+    }
+
+    #[test]
+    fn malloc_says_of_objects_on_the_pool_what_it_said() {
+        testkit::require!(has("cc"), "needs a C compiler");
+        let Some(pool) = Pool::of(220) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for arguments in [
+            ["kept", "60", "1048576"],
+            ["kept", "12", "9000000"],
+            ["random", "60", "1048576"],
+            ["churn", "60", "700000"],
+            ["forks", "50", "1048576"],
+        ] {
+            // The heap from its first byte on has the first objects in an arena.
+            let text = run(on_pool("base", &[], &arguments));
+            assert_eq!(said(&text), said(&run(command(false, &arguments))), "{arguments:?}");
+            assert!(pool.is_empty(), "{arguments:?}");
+        }
+    }
+
+    /// Contents are checked by the program, in threads and forked children.
+    #[test]
+    fn objects_keep_their_contents_whatever_the_pool_has() {
+        testkit::require!(has("cc"), "needs a C compiler");
+        let Some(pool) = Pool::of(150) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for pages in [0, 3, 20, 150] {
+            testkit::require!(pool.allow(pages), "{NEEDS_POOL}");
+            for arguments in [
+                ["churn", "40", "700000"],
+                ["forks", "40", "1048576"],
+                ["random", "80", "1048576"],
+                ["aligned", "20", "1500000"],
+                ["resized", "30", "1048576"],
+                ["steps", "600", "0"],
+            ] {
+                for fallback in ["base", "thp"] {
+                    for besides in [&WHOLE[..], &[("SUPERPAGE_CHILDREN", "same")], &[]] {
+                        let may_be_killed =
+                            besides.contains(&("SUPERPAGE_CHILDREN", "same")) && pages < 150;
+                        if !(arguments[0] == "forks" && may_be_killed) {
+                            run(on_pool(fallback, besides, &arguments));
+                            assert!(pool.is_empty(), "{arguments:?}, {pages} pages");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The test's pool has surplus pages alone: of those the kernel restores no reservation after MADV_DONTNEED.
+    #[test]
+    fn what_arenas_have_free_is_there_when_it_is_touched_again() {
+        testkit::require!(has("cc"), "needs a C compiler");
+        let Some(pool) = Pool::of(80) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for besides in [&WHOLE[..], &[]] {
+            let text = run(on_pool("base", besides, &["emptied", "20000", "2000"]));
+            assert!((10..=64).contains(&number(&text, "taken")), "{text}");
+            assert!(pool.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_object_that_the_pool_cannot_hold_is_refused_where_that_was_asked_for() {
+        testkit::require!(has("cc"), "needs a C compiler");
+        let Some(pool) = Pool::of(2) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        let refused = || run(on_pool("error", &[], &["refused", "128", "524288"]));
+        let text = refused();
+        // 4 MiB before the heap is large, and what lies in two pages.
+        let got = number(&text, "got");
+        assert!((7..=16).contains(&got), "{text}");
+        assert_eq!(number(&text, "errno"), libc::ENOMEM as u64, "{text}");
+        assert_eq!(number(&text, "pool"), 4 << 10, "{text}");
+        testkit::require!(pool.allow(40), "{NEEDS_POOL}");
+        assert_eq!(number(&refused(), "got"), 128);
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn an_object_on_the_pool_that_is_freed_twice_is_noticed() {
+        testkit::require!(has("cc"), "needs a C compiler");
+        let Some(pool) = Pool::of(40) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for besides in [&WHOLE[..], &[]] {
+            let output =
+                on_pool("base", besides, &["twice", "60", "524288"]).output().expect("it starts");
+            assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+            assert!(pool.is_empty());
+        }
     }
 }
