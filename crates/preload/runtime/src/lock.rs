@@ -23,8 +23,8 @@
 //! | (s) | `stack::slots::SLOTS`, [`Rank::Stacks`] | yes |
 //! | (d) | `mapping::exclusive::WORKERS`, [`Rank::Demotion`] | yes |
 //! | (m) | `mapping::small::EXTENT`, [`Rank::Small`] | no: [`Lock::try_with`], its callers may hold an allocator's lock |
-//! | (p) | `heap::packed::REGION`, [`Rank::Packed`] | yes |
 //! | (t) | `table::TABLE`, [`Rank::Table`] | yes |
+//! | (p) | `heap::packed::REGION`, [`Rank::Packed`] | yes |
 //! | (c) | whoever has claimed the entry by compare-and-swap | no: another entry is taken, or none |
 //! | (a) | nothing: one atomic word, or a hint of several | no |
 //!
@@ -54,14 +54,14 @@ pub enum Rank {
     Demotion,
     /// `mapping::small`: the extent that small mappings are cut from.
     Small,
-    /// `heap::packed`: the region of packed objects. Maps memory.
-    Packed,
     /// `table`: which ranges lie on the pool. Taken under those before.
     Table,
+    /// `heap::packed`: the region of packed objects. Maps memory.
+    Packed,
 }
 
 /// How many there are.
-pub const RANKS: usize = Rank::Table as usize + 1;
+pub const RANKS: usize = Rank::Packed as usize + 1;
 
 /// Somebody sleeps until the lock is free. Errno is aligned to its size, so the bit is free.
 const AWAITED: usize = 1;

@@ -19,8 +19,8 @@ const ORDER: [Part; 11] = [
     Part::in_child(Some(Rank::Stacks), stack::after_fork),
     Part::in_child(Some(Rank::Demotion), mapping::after_fork),
     Part::in_child(Some(Rank::Small), small::after_fork),
-    Part::in_child(Some(Rank::Packed), heap::after_fork),
     Part::in_child(Some(Rank::Table), table::after_fork),
+    Part::in_child(Some(Rank::Packed), heap::after_fork),
     Part::in_child(None, prepare::after_fork),
     Part { rank: None, prepare: copy::prepare, parent: copy::in_parent, child: copy::in_child },
 ];

@@ -140,11 +140,6 @@ impl Settings {
         matches!(self.pages, Pages::Thp(_))
     }
 
-    /// Whether all of the heap is to be on the pool: what it cannot hold is an error, or the heap was asked for as a whole.
-    pub fn takes_all(&self) -> bool {
-        self.whole_heap || self.always_pool || self.fallback == Fallback::Error
-    }
-
     /// Whether hugetlb pages are asked for.
     pub fn is_hugetlb(&self) -> bool {
         matches!(self.pages, Pages::Hugetlb(_))
@@ -290,8 +285,10 @@ fn understand() -> Settings {
         // Reports are still made: they then say that nothing was asked for.
         settings.memory = Memory::default();
     } else if !named {
-        // Only SUPERPAGE_PAGES: the memory a program maps itself, and the heap (docs/decisions/heap.md#8, pool.md#2).
-        (settings.memory.mmap, settings.memory.heap) = (true, true);
+        // Only SUPERPAGE_PAGES: the memory a program maps itself, and the heap where that is advice (docs/decisions/heap.md#8).
+        // On the pool, malloc stays as it is: its arenas lie there only on request (docs/decisions/pool.md#2).
+        settings.memory.mmap = true;
+        settings.memory.heap = settings.is_thp();
     }
     // `hugectl --heap` sets both: libhugetlbfs' heap, from its first byte on.
     let is_legacy_heap = morecore.is_some() && !restricted;

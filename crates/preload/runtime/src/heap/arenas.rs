@@ -16,17 +16,17 @@
 //!
 //! # Safety
 //! What is discarded or replaced lies inside an object that this thread has just allocated.
-//! See docs/decisions/heap.md#2, heap.md#3 and pool.md#11.
+//! See docs/decisions/heap.md#2 and #3.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::spans::{SPAN, STEP, is_below, slot};
 use super::{Chunk, large, next, packed, thresholds};
-use crate::counters::{self, Column, Kind, Reason};
+use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
 use crate::table;
-use crate::{executor, limits, raw, sizes};
+use crate::{executor, in_place, limits, raw, sizes};
 
 /// From this size of the heap on the main arena gets superpages of THP: its last one is half used on average.
 const LARGE_HEAP: usize = 24 << 20;
@@ -55,8 +55,6 @@ static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 /// Whether the heap is large, and its early memory has been advised.
 static IS_LARGE: AtomicBool = AtomicBool::new(false);
-/// Whether any of it may lie on the pool.
-static IS_ON_POOL: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was grown ahead since memory last ran out.
 static IS_AHEAD: AtomicBool = AtomicBool::new(false);
 
@@ -79,6 +77,10 @@ pub fn begin() {
         START.store(start, Ordering::Relaxed);
         let settings = settings::get();
         let page = sizes::superpage();
+        if is_for_pool() && !settings.maps_nothing {
+            // A mapping of its own holds none of the pool's pages, or not all that it could.
+            thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
+        }
         if !settings.whole_heap || page > MAX_AHEAD {
             return;
         }
@@ -158,9 +160,6 @@ fn advance(chunk: Chunk) -> bool {
         limit.store(next_look, Ordering::Relaxed);
         return true;
     }
-    if is_left_to_packing(chunk) {
-        return true;
-    }
     match grow(chunk, holds) {
         Growth::To(backed) => {
             let ahead = backed.saturating_sub(sizes::superpage());
@@ -180,27 +179,13 @@ fn advance(chunk: Chunk) -> bool {
 }
 
 /// Whether arenas may lie on the pool. glibc gives back their tops by `madvise`, after which a
-/// reservation does not hold where the pool has surplus pages, and a touch may be killed. So they are
-/// not trimmed once they lie there ([`are_for_pool`]).
+/// reservation does not hold where the pool has surplus pages, and a touch may be killed. So they lie
+/// there for whoever asks for that, or for nothing else. Files keep what is discarded so.
 fn is_for_pool() -> bool {
-    super::may_lie_on_pool()
-}
-
-/// Whether they are to lie there from now on: glibc must not discard what it has free.
-pub fn are_for_pool() -> bool {
-    IS_LARGE.load(Ordering::Relaxed) && is_for_pool()
-}
-
-/// Whether some do, or did.
-pub fn are_on_pool() -> bool {
-    IS_ON_POOL.load(Ordering::Relaxed)
-}
-
-/// Whether an object came from an arena only because the arena has so much ahead. Were the arena grown for it, the next
-/// would come from there as well, and the pool would not get the pages of those that are freed.
-fn is_left_to_packing(chunk: Chunk) -> bool {
-    let is_mapped = chunk.size() >= thresholds::mapped_from() && !settings::get().maps_nothing;
-    is_mapped && is_for_pool() && packed::are_packed()
+    let settings = settings::get();
+    let is_asked =
+        settings.whole_heap || settings.always_pool || settings.fallback == Fallback::Error;
+    settings.is_hugetlb() && is_asked && !in_place::is_asked()
 }
 
 /// What they hold.
@@ -259,38 +244,33 @@ enum Growth {
 /// Grows the arena that `chunk` is the newest of.
 fn grow(chunk: Chunk, holds: usize) -> Growth {
     let page = sizes::superpage();
-    let is_on_pool = super::may_go_on_pool();
+    let is_on_pool = is_for_pool();
     let most = if is_on_pool { MAX_AHEAD_ON_POOL } else { MAX_AHEAD };
     // Under a limit what lies ahead would be missing for mappings and threads' stacks.
-    if page > most / 2 {
+    if page > most / 2 || !limits::are_none() {
         return Growth::None;
-    }
-    if !limits::are_none() {
-        return cannot_grow();
     }
     let ahead = (holds / 8).clamp(MIN_AHEAD, most).next_multiple_of(page);
-    // It ends where a superpage does. A thread's arena goes on in another span, where this one has its last words.
-    let begin = chunk.end() + HEADERS / 2;
-    let left = if chunk.is_of_a_thread() { SPAN - begin % SPAN } else { usize::MAX };
-    let size = ((begin + ahead + page) / page * page - begin).min(left - left.min(HEADERS));
-    if size < page {
+    // A thread's arena goes on in another span.
+    let left = if chunk.is_of_a_thread() { SPAN - chunk.end() % SPAN } else { usize::MAX };
+    let ahead = ahead.min(left.saturating_sub(2 * page) / page * page);
+    if ahead == 0 {
         return Growth::None;
     }
+    let size = ahead + page;
     // SAFETY: memory of malloc's, freed below.
     let Some(object) =
         thresholds::with_large_from_arena(size + ahead, || unsafe { next::malloc(size) })
     else {
-        return cannot_grow();
+        return Growth::None;
     };
     if object.is_null() {
         return Growth::None;
     }
     // SAFETY: it was just allocated.
     let inside = unsafe { Chunk::from_memory(object) };
-    let is_of_span = !chunk.is_of_a_thread() || inside.memory / SPAN == chunk.memory / SPAN;
     let is_next = !inside.is_mapped()
         && inside.is_of_a_thread() == chunk.is_of_a_thread()
-        && is_of_span
         && inside.memory > chunk.memory;
     let (from, to) = (inside.memory.next_multiple_of(page), inside.end() / page * page);
     let growth = if !is_next || from >= to {
@@ -299,9 +279,6 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         // SAFETY: the object is this thread's, and holds nothing.
         unsafe { on_pool(from, to) }
     } else {
-        if settings::get().is_hugetlb() {
-            counters::because(Reason::Unprotected);
-        }
         if executor::advises() {
             // The arena's end was written to where the last object ended: a base page would stay there.
             // SAFETY: as above.
@@ -318,15 +295,8 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     growth
 }
 
-/// A limit, or malloc's tunables, forbid it.
-fn cannot_grow() -> Growth {
-    let is_refused = is_for_pool() && settings::get().fallback == Fallback::Error;
-    if is_refused { Growth::Refused } else { Growth::None }
-}
-
 /// Pages of the pool, or what the fallback says.
 unsafe fn on_pool(from: usize, to: usize) -> Growth {
-    IS_ON_POOL.store(true, Ordering::Relaxed);
     // SAFETY: the caller's.
     if unsafe { large::put_on_pool(from, to) } {
         return Growth::To(to);
@@ -366,11 +336,9 @@ pub fn stop_growing_ahead() -> bool {
     if !IS_AHEAD.swap(false, Ordering::Relaxed) {
         return was_ahead;
     }
-    if !are_on_pool() {
-        // SAFETY: gives back what malloc has free.
-        unsafe { next::malloc_trim(0) };
-        notice_trim();
-    }
+    // SAFETY: gives back what malloc has free.
+    unsafe { next::malloc_trim(0) };
+    notice_trim();
     MAIN.fetch_add(2 * MAX_AHEAD, Ordering::Relaxed);
     true
 }

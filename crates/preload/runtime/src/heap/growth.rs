@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 
 use super::chunk::{Chunk, HEADER};
 use super::large::{self, BACKED_FROM, enter, forget, round_up};
+use super::next;
 use super::thresholds::MAX_MAPPED_FROM;
-use super::{arenas, next, packed};
 use crate::counters::{self, Column, Kind, Reason};
 use crate::settings::{self, Fallback};
 use crate::table;
@@ -26,8 +26,6 @@ const SPACE: usize = 64 << 30;
 /// What an object grows by beyond what is asked for, as a part of its length: it bounds the number of
 /// mappings, and the pages that are reserved and not touched.
 const AHEAD: usize = 16;
-/// The same of a packed object, which is copied each time.
-const PACKED_AHEAD: usize = 8;
 
 /// A larger object with the contents of one that is on the pool, or is to be.
 ///
@@ -38,28 +36,19 @@ pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
     unsafe {
         // Whoever grows once is as large as asked for; whoever grows again will go on.
         // Under a filter of system calls objects are malloc's own mappings: the list of mappings cannot be read.
-        let has_grown = old.size() >= BACKED_FROM.load(Ordering::Relaxed)
-            && size > old.usable()
-            && !filter::may_be_in_place();
-        let is_packed = old.is_mapped() && old.mapping().is_some_and(|it| packed::is_slot(it.0));
-        let may_extend = has_grown && old.is_mapped() && !is_packed;
-        if may_extend && raw::keeping_errno(|| extend(old, size)) {
+        let has_grown =
+            old.size() >= BACKED_FROM.load(Ordering::Relaxed) && !filter::may_be_in_place();
+        if has_grown && old.is_mapped() && raw::keeping_errno(|| extend(old, size)) {
             return old.memory as *mut c_void;
         }
-        let grows_in_steps = is_packed && (old.usable()..old.size() / 4 * 5).contains(&size);
-        let ahead = match has_grown {
-            true => round_up(size.saturating_add(size / AHEAD)),
-            false if grows_in_steps => size + size / PACKED_AHEAD,
-            false => size,
-        };
+        let ahead = if has_grown { round_up(size.saturating_add(size / AHEAD)) } else { size };
         let mut fresh = next::malloc(ahead);
         if fresh.is_null() && ahead != size {
             fresh = next::malloc(size);
         }
         if fresh.is_null() {
             // There may be free address space behind it; but the kernel cannot enlarge what lies on the pool.
-            let is_on_pool =
-                is_packed || old.is_mapped() && table::first(old.memory, old.end()).is_some();
+            let is_on_pool = old.is_mapped() && table::first(old.memory, old.end()).is_some();
             let is_for_superpages_only = settings::get().fallback == Fallback::Error;
             return match is_on_pool || is_for_superpages_only {
                 true => fresh,
@@ -69,24 +58,20 @@ pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
         let chunk = Chunk::from_memory(fresh);
         if chunk.is_mapped() {
             let apart = if has_grown { raw::keeping_errno(|| move_apart(chunk)) } else { None };
-            fresh = apart.unwrap_or_else(|| super::mapped(chunk, 1));
-        } else if !arenas::reach(chunk) {
-            fresh = super::refused(fresh);
-        }
-        if fresh.is_null() {
-            return fresh;
+            if let Some(memory) = apart {
+                fresh = memory;
+            } else if !large::back(chunk) {
+                next::free(fresh);
+                raw::set_errno(libc::ENOMEM);
+                return std::ptr::null_mut();
+            }
         }
         let kept = old.usable().min(size);
         std::ptr::copy_nonoverlapping(old.memory as *const u8, fresh.cast(), kept);
-        match old.mapping().filter(|_| is_packed) {
-            Some((start, length)) => packed::free(old, start, length),
-            None => {
-                if old.is_mapped() {
-                    forget(old);
-                }
-                next::free(old.memory as *mut c_void);
-            }
+        if old.is_mapped() {
+            forget(old);
         }
+        next::free(old.memory as *mut c_void);
         fresh
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::arenas::stop_growing_ahead;
 use super::chunk::Chunk;
 use super::growth::{grow, shrink};
-use super::{next, packed, thresholds};
+use super::next;
 use crate::contiguity::{self, Grown};
 use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
@@ -26,13 +26,6 @@ use crate::{executor, in_place, mapping, raw, sizes, source};
 pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
 /// From this size on an object is resized by whole superpages.
 const ROUNDED_FROM: usize = 16 << 20;
-
-/// Whether an object of this size, of which the pool can hold nothing, is to fail.
-pub fn is_refused(size: usize) -> bool {
-    let settings = settings::get();
-    let is_small = size < BACKED_FROM.load(Ordering::Relaxed);
-    is_small && settings.is_hugetlb() && settings.fallback == Fallback::Error
-}
 
 /// From now on whatever can hold a superpage is backed.
 pub fn heap_is_large() {
@@ -206,18 +199,7 @@ pub fn round_up(size: usize) -> usize {
     }
 }
 
-/// Whether an object of this size is to be on the pool, whatever is known of others.
+/// Whether an object of this size is to be on the pool.
 pub fn is_for_pool(size: usize) -> bool {
-    is_large_on_pool(size) || packed::takes_all(size)
-}
-
-fn is_large_on_pool(size: usize) -> bool {
     size >= BACKED_FROM.load(Ordering::Relaxed) && settings::get().is_hugetlb()
-}
-
-/// Whether an object of an arena that grows to `size` is to leave the arena for the pool.
-pub fn leaves_arena(old: Chunk, size: usize) -> bool {
-    let mapped_from = thresholds::mapped_from();
-    let is_mapped = old.usable() < mapped_from && mapped_from <= size;
-    size > old.usable() && (is_large_on_pool(size) || is_mapped && packed::takes_all(size))
 }

@@ -26,9 +26,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use libc::size_t;
 
-use crate::counters::{self, Reason};
+use crate::counters::{self, Column, Kind, Reason};
 use crate::settings::{self, Pages};
-use crate::{in_place, looks, raw, symbols, write_protect};
+use crate::{looks, raw, symbols};
 
 /// The functions this module stands in for: what they take and give, and what is given where there is none.
 macro_rules! functions {
@@ -92,7 +92,6 @@ mod spans;
 mod thresholds;
 
 use chunk::Chunk;
-use packed::Placed;
 
 static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);
 const UNDECIDED: u8 = 0;
@@ -100,9 +99,6 @@ const UNDECIDED: u8 = 0;
 const PASSED_ON: u8 = 1;
 /// The memory is glibc's, and is to be on superpages.
 const WATCHED: u8 = 2;
-
-/// [`WATCHED`] if arenas and objects below 8 MiB may lie on the pool.
-static POOL: AtomicU8 = AtomicU8::new(UNDECIDED);
 
 /// Whether glibc's heap is to be on superpages.
 #[inline(always)]
@@ -138,25 +134,6 @@ fn decide() -> bool {
     is_watched
 }
 
-/// Whether arenas and objects below 8 MiB may lie on the pool: where it is short, a fork makes memory ordinary first, and
-/// then system calls of other threads that write there must wait. Files keep what malloc discards. The last answer.
-fn may_lie_on_pool() -> bool {
-    match POOL.load(Ordering::Relaxed) {
-        UNDECIDED => may_go_on_pool(),
-        state => state == WATCHED,
-    }
-}
-
-/// The same, asked anew, before more of them goes there: privileges may have been given up.
-fn may_go_on_pool() -> bool {
-    let settings = settings::get();
-    let may = settings.is_hugetlb()
-        && !in_place::is_asked()
-        && (settings.takes_all() || write_protect::stops_system_calls());
-    POOL.store(if may { WATCHED } else { PASSED_ON }, Ordering::Relaxed);
-    may
-}
-
 /// In a forked child: who was growing an arena is not there any more.
 pub fn after_fork() {
     arenas::after_fork();
@@ -186,12 +163,12 @@ unsafe fn mapped(chunk: Chunk, alignment: usize) -> *mut c_void {
     let memory = chunk.memory as *mut c_void;
     // SAFETY: memory that glibc's malloc has just returned.
     unsafe {
-        match packed::place(chunk, alignment) {
-            Placed::At(moved) => moved,
-            Placed::NoSuperpages if large::is_refused(chunk.size()) => refused(memory),
-            _ if large::back(chunk) => memory,
-            _ => refused(memory),
+        if settings::get().is_thp()
+            && let Some(moved) = packed::place(chunk, alignment)
+        {
+            return moved;
         }
+        if large::back(chunk) { memory } else { refused(memory) }
     }
 }
 
@@ -279,8 +256,12 @@ unsafe fn free_mapped(chunk: Chunk) {
         thresholds::freed(chunk);
         let mapping = chunk.mapping();
         looks::gives_back(mapping.map_or(0, |(_, length)| length));
-        match mapping {
-            Some((start, length)) if packed::contains(start) => packed::free(chunk, start, length),
+        match mapping.filter(|_| settings::get().is_thp()) {
+            Some((start, length)) if packed::contains(start) => {
+                counters::count(Kind::Heap, Column::Returned, length);
+                next::free(chunk.memory as *mut c_void);
+                packed::released(start, length);
+            }
             _ => {
                 large::forget(chunk);
                 if let Some((start, length)) = mapping.filter(|_| settings::get().is_thp()) {
@@ -317,20 +298,12 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
         }
         let old = Chunk::from_memory(memory);
         if old.is_mapped() {
-            let mapping = old.mapping();
-            let is_on_pool = settings::get().is_hugetlb();
-            if mapping.is_some_and(|(start, _)| is_on_pool && packed::is_slot(start)) {
-                return packed::resize_on_pool(old, size);
-            }
+            let mapping = old.mapping().filter(|_| settings::get().is_thp());
             let new = large::resize(old, size);
             let Some((start, length)) = mapping.filter(|_| !new.is_null()) else { return new };
             let chunk = Chunk::from_memory(new);
-            if !is_on_pool {
-                packed::resized(start, length, chunk);
-            } else if new != memory {
-                packed::forget_left(start, length);
-            }
-            let was_packed = !is_on_pool && packed::contains(start);
+            packed::resized(start, length, chunk);
+            let was_packed = packed::contains(start);
             let moved = match chunk.is_mapped() {
                 true => packed::place_grown(chunk, old.usable(), was_packed),
                 false => None,
@@ -339,7 +312,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
                 packed::split_moved(start, length, chunk);
             }
             moved.unwrap_or(new)
-        } else if large::leaves_arena(old, size) {
+        } else if large::is_for_pool(size) && size > old.usable() {
             // What glibc returns has the contents already, and pages of the pool would take their place.
             growth::grow(old, size)
         } else {
@@ -353,14 +326,12 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
                 let chunk = Chunk::from_memory(fresh);
                 if !chunk.is_mapped() {
                     arenas::reach(chunk);
-                } else {
+                } else if settings::get().is_thp() {
                     packed::left(chunk);
                     if let Some(moved) = packed::place_grown(chunk, kept, false) {
                         return moved;
                     }
-                    if settings::get().is_thp() {
-                        large::back(chunk);
-                    }
+                    large::back(chunk);
                 }
             }
             fresh
@@ -423,28 +394,8 @@ pub unsafe extern "C" fn posix_memalign(
 pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if is_watched() {
         thresholds::chosen_by_the_program(parameter);
-        if parameter == libc::M_TRIM_THRESHOLD && arenas::are_on_pool() {
-            return 1; // they are not trimmed (docs/decisions/pool.md#11)
-        }
     }
     set_option(parameter, value)
-}
-
-/// `int malloc_trim(size_t pad)`
-///
-/// # Safety
-/// None needed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn malloc_trim(kept: size_t) -> c_int {
-    if is_watched() && arenas::are_on_pool() {
-        return 0; // nothing is given back (docs/decisions/pool.md#11)
-    }
-    // SAFETY: a number only.
-    let is_any = unsafe { next::malloc_trim(kept) };
-    if is_watched() {
-        arenas::notice_trim();
-    }
-    is_any
 }
 
 /// glibc's `mallopt`.

@@ -9,16 +9,6 @@
 //! Life of an object: mapped by glibc -> moved to a slot, or left and remembered as a sample -> freed by glibc's munmap
 //! -> its pages released. Life of a superpage: `slots`.
 //!
-//! # On the pool
-//! The region's superpages are pages of the pool, reserved when they are mapped. The kernel refuses to unmap part of one,
-//! so glibc's `munmap` of a slot fails, which glibc ignores after it has counted the object off. The slot's pages are then
-//! marked as released, and a superpage is unmapped as a whole once none of its pages is in use: its page and its
-//! reservation return to the pool. Nothing of it is discarded by `madvise`, so every touch finds its page. Released pages
-//! are used again for objects that fit, and zeroed first, because `calloc` relies on that. `realloc` copies (`growth`): the kernel would round a slot's length up.
-//! Where the pool is short, superpages of the region are advised instead if that is the fallback. A slot lies on one kind.
-//! Superpages of the pool are mapped and unmapped in `mapping::alone`: no thread is making them ordinary meanwhile. One that
-//! became ordinary is not unmapped any more; what of it nobody uses stays until the program ends.
-//!
 //! # When
 //! A program that touches little of its objects would pay for whole superpages. So the first 3 MiB of objects are left
 //! alone, and later ones here and there: these samples tell how much of such objects is touched (`mincore`). Objects are
@@ -32,7 +22,7 @@
 //! # Safety
 //! The objects are this thread's alone: malloc has just returned them. The region's memory is mapped where nothing was,
 //! and a slot is handed out once, under the lock.
-//! See docs/decisions/heap.md#9 and pool.md#11.
+//! See docs/decisions/heap.md#9.
 
 use std::ffi::c_void;
 use std::sync::atomic::{
@@ -44,13 +34,11 @@ use super::arenas;
 use super::chunk::{Chunk, HEADER};
 use super::large::BACKED_FROM;
 use super::slots::{self, Slots, Table, Totals};
-use super::{growth, next};
 use crate::contiguity;
-use crate::counters::{self, Column, Kind, Reason};
+use crate::counters::{self, Column, Kind};
 use crate::lock::{Lock, Rank};
-use crate::settings::{self, Children, Fallback};
-use crate::table::Range;
-use crate::{executor, filter, in_place, limits, mapping, pagemap, raw, sizes, source};
+use crate::settings;
+use crate::{executor, filter, in_place, limits, pagemap, raw, sizes};
 
 /// Objects from this length on, header included; a program may have set malloc's threshold lower.
 const MIN_LENGTH: usize = 64 << 10;
@@ -62,8 +50,6 @@ const MAX_GROWN: usize = 16 << 20;
 const LEFT_FIRST: usize = 3 << 20;
 /// From this size of the heap on a whole superpage may be ahead of what is asked for.
 const LARGE_HEAP: usize = 40 << 20;
-/// Where all objects are to be on the pool: from this size of the heap on.
-const LARGE_HEAP_ON_POOL: usize = 4 << 20;
 /// The region grows by a part of what it holds, a superpage at least.
 const PIECE_SHARE: usize = 32;
 const MAX_PIECE: usize = 64 << 20;
@@ -105,69 +91,26 @@ struct Region {
     frontier: Extent,
     /// Superpages that were free again.
     reused: Extent,
-    /// Where released pages of the pool are looked for next: the number of a superpage.
-    cursor: usize,
     /// No growth before so much was asked for since, in bytes, because there was nothing to be had.
     refused: usize,
     /// The next such pause.
     pause: usize,
 }
 
-/// Mapped memory, on superpages and untouched, that is handed out from its beginning on.
+/// Mapped memory, advised and untouched, that is handed out from its beginning on.
 #[derive(Clone, Copy)]
 struct Extent {
     next: usize,
     end: usize,
-    /// On the pool, or advised.
-    is_on_pool: bool,
 }
 
 impl Extent {
-    const EMPTY: Self = Self::ending_at(0);
-
-    const fn ending_at(end: usize) -> Self {
-        Self { next: end, end, is_on_pool: false }
-    }
-}
-
-/// Where an object goes.
-#[derive(Clone, Copy)]
-struct Slot {
-    start: usize,
-    is_on_pool: bool,
-    /// Whether it may have contents.
-    is_dirty: bool,
-}
-
-/// An object that is to have a slot.
-#[derive(Clone, Copy)]
-struct Wanted {
-    /// Where glibc mapped it.
-    start: usize,
-    length: usize,
-    /// Of the object's memory, which lies where it did modulo this: a multiple of the base page.
-    alignment: usize,
-}
-
-/// Where an object lies.
-pub enum Placed {
-    /// In a slot.
-    At(*mut c_void),
-    /// Where glibc mapped it.
-    Left,
-    /// The same, for want of superpages.
-    NoSuperpages,
+    const EMPTY: Self = Self { next: 0, end: 0 };
 }
 
 static REGION: Lock<Region> = Lock::new(
     Rank::Packed,
-    Region {
-        frontier: Extent::EMPTY,
-        reused: Extent::EMPTY,
-        cursor: 0,
-        refused: 0,
-        pause: MIN_PAUSE,
-    },
+    Region { frontier: Extent::EMPTY, reused: Extent::EMPTY, refused: 0, pause: MIN_PAUSE },
 );
 /// Where the region begins; 0: there is none yet.
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -178,10 +121,6 @@ static TOTALS: Totals = Totals::new();
 static END: AtomicUsize = AtomicUsize::new(0);
 /// (a) Bytes of objects that were packed so far, also those that are gone.
 static PACKED: AtomicUsize = AtomicUsize::new(0);
-/// (a) The same of those that were to be.
-static ASKED: AtomicUsize = AtomicUsize::new(0);
-/// (a) Bytes of the pool's superpages that were released and not looked for in vain since: about.
-static HOLES: AtomicUsize = AtomicUsize::new(0);
 /// (a) See [`FIRST_CREDIT`].
 static CREDIT: AtomicIsize = AtomicIsize::new(FIRST_CREDIT);
 
@@ -202,89 +141,47 @@ pub fn contains(address: usize) -> bool {
     start != 0 && address.wrapping_sub(start) < MAX_SUPERPAGES * sizes::superpage()
 }
 
-/// Whether an object of the region begins at an address.
-pub fn is_slot(start: usize) -> bool {
-    let page = |table: Table| table.is_used((start - START.load(Relaxed)) / raw::base_page());
-    contains(start) && table().is_some_and(page)
-}
-
 /// Whether objects may be packed at all.
 fn is_on() -> bool {
-    // It may know neither of the calls.
-    are_packed() && !filter::may_be_in_place() && !limits::is_future_locked()
-}
-
-/// Whether they are to be.
-pub fn are_packed() -> bool {
     let (superpage, base) = (sizes::superpage(), raw::base_page());
-    let is_thp = settings::get().is_thp() && executor::advises();
-    (is_thp || super::may_lie_on_pool())
+    settings::get().is_thp()
         && (1 << 20..=MAX_SUPERPAGE).contains(&superpage)
         && superpage / base <= slots::MAX_PAGES
+        && executor::advises()
         && !in_place::is_asked()
+        // It may know neither of the calls.
+        && !filter::may_be_in_place()
+        && !limits::is_future_locked()
 }
 
-/// Whether an object of this length is to be on the pool however much of it will be touched: the caller wants an error
-/// rather than base pages, or all of the heap there.
-pub fn takes_all(length: usize) -> bool {
-    let settings = settings::get();
-    settings.is_hugetlb()
-        && settings.takes_all()
-        && length >= MIN_LENGTH
-        && are_packed()
-        && (settings.whole_heap || holds() + arenas::holds() + length >= LARGE_HEAP_ON_POOL)
-}
-
-/// Moves a fresh object to a slot if it is to be on superpages.
+/// A fresh object's new place; `None`: it stays where it is.
 ///
 /// # Safety
 /// glibc has just returned it, aligned to `alignment`, and it is a mapping of its own.
-pub unsafe fn place(chunk: Chunk, alignment: usize) -> Placed {
+pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     // SAFETY: the contract.
-    let Some((start, length)) = (unsafe { chunk.mapping() }) else { return Placed::Left };
-    let takes_all = takes_all(length);
-    let alignment = alignment.max(raw::base_page());
-    let most = if takes_all { sizes::superpage() } else { raw::base_page() };
-    let may_move = alignment <= most && length >= MIN_LENGTH && is_on();
-    let placed = match may_move && length <= MAX_LENGTH {
-        false if takes_all => Placed::NoSuperpages,
-        false => Placed::Left,
+    let (start, length) = unsafe { chunk.mapping() }?;
+    let may_move = alignment <= raw::base_page() && is_on();
+    let moved = if may_move && (MIN_LENGTH..=MAX_LENGTH).contains(&length) {
         // SAFETY: the contract. malloc fills objects if it is told to (M_PERTURB); a page at least is there.
-        true => raw::keeping_errno(|| unsafe {
+        raw::keeping_errno(|| unsafe {
             let is_empty = (chunk.memory as *const usize).read() == 0;
-            let kept = if is_empty { 0 } else { chunk.usable() };
-            let is_packed = takes_all
-                || is_empty
-                    && has_credit(length)
-                    && samples::density(length) == Density::Dense
-                    && !samples::choose(length);
-            match is_packed {
-                true => move_to_slot(chunk, Wanted { start, length, alignment }, kept),
-                false => Placed::Left,
-            }
-        }),
+            let may_move = is_empty
+                && has_credit(length)
+                && samples::density(length) == Density::Dense
+                && !samples::choose(length);
+            if may_move { move_to_slot(chunk, start, length, 0) } else { None }
+        })
+    } else {
+        None
     };
-    let settings = settings::get();
-    let is_refused = settings.is_hugetlb() && settings.fallback == Fallback::Error;
-    let is_small = length < BACKED_FROM.load(Relaxed);
-    let is_unprotected = settings.is_hugetlb() && is_small && !super::may_lie_on_pool();
-    if is_unprotected {
-        counters::because(Reason::Unprotected);
-    }
-    let column = match placed {
-        Placed::At(_) => return placed,
-        Placed::NoSuperpages if is_refused => Column::Refused,
-        Placed::NoSuperpages if settings.is_hugetlb() => Column::FellBack,
-        Placed::Left if is_unprotected => Column::FellBack,
-        _ => Column::Small,
-    };
-    if column != Column::Refused {
+    if moved.is_none() {
         samples::add(start, length);
+        if length < BACKED_FROM.load(Relaxed) {
+            counters::count(Kind::Heap, Column::Small, length);
+        }
     }
-    if is_small {
-        counters::count(Kind::Heap, column, length);
-    }
-    placed
+    moved
 }
 
 /// The same of an object that `realloc` made 1.4 times as large or more, with `kept` bytes of contents: copying these
@@ -297,37 +194,32 @@ pub unsafe fn place_grown(chunk: Chunk, kept: usize, was_packed: bool) -> Option
     // SAFETY: the contract.
     let (start, length) = unsafe { chunk.mapping() }?;
     // What lies before an aligned object would be wasted, and an object that shrank has fewer bytes than it had.
-    if chunk.memory != start + HEADER || kept > chunk.usable() || contains(start) || !is_on() {
+    let is_fit = (sizes::superpage() / 2..MAX_GROWN).contains(&length)
+        && chunk.memory == start + HEADER
+        && kept <= chunk.usable();
+    if !is_fit || contains(start) || kept > length / 10 * 7 || !is_on() {
         return None;
     }
-    let backed_from = BACKED_FROM.load(Relaxed);
-    let takes_all = length < backed_from && takes_all(length);
-    let most = if settings::get().is_thp() { MAX_GROWN } else { backed_from };
-    let is_grown = || (sizes::superpage() / 2..most).contains(&length) && kept <= length / 10 * 7;
-    let is_dense = || match was_packed {
+    let pages = kept / raw::base_page();
+    let is_dense = match was_packed {
         // On superpages what was touched is not seen.
         true => samples::density(length) != Density::Sparse,
-        false => {
-            let pages = kept / raw::base_page();
-            pagemap::resident(start, pages).is_some_and(|there| there * 10 >= pages * 9)
-        }
+        false => pagemap::resident(start, pages).is_some_and(|there| there * 10 >= pages * 9),
     };
-    if !takes_all && !(is_grown() && is_dense() && has_credit(length)) {
+    if !is_dense || !has_credit(length) {
         return None;
     }
-    let wanted = Wanted { start, length, alignment: raw::base_page() };
     // SAFETY: the contract.
-    let Placed::At(moved) = raw::keeping_errno(|| unsafe { move_to_slot(chunk, wanted, kept) })
-    else {
-        return None;
-    };
-    samples::remove(start, length);
-    if length >= backed_from {
-        // `large` advised it where it was.
-        counters::count(Kind::Heap, Column::Returned, length);
-        contiguity::forget(start, start + length);
+    let moved = raw::keeping_errno(|| unsafe { move_to_slot(chunk, start, length, kept) });
+    if moved.is_some() {
+        samples::remove(start, length);
+        if length >= BACKED_FROM.load(Relaxed) {
+            // `large` advised it where it was.
+            counters::count(Kind::Heap, Column::Returned, length);
+            contiguity::forget(start, start + length);
+        }
     }
-    Some(moved)
+    moved
 }
 
 /// Whether packing has won more than splitting superpages took; else an object of `length` bytes is left.
@@ -341,15 +233,14 @@ fn has_credit(length: usize) -> bool {
 
 /// # Safety
 /// As [`place`] and [`place_grown`].
-unsafe fn move_to_slot(chunk: Chunk, wanted: Wanted, kept: usize) -> Placed {
-    let Wanted { start, length, .. } = wanted;
-    ASKED.fetch_add(length, Relaxed);
-    let Some(slot) = slot_for(wanted) else { return Placed::NoSuperpages };
-    let Slot { start: slot, is_on_pool, is_dirty } = slot;
-    if is_dirty {
-        // SAFETY: the slot is nobody else's, and mapped.
-        unsafe { std::ptr::write_bytes(slot as *mut u8, 0, length) };
-    }
+unsafe fn move_to_slot(
+    chunk: Chunk,
+    start: usize,
+    length: usize,
+    kept: usize,
+) -> Option<*mut c_void> {
+    // Others wait while the region grows: so long as glibc's own mapping would have waited for the kernel.
+    let slot = REGION.with(|region| region.cut(start, length)).flatten()?;
     let at = slot + (chunk.memory - start);
     // SAFETY: the header and what is kept are all that was written. The slot is nobody else's.
     unsafe {
@@ -357,147 +248,69 @@ unsafe fn move_to_slot(chunk: Chunk, wanted: Wanted, kept: usize) -> Placed {
         std::ptr::copy_nonoverlapping(header, (at - HEADER) as *mut u8, HEADER + kept);
         if raw::munmap(start, length).is_err() {
             // There are as many mappings as may be. The slot has taken no other.
-            if is_on_pool {
-                released_on_pool(slot, length, || ());
-            } else {
-                let _ = raw::munmap(slot, length);
-                released(slot, length);
-            }
-            return Placed::NoSuperpages;
+            let _ = raw::munmap(slot, length);
+            released(slot, length);
+            return None;
         }
     }
     PACKED.fetch_add(length, Relaxed);
     if CREDIT.load(Relaxed) < MAX_CREDIT {
         CREDIT.fetch_add(length.cast_signed(), Relaxed);
     }
-    let column = match (is_on_pool, settings::get().is_thp()) {
-        (true, _) => Column::Hugetlb,
-        (false, true) => Column::Advised,
-        (false, false) => Column::FellBack,
-    };
-    counters::count(Kind::Heap, column, length);
-    Placed::At(at as *mut c_void)
-}
-
-/// A slot. Others wait while the region grows: so long as glibc's own mapping would have
-/// waited for the kernel.
-fn slot_for(wanted: Wanted) -> Option<Slot> {
-    let cut = |may_map| REGION.with(|region| region.cut(wanted, may_map)).flatten();
-    if settings::get().is_thp() {
-        return cut(true);
-    }
-    cut(false).or_else(|| {
-        let start = START.load(Relaxed);
-        mapping::alone(start, start + MAX_SUPERPAGES * sizes::superpage(), || cut(true))
-    })
+    counters::count(Kind::Heap, Column::Advised, length);
+    Some(at as *mut c_void)
 }
 
 impl Region {
-    /// A slot; `None`: there is none, or not without mapping more.
-    fn cut(&mut self, wanted: Wanted, may_map: bool) -> Option<Slot> {
+    /// A slot; `None`: there is none.
+    fn cut(&mut self, near: usize, length: usize) -> Option<usize> {
         if START.load(Relaxed) == 0 {
-            begin(wanted.start)?;
-            self.frontier = Extent::ending_at(START.load(Relaxed));
+            begin(near)?;
+            let start = START.load(Relaxed);
+            self.frontier = Extent { next: start, end: start };
         }
         let table = table()?;
-        let claim = |start: usize| {
-            let first = (start - START.load(Relaxed)) / raw::base_page();
-            table.claim(first, wanted.length / raw::base_page());
-        };
-        if let Some(start) = self.hole(table, wanted) {
-            claim(start);
-            return Some(Slot { start, is_on_pool: true, is_dirty: true });
-        }
         let most = most_ahead();
-        if may_map && !self.reused.has(wanted) {
-            if settings::get().is_hugetlb() {
-                self.unmap_empty(table, 0, number_at(self.frontier.end));
-            }
-            self.reuse(table, wanted);
+        if !self.reused.has(length) {
+            self.reuse(table, length);
         }
-        let slot = match self.reused.cut(wanted, most) {
-            Some(slot) => (slot, self.reused.is_on_pool),
+        let slot = match self.reused.cut(length, most) {
+            Some(slot) => slot,
             None => {
-                if !self.frontier.has(wanted) {
-                    may_map.then_some(())?;
-                    self.grow(table, wanted)?;
+                if !self.frontier.has(length) {
+                    self.grow(table, length)?;
                 }
-                let slot = self.frontier.cut(wanted, most);
+                let slot = self.frontier.cut(length, most);
                 END.store(self.frontier.next, Relaxed);
-                (slot?, self.frontier.is_on_pool)
+                slot?
             }
         };
-        let (start, is_on_pool) = slot;
-        claim(start);
-        Some(Slot { start, is_on_pool, is_dirty: false })
-    }
-
-    /// Released pages of the pool that an object fits into.
-    fn hole(&mut self, table: Table, wanted: Wanted) -> Option<usize> {
-        let (start, superpage, base) = (START.load(Relaxed), sizes::superpage(), raw::base_page());
-        if HOLES.load(Relaxed) < wanted.length || wanted.alignment > base {
-            return None;
-        }
-        let extents = [self.frontier, self.reused].map(|extent| match extent.next < extent.end {
-            true => number_at(extent.next)..number_at(extent.end),
-            false => 0..0,
-        });
-        let end = number_at(self.frontier.end);
-        let may_be_used = |number: usize| extents.iter().all(|ahead| !ahead.contains(&number));
-        let hole = table.find_hole(wanted.length / base, self.cursor, end, may_be_used);
-        let Some(page) = hole else {
-            HOLES.store(0, Relaxed);
-            return None;
-        };
-        let at = start + page * base;
-        let (from, to) = (number_at(at), number_at(at + wanted.length - 1) + 1);
-        self.cursor = from;
-        // Of a superpage that became ordinary parts may be unmapped.
-        let is_ordinary = |number: &usize| {
-            let at = start + number * superpage;
-            crate::table::first(at, at + superpage).is_none()
-        };
-        if let Some(number) = (from..to).find(is_ordinary) {
-            table.leave_pool(number);
-            return None;
-        }
-        less(&HOLES, wanted.length);
-        Some(at)
+        table.claim((slot - START.load(Relaxed)) / raw::base_page(), length / raw::base_page());
+        Some(slot)
     }
 
     /// Maps superpages again that were free.
-    fn reuse(&mut self, table: Table, wanted: Wanted) {
+    fn reuse(&mut self, table: Table, length: usize) {
         let (start, superpage) = (START.load(Relaxed), sizes::superpage());
-        let least = wanted.most_length().div_ceil(superpage);
+        let number = |address: usize| address.saturating_sub(start) / superpage;
+        let least = length.div_ceil(superpage);
         let most = least.max(self.piece() / superpage);
-        let mapped = number_at(self.reused.next)..number_at(self.reused.end);
-        let among = 0..number_at(self.frontier.next);
+        let mapped = number(self.reused.next)..number(self.reused.end);
+        let among = 0..number(self.frontier.next);
         let Some(run) = table.free_run(least, most, among, &mapped) else { return };
         let (at, size) = (start + run.start * superpage, run.len() * superpage);
-        let is_on_pool = settings::get().is_hugetlb();
-        let size = match is_on_pool {
-            true => {
-                let map = |size| match map_on_pool(at, size) {
-                    Err(Reason::Kernel) => Some(Err(())),
-                    result => result.is_ok().then_some(Ok(size)),
-                };
-                [size, least * superpage].into_iter().find_map(map)
-            }
-            false => Some(raw::map_at(at, size, raw::READ_WRITE, 0).map(|()| size).ok_or(())),
-        };
-        let size = match size {
-            Some(Ok(size)) => size,
-            Some(Err(())) => return table.abandon(run.start, run.len()),
-            None => return, // the pool is short
-        };
-        if !is_on_pool && contiguity::advise(Kind::Heap, at, size) < size {
+        if raw::map_at(at, size, raw::READ_WRITE, 0).is_none() {
+            table.abandon(run.start, run.len());
+            return;
+        }
+        if contiguity::advise(Kind::Heap, at, size) < size {
             contiguity::forget(at, at + size);
             unmap(at, at + size);
             return;
         }
         self.reused.end_early(table);
-        table.renew(run.start, size / superpage, is_on_pool);
-        self.reused = Extent { next: at, end: at + size, is_on_pool };
+        table.renew(run.start, run.len());
+        self.reused = Extent { next: at, end: at + size };
     }
 
     /// How much is mapped at once.
@@ -506,72 +319,16 @@ impl Region {
         (held / PIECE_SHARE).clamp(sizes::superpage(), MAX_PIECE)
     }
 
-    /// Maps more behind the frontier, for one object at least.
-    fn grow(&mut self, table: Table, wanted: Wanted) -> Option<()> {
-        let settings = settings::get();
-        let may_pause = !(settings.is_hugetlb() && settings.fallback == Fallback::Error);
-        let is_paused = may_pause && ASKED.load(Relaxed) < self.refused;
-        if is_paused && settings.is_hugetlb() {
-            counters::because(Reason::PoolShort);
-        }
-        if is_paused || !limits::are_none() {
+    /// Maps and advises more behind the frontier, for `length` bytes at least.
+    fn grow(&mut self, table: Table, length: usize) -> Option<()> {
+        let superpage = sizes::superpage();
+        if PACKED.load(Relaxed) < self.refused || !limits::are_none() {
             return None;
         }
-        if settings.is_hugetlb() {
-            let grown = match super::may_go_on_pool() {
-                true => self.grow_on_pool(table, wanted),
-                false => Err(Reason::Unprotected),
-            };
-            match grown {
-                Ok(()) => return Some(()),
-                Err(why) => counters::because(why),
-            }
-            if executor::fall_back(settings.fallback, wanted.length) != Fallback::Thp {
-                return self.pause();
-            }
-        }
-        self.grow_advised(table, wanted.length)
-    }
-
-    /// The same on the pool: a piece ahead, or what the object needs.
-    fn grow_on_pool(&mut self, table: Table, wanted: Wanted) -> Result<(), Reason> {
-        let superpage = sizes::superpage();
-        let Extent { next, end, is_on_pool } = self.frontier;
+        let piece = self.piece().max(length).next_multiple_of(superpage);
         let start = START.load(Relaxed);
         let last = start + MAX_SUPERPAGES * superpage;
-        let mut why = Reason::Place;
-        for ahead in [self.piece(), 0] {
-            // Where something else came to lie there, a few places further up are tried.
-            for at in (0..8).map(|skipped| end + skipped * MAX_PIECE) {
-                let is_behind = at == end && (is_on_pool || next == end);
-                let rest = if is_behind { end - next } else { 0 };
-                let needed = wanted.most_length() - rest;
-                let size = needed.max(ahead).next_multiple_of(superpage);
-                if at + size > last {
-                    break;
-                }
-                match map_on_pool(at, size) {
-                    Ok(()) => {
-                        self.go_on_at(table, at, size, true);
-                        return Ok(());
-                    }
-                    Err(Reason::Kernel) => {}
-                    Err(reason) => {
-                        why = reason;
-                        break;
-                    }
-                }
-            }
-        }
-        Err(why)
-    }
-
-    /// The same in advised memory.
-    fn grow_advised(&mut self, table: Table, length: usize) -> Option<()> {
-        let superpage = sizes::superpage();
-        let piece = self.piece().max(length).next_multiple_of(superpage);
-        let last = START.load(Relaxed) + MAX_SUPERPAGES * superpage;
-        let end = self.frontier.end;
+        let Extent { end, .. } = self.frontier;
         // Somebody else may have come to lie there: a few places further up are tried.
         let places = (0..8).map(|skipped| end + skipped * MAX_PIECE);
         let mut places = places.filter(|at| at + piece <= last);
@@ -591,111 +348,30 @@ impl Region {
             unmap(at, at + advised);
             return self.pause();
         }
-        self.go_on_at(table, at, advised, false);
-        Some(())
-    }
-
-    /// The frontier has `size` more at `at`, which were just mapped.
-    fn go_on_at(&mut self, table: Table, at: usize, size: usize, is_on_pool: bool) {
-        let (start, superpage) = (START.load(Relaxed), sizes::superpage());
-        let Extent { next, end, .. } = self.frontier;
-        if at != end || self.frontier.is_on_pool != is_on_pool && next != end {
+        if at != end {
             self.frontier.end_early(table);
             table.abandon((end - start) / superpage, (at - end) / superpage);
             self.frontier.next = at;
         }
-        table.renew((at - start) / superpage, size / superpage, is_on_pool);
-        (self.frontier.end, self.frontier.is_on_pool) = (at + size, is_on_pool);
+        table.renew((at - start) / superpage, advised / superpage);
+        self.frontier.end = at + advised;
         self.pause = MIN_PAUSE;
+        Some(())
     }
 
     fn pause(&mut self) -> Option<()> {
-        self.refused = ASKED.load(Relaxed) + self.pause;
+        self.refused = PACKED.load(Relaxed) + self.pause;
         self.pause = (self.pause * 2).min(MAX_PIECE);
         None
-    }
-
-    /// Unmaps superpages of the pool, of those from `first` to before `end`, of which nobody uses any part; not those that
-    /// were handed to nobody yet. In `mapping::alone`.
-    fn unmap_empty(&mut self, table: Table, first: usize, end: usize) {
-        let (start, superpage) = (START.load(Relaxed), sizes::superpage());
-        for number in (first..end).filter(|number| table.is_empty_on_pool(*number)) {
-            let (from, to) = (start + number * superpage, start + (number + 1) * superpage);
-            let mut is_ahead = false;
-            for extent in [&mut self.frontier, &mut self.reused] {
-                match from < extent.end && extent.next < extent.end {
-                    true if extent.next <= from => is_ahead = true,
-                    // The rest of it goes as well.
-                    true if extent.next < to => extent.next = to,
-                    _ => {}
-                }
-            }
-            if is_ahead {
-                continue;
-            }
-            // One that became ordinary stays: others may have mapped memory where parts of it were unmapped.
-            let is_there = crate::table::first(from, to).is_some();
-            // SAFETY: the region's, and nobody uses it.
-            if is_there && unsafe { raw::munmap(from, superpage) }.is_err() {
-                continue; // there are as many mappings as may be
-            }
-            crate::table::remove(from, to);
-            table.leave_pool(number);
-            less(&HOLES, superpage);
-        }
-    }
-}
-
-/// Takes off what there is of `bytes`.
-fn less(sum: &AtomicUsize, bytes: usize) {
-    let _ = sum.fetch_update(Relaxed, Relaxed, |sum| Some(sum.saturating_sub(bytes)));
-}
-
-/// Maps pages of the pool where nothing is, and enters them; [`Reason::Kernel`]: something is.
-fn map_on_pool(at: usize, size: usize) -> Result<(), Reason> {
-    source::map_hugetlb_at(at, size)?;
-    crate::table::remove(at, at + size);
-    let range = Range { start: at, end: at + size, page: sizes::superpage(), shared: false };
-    if !crate::table::add(range) {
-        unmap(at, at + size);
-        return Err(Reason::Held);
-    }
-    Ok(())
-}
-
-/// The number of the superpage at an address.
-fn number_at(address: usize) -> usize {
-    address.saturating_sub(START.load(Relaxed)) / sizes::superpage()
-}
-
-impl Wanted {
-    /// The length with what may lie before it for its alignment.
-    fn most_length(self) -> usize {
-        self.length + self.alignment - raw::base_page()
-    }
-
-    /// The first address from `next` on where it may begin.
-    fn first(self, next: usize) -> usize {
-        next + self.start.wrapping_sub(next) % self.alignment
     }
 }
 
 impl Extent {
     /// Nothing more is cut from it.
     fn end_early(&mut self, table: Table) {
-        let Self { next, end, is_on_pool } = *self;
-        let boundary = next.next_multiple_of(sizes::superpage());
-        if is_on_pool {
-            // Of the first superpage a part is in use, or was: it goes with the last object in it.
-            if boundary < end {
-                unmap(boundary, end);
-                crate::table::remove(boundary, end);
-                (number_at(boundary)..number_at(end)).for_each(|number| table.leave_pool(number));
-            }
-            *self = Self::ending_at(end);
-            return;
-        }
+        let Self { next, end } = *self;
         unmap(next, end);
+        let boundary = next.next_multiple_of(sizes::superpage());
         if boundary > next {
             // What was cut before may have brought all of that superpage.
             let base = raw::base_page();
@@ -703,29 +379,22 @@ impl Extent {
             table.claim(first, (boundary - next) / base);
             table.release(first, (boundary - next) / base);
         }
-        *self = Self::ending_at(end);
+        *self = Self { next: end, end };
     }
 
-    fn has(self, wanted: Wanted) -> bool {
-        self.next < self.end && wanted.first(self.next) + wanted.length <= self.end
+    fn has(self, length: usize) -> bool {
+        self.end - self.next >= length
     }
 
     /// Cuts off a slot. An end that reaches a little into a superpage comes on base pages, and is a sample. Of the
     /// superpage that it begins, `most` may be ahead of what was asked for: where more would be, the rest of that
     /// superpage is unmapped, so that it comes on base pages, and the next slot begins another.
-    ///
-    /// On the pool one object follows the other.
-    fn cut(&mut self, wanted: Wanted, most: usize) -> Option<usize> {
-        if !self.has(wanted) {
+    fn cut(&mut self, length: usize, most: usize) -> Option<usize> {
+        if !self.has(length) {
             return None;
         }
         let superpage = sizes::superpage();
-        let slot = wanted.first(self.next);
-        let end = slot + wanted.length;
-        if self.is_on_pool {
-            self.next = end;
-            return Some(slot);
-        }
+        let (slot, end) = (self.next, self.next + length);
         let last = end / superpage * superpage;
         let begins_last = slot <= last && end != last;
         let is_short = slot < last && samples::has_short_end(last, end);
@@ -788,90 +457,16 @@ fn unmap(start: usize, end: usize) {
 /// What is mapped and not handed out goes back: it would be locked, or memory ran out. Whether there was any.
 pub fn give_back_ahead() -> bool {
     let Some(table) = table() else { return false };
-    let start = START.load(Relaxed);
     let work = |region: &mut Region| {
         let is_any = region.frontier.next < region.frontier.end;
         region.reused.end_early(table);
         region.reused = Extent::EMPTY;
         let next = region.frontier.next.next_multiple_of(sizes::superpage());
         region.frontier.end_early(table);
-        region.frontier = Extent::ending_at(next);
+        region.frontier = Extent { next, end: next };
         is_any
     };
-    raw::keeping_errno(|| match settings::get().is_hugetlb() {
-        true => {
-            let end = start + MAX_SUPERPAGES * sizes::superpage();
-            mapping::alone(start, end, || REGION.try_with(work))
-        }
-        false => REGION.try_with(work),
-    }) == Some(true)
-}
-
-/// Frees an object of the region.
-///
-/// # Safety
-/// As `free` in C, of an object whose mapping is `[start, start + length)`, in the region.
-pub unsafe fn free(chunk: Chunk, start: usize, length: usize) {
-    counters::count(Kind::Heap, Column::Returned, length);
-    // SAFETY: the contract.
-    let free = || unsafe { next::free(chunk.memory as *mut c_void) };
-    if settings::get().is_thp() {
-        free();
-        released(start, length);
-    } else {
-        released_on_pool(start, length, free);
-    }
-}
-
-/// Runs `free`, which counts off an object at `[start, start + length)` of the region and unmaps it if the kernel can, and
-/// releases its pages.
-fn released_on_pool(start: usize, length: usize, free: impl FnOnce()) {
-    let Some(table) = table() else { return free() };
-    let superpage = sizes::superpage();
-    let (from, to) = (start / superpage * superpage, (start + length).next_multiple_of(superpage));
-    mapping::alone(from, to, || {
-        if !is_slot(start) {
-            // Still mapped: it was freed before. Else it is somebody else's place.
-            return if crate::table::first(from, to).is_some() { abort_as_glibc() } else { free() };
-        }
-        free();
-        if (from, to) == (start, start + length) {
-            // The kernel unmaps whole superpages.
-            crate::table::remove(from, to);
-            (number_at(from)..number_at(to)).for_each(|number| table.leave_pool(number));
-        }
-        released(start, length);
-        HOLES.fetch_add(length, Relaxed);
-        let numbers = number_at(from)..number_at(to);
-        if numbers.clone().any(|number| table.is_empty_on_pool(number)) {
-            let unmap = |region: &mut Region| region.unmap_empty(table, numbers.start, numbers.end);
-            raw::keeping_errno(|| REGION.with(unmap));
-        }
-    });
-}
-
-/// What glibc does about an object that was freed before: its slot is still mapped.
-#[cold]
-fn abort_as_glibc() {
-    const IS_MAPPED: usize = 2;
-    // A mapping that begins at no page: "munmap_chunk(): invalid pointer".
-    let mut chunk = [1, IS_MAPPED, 0, 0];
-    // SAFETY: it ends this process.
-    unsafe { next::free((&raw mut chunk[2]).cast()) };
-}
-
-/// `realloc` of an object of the region that lies on the pool, or in its place.
-///
-/// # Safety
-/// As `realloc` in C, for a size that is not 0.
-pub unsafe fn resize_on_pool(old: Chunk, size: usize) -> *mut c_void {
-    let (same, usable) = (old.memory as *mut c_void, old.usable());
-    if (usable / 2..=usable).contains(&size) {
-        return same;
-    }
-    // SAFETY: the contract.
-    let fresh = unsafe { growth::grow(old, size) };
-    if fresh.is_null() && size <= usable { same } else { fresh }
+    raw::keeping_errno(|| REGION.try_with(work)) == Some(true)
 }
 
 /// Bytes of objects that are packed or left, now.
@@ -989,13 +584,11 @@ pub fn forget_left(start: usize, length: usize) {
 
 /// In a forked child. What another thread was cutting is nobody's there.
 pub fn after_fork() {
-    let settings = settings::get();
-    // What is mapped and not handed out of the pool is ordinary memory here, which is copied after this.
-    let is_copied = settings.is_hugetlb() && settings.children != Children::Same;
     REGION.after_fork(|region, was_held| {
-        if was_held || is_copied {
+        if was_held {
             region.reused = Extent::EMPTY;
-            region.frontier = Extent::ending_at(region.frontier.end);
+            let end = region.frontier.end;
+            region.frontier = Extent { next: end, end };
         }
     });
 }

@@ -3,8 +3,7 @@
 //! Life of a superpage: free -> `renew`ed when it is mapped -> its pages claimed by objects -> released one object
 //! at a time -> free again. A superpage is one unit of memory to the kernel: pages of it that were unmapped stay
 //! charged to the process's control group until the last one is unmapped, or the superpage is split. Those are its
-//! `dead` pages. A superpage of the pool is unmapped only as a whole, once all of its pages are released: it has no dead
-//! pages, and stays `is_on_pool` until then.
+//! `dead` pages.
 //!
 //! Everything is atomic, so releasing takes no lock. Claiming and renewing are for whoever has the region's lock.
 //! A page that is released twice counts once.
@@ -32,8 +31,6 @@ pub struct Slots {
     is_split: AtomicBool,
     /// Whether somebody else's memory was found in it.
     is_foreign: AtomicBool,
-    /// Whether it was mapped on the pool, and is not unmapped yet.
-    is_on_pool: AtomicBool,
 }
 
 /// Totals, in base pages.
@@ -85,14 +82,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Whether a page is in use.
-    pub fn is_used(self, page: usize) -> bool {
-        let slots = &self.superpages[page / self.pages];
-        let at = page % self.pages;
-        slots.used[at / 64].load(Acquire) >> (at % 64) & 1 == 1
-    }
-
-    /// They no longer are, and nothing is mapped there, or it is of the pool. Whether anything changed.
+    /// They no longer are, and nothing is mapped there. Whether anything changed.
     pub fn release(self, first: usize, count: usize) -> bool {
         let mut is_any = false;
         for (slots, from, to) in self.parts(first, count) {
@@ -103,8 +93,7 @@ impl<'a> Table<'a> {
             is_any = true;
             self.totals.live.fetch_sub(freed.into(), Relaxed);
             let is_last = slots.live.fetch_sub(freed, AcqRel) == freed;
-            let counts_dead = !slots.is_split.load(Acquire) && !slots.is_on_pool.load(Acquire);
-            if !is_last && counts_dead {
+            if !is_last && !slots.is_split.load(Acquire) {
                 slots.dead.fetch_add(freed, AcqRel);
                 self.totals.dead.fetch_add(freed.into(), Relaxed);
             }
@@ -122,56 +111,12 @@ impl<'a> Table<'a> {
         self.totals.dead.fetch_sub(dead.into(), Relaxed);
     }
 
-    /// These superpages are mapped anew, on the pool or not; they were free.
-    pub fn renew(self, first: usize, count: usize, is_on_pool: bool) {
+    /// These superpages are mapped anew; they were free.
+    pub fn renew(self, first: usize, count: usize) {
         for slots in &self.superpages[first..first + count] {
             self.bury(slots);
             slots.is_split.store(false, Release);
-            slots.is_on_pool.store(is_on_pool, Release);
         }
-    }
-
-    /// Whether a superpage was mapped on the pool, and no page of it is in use.
-    pub fn is_empty_on_pool(self, number: usize) -> bool {
-        let slots = &self.superpages[number];
-        slots.is_on_pool.load(Acquire) && slots.live.load(Acquire) == 0
-    }
-
-    /// The first of `count` pages in a row that are not in use, in superpages that `may_be_used` and are on the pool, of those
-    /// from `from` on, and then of those before it.
-    pub fn find_hole(
-        self,
-        count: usize,
-        from: usize,
-        end: usize,
-        may_be_used: impl Fn(usize) -> bool,
-    ) -> Option<usize> {
-        let from = from.min(end);
-        let find = |among: Range<usize>| {
-            let mut run = 0;
-            for number in among {
-                let slots = &self.superpages[number];
-                let is_fit = slots.is_on_pool.load(Acquire) && may_be_used(number);
-                if !is_fit || usize::from(slots.live.load(Acquire)) == self.pages {
-                    run = 0;
-                    continue;
-                }
-                for page in 0..self.pages {
-                    let word = slots.used[page / 64].load(Acquire);
-                    run = if word >> (page % 64) & 1 == 0 { run + 1 } else { 0 };
-                    if run == count {
-                        return Some(number * self.pages + page + 1 - count);
-                    }
-                }
-            }
-            None
-        };
-        find(from..end).or_else(|| find(0..end))
-    }
-
-    /// It is no longer on the pool.
-    pub fn leave_pool(self, number: usize) {
-        self.superpages[number].is_on_pool.store(false, Release);
     }
 
     /// They hold somebody else's memory, and are not used again.
@@ -193,7 +138,6 @@ impl<'a> Table<'a> {
             let slots = &self.superpages[*number];
             slots.live.load(Acquire) == 0
                 && !slots.is_foreign.load(Acquire)
-                && !slots.is_on_pool.load(Acquire)
                 && !besides.contains(number)
         };
         let mut first = among.start;
@@ -306,7 +250,7 @@ mod tests {
                         let end = (first + size).min(all);
                         for number in first / pages..end.div_ceil(pages) {
                             if twin.is_free(number) {
-                                table.renew(number, 1, false);
+                                table.renew(number, 1);
                                 twin.split[number] = false;
                             }
                         }
@@ -351,45 +295,12 @@ mod tests {
     }
 
     #[test]
-    fn a_superpage_of_the_pool_is_kept_until_its_last_page_is_released() {
-        let superpages: Vec<Slots> = (0..4).map(|_| Slots::default()).collect();
-        let totals = Totals::new();
-        let table = Table::new(&superpages, &totals, MAX_PAGES);
-        table.renew(0, 2, true);
-        table.renew(2, 2, false);
-        // The first ends in the second superpage.
-        table.claim(0, 600);
-        table.claim(600, 400);
-        assert!(table.is_used(0) && table.is_used(999) && !table.is_used(1000));
-        table.release(0, 600);
-        assert!(table.is_empty_on_pool(0) && !table.is_empty_on_pool(1));
-        assert_eq!(totals.dead.load(Relaxed), 0, "no part of one can be given back");
-        assert_eq!(table.split_worst(4), None);
-        // Nor is it mapped again before it was unmapped.
-        assert_eq!(table.free_run(1, 1, 0..4, &(0..0)), Some(2..3));
-        table.leave_pool(0);
-        assert_eq!(table.free_run(1, 1, 0..4, &(0..0)), Some(0..1));
-        table.release(600, 400);
-        assert!(table.is_empty_on_pool(1) && !table.is_empty_on_pool(2));
-        // What was released is found again, across superpages, but in none that may not be used.
-        table.renew(0, 3, true);
-        table.claim(0, 1300);
-        table.release(500, 30);
-        table.release(1000, 100);
-        let hole = |count, from| table.find_hole(count, from, 4, |number| number != 2);
-        assert_eq!([hole(30, 0), hole(30, 1)], [Some(500), Some(500)]);
-        assert_eq!([hole(24, 1), hole(25, 1)], [Some(1000), Some(500)]);
-        assert_eq!(hole(31, 0), None);
-        assert_eq!(table.find_hole(100, 3, 4, |_| true), Some(1000));
-    }
-
-    #[test]
     fn what_is_released_twice_or_by_two_counts_once() {
         let superpages: Vec<Slots> = (0..8).map(|_| Slots::default()).collect();
         let totals = Totals::new();
         let table = Table::new(&superpages, &totals, MAX_PAGES);
         for _ in 0..200 {
-            table.renew(0, 8, false);
+            table.renew(0, 8);
             table.claim(0, 8 * MAX_PAGES);
             std::thread::scope(|scope| {
                 for from in 0..4 {
@@ -401,7 +312,7 @@ mod tests {
                 }
             });
             assert_eq!(totals.live.load(Relaxed), 0);
-            table.renew(0, 8, false);
+            table.renew(0, 8);
             assert_eq!(totals.dead.load(Relaxed), 0);
         }
     }

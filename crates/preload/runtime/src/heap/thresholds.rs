@@ -8,7 +8,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::{arenas, chunk::Chunk, set_option};
+use super::{chunk::Chunk, set_option};
 use crate::settings;
 
 /// `DEFAULT_MMAP_THRESHOLD_MAX` on 64-bit systems.
@@ -16,13 +16,12 @@ pub const MAX_MAPPED_FROM: usize = 32 << 20;
 /// `DEFAULT_MMAP_THRESHOLD`, `DEFAULT_TRIM_THRESHOLD`
 const DEFAULT: usize = 128 << 10;
 
-/// Of [`libc::M_TRIM_THRESHOLD`]: "setting it to -1 disables trimming completely" (mallopt(3)).
-const NEVER: c_int = -1;
-
 /// The threshold that glibc has, or would have.
 static MAPPED_FROM: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// What the top of the heap may be at least before it is given back.
 static MIN_TRIM: AtomicUsize = AtomicUsize::new(0);
+/// What the first is at least: more objects come from arenas.
+static LEAST: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// Whether glibc no longer moves the thresholds, because this library has set one.
 static ARE_OURS: AtomicBool = AtomicBool::new(false);
 static ARE_THE_PROGRAMS: AtomicBool = AtomicBool::new(false);
@@ -32,13 +31,20 @@ pub fn begin() {
     ARE_THE_PROGRAMS.store(settings::get().tunes_malloc, Ordering::Relaxed);
 }
 
-/// From which size on an object gets a mapping of its own, as far as glibc decides that.
-pub fn mapped_from() -> usize {
-    MAPPED_FROM.load(Ordering::Relaxed)
+/// Objects below `size` come from arenas from now on, unless the program sets these things itself.
+pub fn map_only_from(size: usize) {
+    if ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
+        return;
+    }
+    ARE_OURS.store(true, Ordering::Relaxed);
+    LEAST.store(size, Ordering::Relaxed);
+    set_trim();
+    set_mapped_from();
 }
 
 fn set_mapped_from() {
-    set_option(libc::M_MMAP_THRESHOLD, mapped_from() as c_int);
+    let size = MAPPED_FROM.load(Ordering::Relaxed).max(LEAST.load(Ordering::Relaxed));
+    set_option(libc::M_MMAP_THRESHOLD, size as c_int);
 }
 
 /// The program set a parameter of malloc's.
@@ -79,10 +85,6 @@ pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option
 }
 
 fn set_trim() {
-    if arenas::are_for_pool() || arenas::are_on_pool() {
-        set_option(libc::M_TRIM_THRESHOLD, NEVER);
-        return;
-    }
     // As glibc does, but for what is kept ahead.
     let mapped_from = MAPPED_FROM.load(Ordering::Relaxed);
     let glibc = if mapped_from > DEFAULT { 2 * mapped_from } else { DEFAULT };

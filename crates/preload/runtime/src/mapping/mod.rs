@@ -131,12 +131,6 @@ pub fn undisturbed<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs `work`, which maps or unmaps superpages of the heap's at `[from, to)`, while nobody makes these ordinary: a copy
-/// would take the place of what is mapped there next.
-pub fn alone<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
-    exclusive::within(from, to, work)
-}
-
 /// Superpages of the table at `[from, to)` that were just mapped: a fork that is under way did not see them, and its child
 /// may be told of them.
 pub fn settle(from: usize, to: usize) {

@@ -1,7 +1,6 @@
 /* Objects that malloc gives mappings of their own: `objects WHAT COUNT SIZE`. Each prints words and numbers; with the
    directory of a control group in the variable GROUP also what it is charged. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -29,19 +28,17 @@ static long number_in(const char *file) {
 
 static void show(const char *when) {
     char line[256];
-    long kib, rss = 0, huge = 0, locked = 0, pool = 0;
+    long kib, rss = 0, huge = 0, locked = 0;
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
     while (file && fgets(line, sizeof line, file)) {
         if (sscanf(line, "Rss: %ld", &kib) == 1) rss = kib;
         if (sscanf(line, "AnonHugePages: %ld", &kib) == 1) huge = kib;
         if (sscanf(line, "Locked: %ld", &kib) == 1) locked = kib;
-        if (sscanf(line, "Private_Hugetlb: %ld", &kib) == 1) pool = kib;
     }
     fclose(file);
     long charge = number_in("memory.usage_in_bytes");
     if (charge < 0) charge = number_in("memory.current");
-    printf("%s rss %ld huge %ld pool %ld locked %ld charge %ld\n", when, rss, huge, pool, locked,
-           charge < 0 ? 0 : charge >> 10);
+    printf("%s rss %ld huge %ld locked %ld charge %ld\n", when, rss, huge, locked, charge < 0 ? 0 : charge >> 10);
 }
 
 /* What glibc says of its mappings. */
@@ -71,13 +68,6 @@ static char **filled(void) {
         fill(objects[i], size, i);
     }
     return objects;
-}
-
-static void filled_again(void) {
-    char **objects = filled();
-    for (size_t i = 0; i < count; i++) check(objects[i], size, i);
-    for (size_t i = count; i-- > 0;) free(objects[i]);
-    free(objects);
 }
 
 /* Allocates, resizes and frees at random, and checks contents: in threads and children as well. */
@@ -115,21 +105,6 @@ static void *churn(void *seed) {
         free(kept[i]);
     }
     return 0;
-}
-
-/* Small objects in an arena, all freed, and as many again once somebody else has the rest of the pool. */
-static void *emptied(void *unused) {
-    for (int round = 0; round < 3; round++) {
-        if (round == 1) mallopt(M_TRIM_THRESHOLD, 1 << 20);
-        filled_again();
-        malloc_trim(0);
-        /* MAP_HUGETLB with pages of 2 MiB, populated. */
-        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | 21 << 26;
-        long taken = 0;
-        for (char *page; (page = mmap(0, 2 << 20, PROT_READ | PROT_WRITE, flags, -1, 0)) != MAP_FAILED; taken++) *page = 1;
-        if (!round) printf("taken %ld\n", taken);
-    }
-    return unused;
 }
 
 int main(int words, char **arguments) {
@@ -222,34 +197,6 @@ int main(int words, char **arguments) {
             for (size_t i = 0; i < count; i++) check(objects[i], size, i);
         }
         say("forked");
-    } else if (!strcmp(what, "emptied")) {
-        pthread_t thread;
-        pthread_create(&thread, 0, emptied, 0);
-        pthread_join(thread, 0);
-        show("emptied");
-    } else if (!strcmp(what, "refused")) {
-        size_t got = 0;
-        errno = 0;
-        for (char *object; got < count && (object = malloc(size)); got++) fill(object, size, got);
-        printf("got %zu errno %d\n", got, errno);
-        show("refused");
-    } else if (!strcmp(what, "twice")) {
-        char **objects = filled();
-        free(objects[count - 2]);
-        free(objects[count - 2]);
-        printf("unnoticed\n");
-    } else if (!strcmp(what, "steps")) {
-        /* Grows by a page at a time. */
-        size_t length = 130000;
-        char *object = malloc(length);
-        for (size_t i = 0; i < count; i++) {
-            fill(object, length, i);
-            object = realloc(object, length + 4096);
-            if (*(size_t *)object != i) abort();
-            length += 4096;
-        }
-        fill(object, length, 1);
-        show("steps");
     } else if (!strcmp(what, "locked")) {
         filled();
         if (mlockall(MCL_CURRENT | MCL_FUTURE)) return 77;
