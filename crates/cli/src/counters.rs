@@ -1,6 +1,6 @@
 //! What libsuperpage.so did in the processes of a run, in words.
 
-use abi::{Column, Kind, Prepared, Reason, Totals};
+use abi::{Column, Kind, Prepared, Reason, Shortage, Totals};
 use experiment::counters::CounterFile;
 use units::ByteSize;
 
@@ -79,6 +79,21 @@ fn nothing_asked(totals: &Totals) -> String {
     }
     format!(
         "no superpages were requested; left on base pages, as too small or not yet known to be used densely: {kinds}"
+    )
+}
+
+/// What the pool could not serve, and what would.
+pub fn shortage_in_words(shortage: &Shortage) -> String {
+    let Shortage { page, wanted, had, missing, why } = *shortage;
+    let why = why.map_or("no reason is known", Reason::words);
+    let remedy = match shortage.why {
+        Some(Reason::PoolShort) => "; grow the pool for the run with --grow-pool (root)",
+        _ => "",
+    };
+    format!(
+        "{why}: {wanted} pages of {} wanted, {had} had, {} missing{remedy}",
+        ByteSize(page),
+        ByteSize(missing)
     )
 }
 

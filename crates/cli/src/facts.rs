@@ -130,7 +130,7 @@ fn free_in(superpage: PageSize) -> Option<f64> {
 }
 
 /// libsuperpage.so: beside the command in cargo's target directory, or in a package's directory of libraries.
-fn runtime_library() -> Option<PathBuf> {
+pub fn runtime_library() -> Option<PathBuf> {
     let exe = sys::param::own_executable()?;
     let dir = exe.parent()?;
     let places = [

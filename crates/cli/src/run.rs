@@ -40,12 +40,12 @@ use crate::{design, facts, signals};
 /// Without --heap, --mmap, --shm, --text, --data, --stack and --files, glibc's malloc is told to use
 /// superpages and libsuperpage.so advises the program's own mappings (MADV_HUGEPAGE). With any of them,
 /// libsuperpage.so backs exactly that memory: THP where free memory is contiguous, or pages of a hugetlb
-/// pool, reserved when memory is mapped. --prezero and --prefault imply --heap and --mmap.
+/// pool, reserved when memory is mapped. --pages hugetlb, --prezero and --prefault imply --heap and --mmap.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Pages to use: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (hugetlb if the pool has free
     /// pages, else thp), or system (change nothing) [default: auto with --heap and the like, else thp;
-    /// thp with --prezero or --prefault]
+    /// thp with --prezero or --prefault; hugetlb with --fallback error]
     #[arg(long, value_name = "KIND")]
     pages: Option<Pages>,
 
@@ -148,8 +148,9 @@ pub struct Args {
     )]
     prefault: Option<ByteSize>,
 
-    /// Pages to use when the hugetlb pool is empty: thp, base or error. error with thp:SIZE: do not start
-    /// if larger THP are enabled too.
+    /// Pages to use when the hugetlb pool is empty: thp, base or error. error implies --pages hugetlb; a request of 128 KiB
+    /// or more that the pool cannot serve then fails (ENOMEM), once the heap holds 4 MiB. error with thp:SIZE: do not start if
+    /// larger THP are enabled too.
     #[arg(long, value_name = "PAGES", default_value = "thp", help_heading = "Memory")]
     fallback: Fallback,
 
@@ -209,6 +210,7 @@ impl Args {
         }
         let notes = design::recipe::follow(&mut recipe)?;
         design::recipe::name_approximate(&mut recipe);
+        recipe.check_fallback()?;
         let checked = match self.report.dry_run {
             true => Ok(()),
             false => design::recipe::check_in_force(&recipe),
@@ -244,8 +246,12 @@ impl Args {
         let ahead = Ahead { prezero: self.prezero, prefault: self.prefault };
         // Only THP can be prepared, and only what the library hands out.
         let memory = if memory.is_empty() && !ahead.is_empty() { Memory::USUAL } else { memory };
-        let is_thp = memory.is_empty() || !ahead.is_empty();
-        let usual = if is_thp { Pages::Thp } else { Pages::Auto };
+        let usual = match (memory.is_empty(), ahead.is_empty()) {
+            // Only the pool refuses requests.
+            (_, true) if self.fallback == Fallback::Error => Pages::Hugetlb(None),
+            (false, true) => Pages::Auto,
+            _ => Pages::Thp,
+        };
         let pages = match (self.pages.unwrap_or(usual), self.size) {
             (pages, None) => pages,
             (Pages::Hugetlb(None), Some(size)) => Pages::Hugetlb(Some(size)),
@@ -255,6 +261,8 @@ impl Args {
                 return Err(Failure::usage(format!("--size cannot be used with --pages {pages}")));
             }
         };
+        let is_pool = matches!(pages, Pages::Hugetlb(_)) && facts::runtime_library().is_some();
+        let memory = if memory.is_empty() && is_pool { Memory::USUAL } else { memory };
         let (fallback, children) = (self.fallback, self.children);
         Ok(Recipe { memory, fallback, children, ahead, ..Recipe::new(pages) })
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use units::PageSize;
 
+use crate::Pages;
 use crate::recipe::spec;
 
 /// Why a plan could not be made or carried out. Each text ends with the remedy.
@@ -115,6 +116,17 @@ pub enum LaunchError {
         /// Whether it cannot grow on demand.
         is_gigantic: bool,
     },
+    /// An error is wanted in the place of superpages that are never refused.
+    #[error(
+        "--fallback error cannot be used with --pages {0}: only a hugetlb pool (or thp:SIZE) refuses requests; use --pages \
+         hugetlb"
+    )]
+    NothingToRefuse(Pages),
+    /// The same, for a program that libsuperpage.so cannot reach.
+    #[error(
+        "{0} would run on base pages ({1}): it is not started; to start it, run without --fallback error"
+    )]
+    NotReached(PathBuf, String),
     /// Started, but the kernel refused.
     #[error("{program} could not be started: {source}{remedy}")]
     Start {

@@ -169,6 +169,9 @@ impl Plan {
         arguments: Vec<String>,
         facts: &Facts,
     ) -> Result<Self, LaunchError> {
+        recipe.check_fallback()?;
+        let strict = recipe.strict();
+        let recipe = strict.as_ref().unwrap_or(recipe);
         let mut plan = Self {
             name: recipe.name.clone(),
             pages: recipe.pages,
@@ -196,6 +199,9 @@ impl Plan {
         let decides = is_fragmented && facts.runtime.is_some() && plan.is_preloadable(wrapped);
         let by_library = !recipe.memory.is_empty() || decides;
         if let Some((path, tool)) = &tool {
+            if strict.is_some() {
+                return Err(LaunchError::NotReached(path.into(), tool.why()));
+            }
             plan.leave_alone(path, *tool);
         }
         match plan.pages {
@@ -235,6 +241,9 @@ impl Plan {
                 plan.promise = Promise::SmallerSuperpages;
             }
             Pages::Hugetlb(size) if by_library => {
+                if strict.is_some() {
+                    plan.check_strict(recipe, wrapped)?;
+                }
                 let size = plan.check_pool(size, recipe.fallback, facts)?;
                 let pages = format!("hugetlb:{}", spec(size));
                 preload.push(plan.ask_the_library(pages, recipe, wrapped, facts)?);

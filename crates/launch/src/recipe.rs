@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
-use crate::{Ahead, Children, Fallback, Memory};
+use crate::{Ahead, Children, Fallback, LaunchError, Memory};
 
 /// Which pages a program is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ pub struct Recipe {
     /// Which pages it asks for.
     pub pages: Pages,
     /// For which memory, by libsuperpage.so. Nothing named: malloc by glibc's own means, and the
-    /// program's own mappings as far as advice reaches.
+    /// program's own mappings as far as advice reaches; heap and mappings if what the pool cannot serve is an error.
     #[serde(default, skip_serializing_if = "Memory::is_empty")]
     pub memory: Memory,
     /// What a request gets that the pool cannot serve.
@@ -202,6 +202,29 @@ impl Recipe {
             let options = self.variable(name).unwrap_or_default();
             let mut switched = options.split_whitespace().rev();
             switched.find(|word| word.ends_with("UseLargePages")) == Some("-XX:+UseLargePages")
+        })
+    }
+
+    /// Whether its fallback can be carried out with its pages.
+    ///
+    /// # Errors
+    /// [`LaunchError::NothingToRefuse`]: an error in the place of superpages, where no request for them is refused.
+    pub fn check_fallback(&self) -> Result<(), LaunchError> {
+        let can_refuse = matches!(self.pages, Pages::Hugetlb(_) | Pages::ThpOf(_) | Pages::Auto);
+        match self.fallback {
+            Fallback::Error if !can_refuse => Err(LaunchError::NothingToRefuse(self.pages)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What it comes to where what the pool cannot serve is an error: the pool's pages, and by libsuperpage.so, because
+    /// glibc's tunable leaves on base pages what its pool cannot serve. `None`: there is no such pool.
+    pub(crate) fn strict(&self) -> Option<Self> {
+        let is_pool = matches!(self.pages, Pages::Hugetlb(_) | Pages::Auto);
+        (self.fallback == Fallback::Error && is_pool).then(|| Self {
+            pages: if self.pages == Pages::Auto { Pages::Hugetlb(None) } else { self.pages },
+            memory: if self.memory.is_empty() { Memory::USUAL } else { self.memory },
+            ..self.clone()
         })
     }
 

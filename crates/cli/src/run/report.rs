@@ -1,6 +1,6 @@
 //! What a run got: one line for people, or a document.
 
-use abi::{Column, Kind, Prepared, Reason, Totals, environment};
+use abi::{Column, Kind, Prepared, Reason, Shortage, Totals, environment};
 use experiment::analysis::took_effect;
 use experiment::counters::CounterFile;
 use experiment::supply::Supplied;
@@ -161,6 +161,7 @@ impl Ended {
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
         let library =
             ledger.map(|ledger| counters::summary(ledger, seen.uncounted, fallback, plan.in_place));
+        let shortage = shortage(plan, ledger).map(|it| counters::shortage_in_words(&it));
         let killed = self.children_killed().unwrap_or_default().into_iter();
         let killed = killed.filter_map(|child| {
             let why = why_killed(plan, child)?;
@@ -174,7 +175,7 @@ impl Ended {
             true => format!("{}: {line}", plan.name),
             false => line,
         };
-        let others = library.into_iter().chain(supplied).map(named);
+        let others = library.into_iter().chain(shortage).chain(supplied).map(named);
         std::iter::once(line).chain(others).chain(in_force).chain(killed.map(named)).collect()
     }
 
@@ -234,7 +235,24 @@ impl Ended {
             "design": self.in_force,
             "supplied": self.supplied,
             "library": ledger.and_then(CounterFile::totals).map(|totals| library(&totals, seen.uncounted)),
+            "shortage": shortage(plan, ledger).map(|it| json!({
+                "page_bytes": it.page,
+                "wanted_pages": it.wanted,
+                "had_pages": it.had,
+                "missing_bytes": it.missing,
+                "reason": it.why.map(Reason::name),
+            })),
         })
+    }
+}
+
+/// What the pool could not serve that the plan's memory was to come from.
+fn shortage(plan: &Plan, ledger: Option<&CounterFile>) -> Option<Shortage> {
+    let mut variables = plan.environment.iter();
+    let pages = &variables.find(|set| set.variable == environment::PAGES)?.value;
+    match (plan.in_place, pages.parse()) {
+        (false, Ok(Pages::Hugetlb(Some(size)))) => ledger?.totals()?.shortage(size.bytes()),
+        _ => None,
     }
 }
 

@@ -89,6 +89,12 @@ const CASES: &[Case] = &[
     (&["run", "--", "/etc/passwd"], 126, &["/etc/passwd", "execute permission"]),
     (&["run", "--pages", "big", "--", "true"], 2, &["invalid pages `big`"]),
     (&["run", "--pages", "hugetlb:8T", "--", "true"], 125, &["no hugetlb pool of 8 TiB"]),
+    (
+        &["run", "--pages", "thp", "--heap", "--fallback", "error", "--", "true"],
+        2,
+        &["--fallback error", "--pages hugetlb"],
+    ),
+    (&["run", "--prefault", "--fallback", "error", "--", "true"], 2, &["--pages hugetlb"]),
 ];
 
 /// What a command said of itself: what it put back for others, killed beside this test, is theirs.

@@ -413,6 +413,31 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether what the pool cannot serve is an error in this program: libsuperpage.so must be in it, and back its memory.
+    pub(super) fn check_strict(
+        &self,
+        recipe: &Recipe,
+        wrapped: Option<&Program>,
+    ) -> Result<(), LaunchError> {
+        let target = wrapped.unwrap_or(&self.program);
+        let not_reached = |program: &Program, why: &str| {
+            Err(LaunchError::NotReached(program.path.clone(), why.to_string()))
+        };
+        if !self.is_preloadable(wrapped) {
+            let program =
+                if self.program.kind.unreached().is_some() { &self.program } else { target };
+            let why = program.kind.unreached().unwrap_or_default();
+            return not_reached(program, &why);
+        }
+        match &target.allocator {
+            Some(library) if recipe.memory.heap && !recipe.memory.mmap => not_reached(
+                target,
+                &format!("it has an allocator of its own, {library}; add --mmap"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn note_reach(&mut self, wrapped: Option<&Program>) {
         for program in [Some(&self.program), wrapped].into_iter().flatten() {
             if let Some(why) = program.kind.unreached() {

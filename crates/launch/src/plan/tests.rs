@@ -299,6 +299,39 @@ fn on_thp_glibc_advises_a_heap_that_the_library_backs_unless_memory_is_fragmente
 }
 
 #[test]
+fn an_error_in_the_place_of_base_pages_is_never_ignored() {
+    let facts = with_library(vec![pool(10, 0)]);
+    let plan = |recipe: &str, kind: Kind, facts: &Facts| {
+        let recipe: Recipe = recipe.parse().unwrap();
+        Plan::resolve(&recipe, program(kind), None, Vec::new(), facts)
+    };
+    for (recipe, memory) in [
+        ("x: pages=hugetlb fallback=error", "heap,mmap"),
+        ("x: pages=auto fallback=error", "heap,mmap"),
+        ("x: pages=auto memory=heap fallback=error", "heap"),
+    ] {
+        let made = plan(recipe, Kind::Glibc, &facts).unwrap();
+        assert_eq!(variable(&made, "SUPERPAGE_PAGES"), Some("hugetlb:2M"), "{recipe}");
+        assert_eq!(variable(&made, "SUPERPAGE_MEMORY"), Some(memory), "{recipe}");
+        assert_eq!(variable(&made, "SUPERPAGE_FALLBACK"), Some("error"), "{recipe}");
+        assert_eq!(variable(&made, "GLIBC_TUNABLES"), None, "{recipe}");
+        // Not THP either.
+        let empty = with_library(vec![pool(10, 10)]);
+        let refused = plan(recipe, Kind::Glibc, &empty);
+        assert!(matches!(refused, Err(LaunchError::PoolEmpty { .. })), "{recipe}");
+        for kind in [Kind::Static, Kind::Privileged, Kind::OtherLoader("/lib/ld-musl.so".into())] {
+            let refused = plan(recipe, kind, &facts);
+            assert!(matches!(refused, Err(LaunchError::NotReached(..))), "{recipe}");
+        }
+    }
+    for pages in ["thp", "base", "system"] {
+        let refused =
+            plan(&format!("x: pages={pages} memory=heap fallback=error"), Kind::Glibc, &facts);
+        assert!(matches!(refused, Err(LaunchError::NothingToRefuse(_))), "{pages}");
+    }
+}
+
+#[test]
 fn auto_takes_the_pool_if_it_has_pages_then_thp_then_smaller_ones() {
     let recipe = Recipe::superpage();
     let pages = |facts: &Facts| {

@@ -123,6 +123,43 @@ impl Reason {
     }
 }
 
+/// A pool that could not serve all that was requested of it, in pages over the life of the processes: memory that was
+/// freed and requested again counts twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// Bytes of a page.
+    pub page: u64,
+    /// Pages for all that was requested, rounded up.
+    pub wanted: u64,
+    /// Pages for what of it was given, rounded up.
+    pub had: u64,
+    /// Bytes that are on other pages, or were refused.
+    pub missing: u64,
+    /// What most requests met that got none; `None`: unknown.
+    pub why: Option<Reason>,
+}
+
+impl Shortage {
+    /// From sums of bytes and numbers of requests; `None`: nothing is missing, or only because of forks, whose copies lie on
+    /// base pages whatever the pool has.
+    pub fn from_sums(
+        page: u64,
+        bytes: impl Fn(Kind, Column) -> u64,
+        times: impl Fn(Reason) -> u64,
+    ) -> Option<Self> {
+        let all = |column| Kind::ALL.iter().map(|kind| bytes(*kind, column)).sum::<u64>();
+        let (given, missing) = (all(Column::Hugetlb), all(Column::FellBack) + all(Column::Refused));
+        let others = Reason::ALL.into_iter().filter(|why| *why != Reason::Forked);
+        let why = others.max_by_key(|why| times(*why)).filter(|why| times(*why) > 0);
+        let is_copied = why.is_none() && times(Reason::Forked) > 0;
+        if missing == 0 || is_copied || page == 0 {
+            return None;
+        }
+        let pages = |bytes: u64| bytes.div_ceil(page);
+        Some(Self { page, wanted: pages(given + missing), had: pages(given), missing, why })
+    }
+}
+
 words! {
     /// What was done so that superpages were ready before they were touched, in bytes; in the order of the file.
     Prepared {
@@ -255,6 +292,11 @@ impl Totals {
         self.0[reason(why)]
     }
 
+    /// What a pool of pages of `page` bytes could not serve.
+    pub fn shortage(&self, page: u64) -> Option<Shortage> {
+        Shortage::from_sums(page, |kind, column| self.bytes(kind, column), |why| self.times(why))
+    }
+
     /// What was prepared.
     pub fn prepared(&self, what: Prepared) -> u64 {
         self.0[prepared(what)]
@@ -301,6 +343,30 @@ mod tests {
         assert_eq!(totals.all(Column::FellBack), 77);
         assert_eq!(totals.asked(), 77);
         assert_eq!(totals.times(Reason::PoolShort), 0);
+    }
+
+    #[test]
+    fn a_short_pool_is_told_in_pages() {
+        let of = |words: &[(usize, u64)]| {
+            let mut bytes = empty();
+            for (word, value) in words {
+                bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+            }
+            Totals::parse(&bytes).unwrap().shortage(2 << 20)
+        };
+        let (given, fell_back) =
+            (sum(Kind::Heap, Column::Hugetlb), sum(Kind::Heap, Column::FellBack));
+        let refused = sum(Kind::Mmap, Column::Refused);
+        assert_eq!(of(&[(given, 64 << 20)]), None);
+        let short =
+            |wanted, had, missing, why| Some(Shortage { page: 2 << 20, wanted, had, missing, why });
+        let some = [(given, 3 << 20), (fell_back, 62 << 20), (refused, 1)];
+        assert_eq!(of(&some), short(33, 2, (62 << 20) + 1, None));
+        let why = [(reason(Reason::PoolShort), 5), (reason(Reason::Forked), 9)];
+        let all = [&some[..], &why].concat();
+        assert_eq!(of(&all), short(33, 2, (62 << 20) + 1, Some(Reason::PoolShort)));
+        // A fork's copies are no shortage.
+        assert_eq!(of(&[some[1], (reason(Reason::Forked), 9)]), None);
     }
 
     #[test]

@@ -9,12 +9,13 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use ::abi::Shortage;
 use ::abi::looks::{self, FIELDS, Field, HEAD};
 use ::abi::supply::{GOT, REFUSED, SERVED, SERVES, WANTED};
 pub use ::abi::{Column, Kind, Prepared, Reason};
 
 use crate::text::Text;
-use crate::{files, filter, message, raw, settings};
+use crate::{files, filter, message, raw, settings, sizes};
 
 /// This process's own words.
 static OWN: [AtomicU64; ::abi::SUMS] = [const { AtomicU64::new(0) }; ::abi::SUMS];
@@ -276,25 +277,12 @@ pub fn report() {
 
 fn say_shortage() {
     let own = |word: usize| OWN[word].load(Ordering::Relaxed);
-    let missing = |column| Kind::ALL.iter().map(move |kind| own(::abi::sum(*kind, column)));
-    let bytes: u64 = missing(Column::FellBack).chain(missing(Column::Refused)).sum();
-    if bytes == 0 {
-        return;
+    let page = sizes::superpage() as u64;
+    let bytes = |kind, column| own(::abi::sum(kind, column));
+    let shortage = Shortage::from_sums(page, bytes, |why| own(::abi::reason(why)));
+    if let Some(shortage) = shortage {
+        message::shortage(&shortage, settings::get().is_hugetlb());
     }
-    // A fork copies whatever the pool has, and no larger pool helps: not a shortage.
-    let is_copied = own(::abi::reason(Reason::Forked)) > 0;
-    let others = Reason::ALL.into_iter().filter(|why| *why != Reason::Forked);
-    let why = others.max_by_key(|why| own(::abi::reason(*why)));
-    let why = why.filter(|why| own(::abi::reason(*why)) > 0);
-    if why.is_none() && is_copied {
-        return;
-    }
-    let kib = message::Decimal::new(bytes >> 10);
-    message::line(&[
-        kib.bytes(),
-        b" KiB that were to be on superpages are not: ",
-        why.map_or("no reason is known", Reason::words).as_bytes(),
-    ]);
 }
 
 /// Words of this process's own as an object of JSON.

@@ -6,6 +6,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use abi::{Reason, Shortage};
+
 use crate::{filter, raw};
 
 const STANDARD_ERROR: i32 = 2;
@@ -65,6 +67,36 @@ pub fn line(parts: &[&[u8]]) {
         unsafe { raw::call!(SYS_writev, STANDARD_ERROR, vectors.as_ptr(), count) };
     };
     raw::keeping_errno(|| raw::without_signals_of_a_write(write));
+}
+
+/// What did not get superpages; of a pool, in its pages.
+pub fn shortage(shortage: &Shortage, is_pool: bool) {
+    let number = |value: u64| Decimal::new(value);
+    let Shortage { page, wanted, had, missing, why } = *shortage;
+    let (page, unit) = match page {
+        0x4000_0000.. => (page >> 30, b" GiB"),
+        0x10_0000.. => (page >> 20, b" MiB"),
+        _ => (page >> 10, b" KiB"),
+    };
+    let (kib, page, wanted, had) =
+        (number(missing >> 10), number(page), number(wanted), number(had));
+    let why = why.map_or("no reason is known", Reason::words).as_bytes();
+    if !is_pool {
+        return line(&[kib.bytes(), b" KiB that were to be on superpages are not: ", why]);
+    }
+    line(&[
+        why,
+        b": ",
+        wanted.bytes(),
+        b" pages of ",
+        page.bytes(),
+        unit,
+        b" wanted, ",
+        had.bytes(),
+        b" had; ",
+        kib.bytes(),
+        b" KiB are on other pages or were refused",
+    ]);
 }
 
 /// A number in decimal, without allocating.

@@ -340,7 +340,7 @@ mod exclusive {
                 (
                     &[("HUGETLB_MORECORE", "yes"), preload],
                     4,
-                    "KiB that were to be on superpages are not",
+                    "pages of 2 MiB wanted, ",
                 ),
                 (
                     &[("HUGETLB_MORECORE", "yes"), ("HUGETLB_DEFAULT_PAGE_SIZE", "8T"), preload],
