@@ -337,11 +337,7 @@ mod exclusive {
                     0,
                     "libhugetlbfs: WARNING: get_hugepage_region: base pages for 3145728 bytes",
                 ),
-                (
-                    &[("HUGETLB_MORECORE", "yes"), preload],
-                    4,
-                    "pages of 2 MiB wanted, ",
-                ),
+                (&[("HUGETLB_MORECORE", "yes"), preload], 4, "pages of 2 MiB wanted, "),
                 (
                     &[("HUGETLB_MORECORE", "yes"), ("HUGETLB_DEFAULT_PAGE_SIZE", "8T"), preload],
                     4,
