@@ -136,6 +136,24 @@ fn what_is_freed_at_random_is_not_charged() {
 }
 
 #[test]
+fn vectors_that_double_lie_on_superpages_and_leave_no_charge_behind() {
+    testkit::lock_machine!(shared);
+    testkit::require!(has_superpages(), "{NEEDS}");
+    let Some(group) = ControlGroup::of_memory(2 << 30, "vectors") else {
+        testkit::skipped!("needs a control group of memory");
+        return;
+    };
+    let of = |is_backed| run(joined(&group, &command(is_backed, &["doubled", "40", "8388608"])));
+    let (native, backed) = (of(false), of(true));
+    let (rss, huge) = (number(&backed, "rss"), number(&backed, "huge"));
+    assert!(huge * 100 >= rss * 70, "{backed}");
+    let [charged, more] = [&native, &backed].map(|text| number(text, "charge"));
+    assert!(more * 100 <= charged * 107, "{native}{backed}");
+    assert!(number(after(&backed, "freed"), "charge") <= 12 << 10, "{backed}");
+    assert_eq!(said(&backed), said(&native));
+}
+
+#[test]
 fn malloc_says_of_them_what_it_said() {
     testkit::require!(has("cc"), "needs a C compiler");
     for arguments in [

@@ -175,6 +175,26 @@ int main(int words, char **arguments) {
         for (size_t i = 0; i < count; i++) free(objects[i]);
         say("freed");
         show("freed");
+    } else if (!strcmp(what, "doubled")) {
+        /* Vectors: each is filled, doubled, and filled further, up to `size`. */
+        char **objects = calloc(count, sizeof *objects);
+        for (size_t i = 0; i < count; i++) {
+            size_t length = 64 << 10;
+            objects[i] = malloc(length);
+            fill(objects[i], length, i);
+            while (length < size >> i % 3) {
+                objects[i] = realloc(objects[i], 2 * length);
+                for (size_t at = length; at < 2 * length; at += 4096) *(size_t *)(objects[i] + at) = i + at;
+                length *= 2;
+            }
+            for (size_t at = 4096; at < length; at += 4096)
+                if (*(size_t *)(objects[i] + at) != i + at) abort();
+        }
+        show("doubled");
+        say("doubled");
+        for (size_t i = 0; i < count; i++) free(objects[i]);
+        show("freed");
+        say("freed");
     } else if (!strcmp(what, "churn")) {
         pthread_t threads[4];
         for (size_t i = 0; i < 4; i++) pthread_create(threads + i, 0, churn, (void *)(i * 77 + 1));
