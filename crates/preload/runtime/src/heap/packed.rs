@@ -1,10 +1,10 @@
 //! Packed objects: those with a mapping of their own that is too small, or lies wrongly, for superpages.
 //!
 //! glibc maps an object of 128 KiB or more by itself, wherever the kernel puts it, and a mapping of 1 MiB holds no
-//! superpage. So a fresh object moves to a slot of a region of this library's before anybody sees it. Its header is all
-//! that was written; glibc keeps no list of its mappings and reads only that header later: `free` unmaps exactly the
-//! slot, `realloc` moves it by mremap, `mallinfo2` counts what it counted. In the region objects lie side by side, so
-//! each superpage is mapped as a whole when it is first touched, and the fault gives it: nothing is copied.
+//! superpage. A fresh object therefore moves to a slot of the library's region before malloc returns. Only its header was
+//! written; glibc keeps no list of its mappings and reads only that header later: `free` unmaps exactly the slot, `realloc`
+//! moves it by mremap, `mallinfo2` is unchanged. In the region objects lie side by side, so each superpage is mapped as a
+//! whole when it is first touched, and the page fault allocates it: nothing is copied.
 //!
 //! Life of an object: mapped by glibc -> moved to a slot, or left and remembered as a sample -> freed by glibc's munmap
 //! -> its pages released. Life of a superpage: `slots`.
@@ -13,7 +13,7 @@
 //! A program that touches little of its objects would pay for whole superpages. So the first 3 MiB of objects are left
 //! alone, and later ones here and there: these samples tell how much of such objects is touched (`mincore`). Objects are
 //! packed while nine tenths are. Short ends of packed objects are on base pages as well; once they stay untouched, the next
-//! objects are samples. What of the last superpage nobody asked for yet is bounded while the heap is small.
+//! objects are samples. The unused end of the last superpage is bounded while the heap is small.
 //!
 //! # Memory that is freed
 //! Of a superpage of which one object lives and another was freed, all is charged. Where that is more than a fiftieth
@@ -46,7 +46,7 @@ const MIN_LENGTH: usize = 64 << 10;
 const MAX_LENGTH: usize = 64 << 20;
 /// Objects that grow to less than this are copied to a slot. Larger ones are moved by their upper page tables (`large`).
 const MAX_GROWN: usize = 16 << 20;
-/// So much in such objects is left where glibc put it before any is packed.
+/// Bytes of such objects that stay where glibc put them before any is packed.
 const LEFT_FIRST: usize = 3 << 20;
 /// From this size of the heap on a whole superpage may be ahead of what is asked for.
 const LARGE_HEAP: usize = 40 << 20;
@@ -55,7 +55,7 @@ const PIECE_SHARE: usize = 32;
 const MAX_PIECE: usize = 64 << 20;
 /// Where superpages are larger, nothing is packed.
 const MAX_SUPERPAGE: usize = 4 << 20;
-/// So much is left alone after there were no superpages; each time twice as much.
+/// Bytes of objects that are not packed after superpages were not available; doubled each time.
 const MIN_PAUSE: usize = 4 << 20;
 /// Superpages of the region at most.
 const MAX_SUPERPAGES: usize = 32 << 10;
@@ -65,7 +65,7 @@ const SPACE_ABOVE: usize = 64 << 30;
 const SAMPLE_SHARE: usize = 40;
 /// How often samples are looked at, in bytes of objects.
 const LOOK_EVERY: usize = 1 << 20;
-/// So much of samples decides, the newest first; of less than the second nothing is known.
+/// Bytes of samples that decide, the newest first, and the fewest that do.
 const SAMPLED: usize = 2 << 20;
 const ENOUGH: usize = 1 << 20;
 /// Superpages that one call splits at most.
@@ -73,7 +73,7 @@ const MAX_SPLITS: usize = 8;
 /// Splitting a superpage costs as much as was won by a whole one. What packing has won, in bytes: at first, and at most.
 const FIRST_CREDIT: isize = 256 << 20;
 const MAX_CREDIT: isize = 1 << 30;
-/// Without any, an object that is left counts as so much of itself.
+/// Without credit, an object that is not packed adds its size divided by this.
 const CREDIT_OF_LEFT: usize = 32;
 
 /// How much of objects is touched.
@@ -91,7 +91,7 @@ struct Region {
     frontier: Extent,
     /// Superpages that were free again.
     reused: Extent,
-    /// No growth before so much was asked for since, in bytes, because there was nothing to be had.
+    /// No growth before [`PACKED`] has this value: superpages were not available.
     refused: usize,
     /// The next such pause.
     pause: usize,
@@ -134,7 +134,7 @@ fn table() -> Option<Table<'static>> {
     Some(Table::new(superpages, &TOTALS, sizes::superpage() / raw::base_page()))
 }
 
-/// Whether an address lies in the region, whoever's it is.
+/// Whether an address lies in the region.
 #[inline]
 pub fn contains(address: usize) -> bool {
     let start = START.load(Relaxed);
@@ -157,7 +157,7 @@ fn is_on() -> bool {
 /// A fresh object's new place; `None`: it stays where it is.
 ///
 /// # Safety
-/// glibc has just returned it, aligned to `alignment`, and it is a mapping of its own.
+/// glibc has just returned the object, aligned to `alignment`, with its own mapping.
 pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     // SAFETY: the contract.
     let (start, length) = unsafe { chunk.mapping() }?;
@@ -242,7 +242,7 @@ unsafe fn move_to_slot(
     // Others wait while the region grows: so long as glibc's own mapping would have waited for the kernel.
     let slot = REGION.with(|region| region.cut(start, length)).flatten()?;
     let at = slot + (chunk.memory - start);
-    // SAFETY: the header and what is kept are all that was written. The slot is nobody else's.
+    // SAFETY: the header and what is kept are all that was written. No other object has the slot.
     unsafe {
         let header = (chunk.memory - HEADER) as *const u8;
         std::ptr::copy_nonoverlapping(header, (at - HEADER) as *mut u8, HEADER + kept);
@@ -329,7 +329,7 @@ impl Region {
         let start = START.load(Relaxed);
         let last = start + MAX_SUPERPAGES * superpage;
         let Extent { end, .. } = self.frontier;
-        // Somebody else may have come to lie there: a few places further up are tried.
+        // Another mapping may lie there: a few addresses further up are tried.
         let places = (0..8).map(|skipped| end + skipped * MAX_PIECE);
         let mut places = places.filter(|at| at + piece <= last);
         let mapped = places.find(|at| raw::map_at(*at, piece, raw::READ_WRITE, 0).is_some());
@@ -442,11 +442,11 @@ fn most_ahead() -> usize {
 
 /// Whether memory that was just mapped is locked: exactly then the kernel refuses `MADV_DONTNEED`.
 fn is_locked(start: usize, length: usize) -> bool {
-    // SAFETY: nobody has touched it.
+    // SAFETY: the memory is untouched.
     unsafe { raw::madvise(start, length, libc::MADV_DONTNEED) }.is_err()
 }
 
-/// Gives back memory of the region that was handed to nobody.
+/// Unmaps memory of the region that is in no slot.
 fn unmap(start: usize, end: usize) {
     if start < end {
         // SAFETY: as the callers say.
@@ -545,7 +545,7 @@ pub unsafe fn resized(start: usize, length: usize, new: Chunk) {
     }
 }
 
-/// An object with a mapping of its own that came with contents, by realloc.
+/// An object with its own mapping that realloc returned with contents.
 ///
 /// # Safety
 /// glibc has just returned it.
@@ -582,7 +582,7 @@ pub fn forget_left(start: usize, length: usize) {
     samples::remove(start, length);
 }
 
-/// In a forked child. What another thread was cutting is nobody's there.
+/// In a forked child. An extent that another thread was cutting is given up there.
 pub fn after_fork() {
     REGION.after_fork(|region, was_held| {
         if was_held {
@@ -670,7 +670,7 @@ mod samples {
     /// How many there were. Each is a mapping's end, of which a process may have 65,530.
     static NEXT_END: AtomicUsize = AtomicUsize::new(0);
     const MAX_ENDS: usize = 8 << 10;
-    /// Ends are believed again once so much was packed; twice as much after each false alarm.
+    /// [`PACKED`] from which ends count again; the distance doubles after each false alarm.
     static BELIEVED_FROM: AtomicUsize = AtomicUsize::new(0);
     static DOUBT: AtomicUsize = AtomicUsize::new(4 << 20);
 

@@ -5,7 +5,7 @@
 //! charged to the process's control group until the last one is unmapped, or the superpage is split. Those are its
 //! `dead` pages.
 //!
-//! Everything is atomic, so releasing takes no lock. Claiming and renewing are for whoever has the region's lock.
+//! Everything is atomic, so releasing takes no lock. Claiming and renewing take the region's lock.
 //! A page that is released twice counts once.
 
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub struct Slots {
     dead: AtomicU16,
     /// Whether nothing is charged any more but what is in use: it was split.
     is_split: AtomicBool,
-    /// Whether somebody else's memory was found in it.
+    /// Whether another mapping was found in it.
     is_foreign: AtomicBool,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// They hold somebody else's memory, and are not used again.
+    /// They hold other mappings, and are not used again.
     pub fn abandon(self, first: usize, count: usize) {
         for slots in &self.superpages[first..first + count] {
             slots.is_foreign.store(true, Release);
