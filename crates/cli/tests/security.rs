@@ -57,9 +57,10 @@ for pid in $PIDS; do
     prlimit --pid $pid --nofile=10 >/dev/null 2>&1 && can "set a limit" $pid
     renice -n 5 -p $pid >/dev/null 2>&1 && can renice $pid
 done
-# Names that it could see, guess, or see made: whatever holds the project's name, and is new. Deeper down others compile.
+# Names that it could see, guess, or see made: whatever holds the project's name, and is new. Deeper down lie files of others: builds,
+# and what other tests write.
 for directory in /dev/shm /tmp /var/tmp /run /dev/mqueue; do
-    find $directory -maxdepth 2 -newer $MARK -name '*superpage*' ! -path /run/superpage \
+    find $directory -maxdepth 1 -newer $MARK -name '*superpage*' ! -path /run/superpage \
         \( -readable -o -writable \) 2>/dev/null | while read -r name; do can find $name; done
 done
 ls /run/superpage >/dev/null 2>&1 && can list /run/superpage
