@@ -10,7 +10,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
 use sys::pagemap::{Categories, PageRegion, Pagemap};
-use sys::peek;
+use sys::peek::Memory;
 use units::{ByteSize, Pid};
 
 use crate::coverage::{MappingKind, zero_page};
@@ -82,8 +82,9 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
 pub fn zero_pages(pid: Pid, addresses: &[u64], page: u64) -> (u32, u32) {
     let (mut buffer, zeroes) = (vec![0; page as usize], vec![0; page as usize]);
     let (mut read, mut zero) = (0, 0);
+    let Ok(memory) = Memory::open(pid) else { return (0, 0) };
     for address in addresses {
-        if peek::read(pid, *address, &mut buffer).is_ok_and(|length| length == buffer.len()) {
+        if memory.read(*address, &mut buffer).is_ok_and(|length| length == buffer.len()) {
             read += 1;
             zero += u32::from(buffer == zeroes);
         }

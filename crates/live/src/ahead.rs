@@ -3,6 +3,7 @@
 //!
 //! MADV_COLLAPSE makes no superpage where there is no page table, so a byte of each is read first, which maps the shared zeros.
 
+use sys::peek::Memory;
 use units::Pid;
 
 use crate::account::Cause;
@@ -24,10 +25,11 @@ impl Executor {
         let most = self.budget.affordable(pid).min(MAX_RUN);
         let starts = self.ahead_of(pid, start, most);
         let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Ok(memory) = Memory::open(pid) else { return };
         let mut run = Vec::new();
         for at in starts {
             let Some(mapping) = process.mapping_of(at) else { break };
-            if sys::peek::read(pid, at, &mut [0]).is_err() {
+            if memory.read(at, &mut [0]).is_err() {
                 break;
             }
             let now = now_since(self.began);

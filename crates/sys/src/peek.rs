@@ -1,23 +1,40 @@
 //! Reading another process's memory.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use units::Pid;
 
 use crate::SysError;
 
-/// `ssize_t process_vm_readv(pid_t, ...)`: copies memory of `pid` at `address` into `buffer` and
-/// returns how many bytes were readable before the first unmapped page (`EFAULT` when none).
+/// The memory of a process (`/proc/PID/mem`, proc(5)). After an exec it is still that of the program before.
 ///
-/// Linux 3.2. Needs PTRACE_MODE_ATTACH on the process (`EPERM`); `ESRCH` when it is gone.
-/// Pages never touched are faulted in as the zero page, so only read what PAGEMAP_SCAN says is
-/// present.
-pub fn read(pid: Pid, address: u64, buffer: &mut [u8]) -> Result<usize, SysError> {
-    let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
-    // SAFETY: `local` describes `buffer`, which is borrowed exclusively; the remote range is only
-    // read, in the other process, and the kernel checks it.
-    let count = unsafe { libc::process_vm_readv(pid.0, &local, 1, &remote, 1, 0) };
-    usize::try_from(count)
-        .map_err(|_| SysError::last("process_vm_readv", format!("{pid:?} at {address:#x}")))
+/// `process_vm_readv(2)` pins the pages that it reads, and so gives a process that forked a copy of each page that it still
+/// shares (`gup_must_unshare`, mm/gup.c). Of a hugetlb pool that is short the kernel takes these copies from the child, which
+/// is killed when it touches them. A read of this file pins nothing.
+#[derive(Debug)]
+pub struct Memory {
+    file: File,
+    pid: Pid,
+}
+
+impl Memory {
+    /// Opens it. Needs PTRACE_MODE_ATTACH on the process (`EACCES`); `ENOENT` when it is gone.
+    pub fn open(pid: Pid) -> Result<Self, SysError> {
+        let path = format!("/proc/{}/mem", pid.0);
+        let file = File::open(&path).map_err(|error| SysError::new("open", path, error))?;
+        Ok(Self { file, pid })
+    }
+
+    /// Copies memory at `address` into `buffer` and returns how many bytes were readable before the first unmapped page (`EIO`
+    /// when none), or 0 where the process is gone.
+    ///
+    /// Pages never touched are faulted in as the zero page, so only read what PAGEMAP_SCAN says is present.
+    pub fn read(&self, address: u64, buffer: &mut [u8]) -> Result<usize, SysError> {
+        self.file.read_at(buffer, address).map_err(|error| {
+            SysError::new("pread", format!("memory of process {} at {address:#x}", self.pid), error)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -30,10 +47,46 @@ mod tests {
         let mut mapping = Mapping::anonymous(1 << 16, Backing::Pages).unwrap();
         mapping.bytes_mut().fill(5);
         let mut buffer = [0; 64];
-        let own = crate::param::own_pid();
-        assert_eq!(read(own, mapping.address(), &mut buffer).unwrap(), 64);
+        let own = Memory::open(crate::param::own_pid()).unwrap();
+        assert_eq!(own.read(mapping.address(), &mut buffer).unwrap(), 64);
         assert_eq!(buffer, [5; 64]);
-        assert_eq!(read(own, 0, &mut buffer).unwrap_err().errno(), libc::EFAULT);
-        assert_eq!(read(Pid(i32::MAX), 4096, &mut buffer).unwrap_err().errno(), libc::ESRCH);
+        assert_eq!(own.read(0, &mut buffer).unwrap_err().errno(), libc::EIO);
+        assert_eq!(Memory::open(Pid(i32::MAX)).unwrap_err().errno(), libc::ENOENT);
+    }
+
+    /// A copy would be of no use to the program, and takes memory, or a page of a pool.
+    #[test]
+    fn what_a_fork_shares_stays_shared() {
+        let mut mapping = Mapping::anonymous(1 << 16, Backing::Pages).unwrap();
+        mapping.bytes_mut().fill(5);
+        let page = crate::param::page_size().bytes();
+        let is_exclusive = || {
+            // Bit 56 of an entry (Documentation/admin-guide/mm/pagemap.rst).
+            let mut entry = [0; 8];
+            let file = File::open("/proc/self/pagemap").unwrap();
+            file.read_exact_at(&mut entry, mapping.address() / page * 8).unwrap();
+            u64::from_ne_bytes(entry) >> 56 & 1 == 1
+        };
+        assert!(is_exclusive());
+        // SAFETY: the child makes no other call before it is killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            loop {
+                // SAFETY: takes nothing.
+                unsafe { libc::pause() };
+            }
+        }
+        assert!(child > 0);
+        let before = is_exclusive();
+        let mut buffer = [0; 64];
+        let read =
+            Memory::open(crate::param::own_pid()).unwrap().read(mapping.address(), &mut buffer);
+        let after = is_exclusive();
+        // SAFETY: the child of this test.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        assert_eq!((before, read.unwrap(), buffer, after), (false, 64, [5; 64], false));
     }
 }

@@ -442,7 +442,6 @@ mod exclusive {
 
     /// The parent ends well, so that only the report can say it.
     #[test]
-    #[ignore = "nightly: an open defect: in 2 of 17 runs a child died by SIGBUS under --children base too"]
     fn a_child_that_the_pool_could_not_serve_is_named_with_the_signal_and_the_reason() {
         testkit::require!(testkit::is_root(), "not root: no pool, and no ends of processes");
         testkit::require!(has_pool(), "{NO_POOL}");
