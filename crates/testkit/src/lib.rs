@@ -5,6 +5,7 @@
 //! command can count and print what was not tested here.
 #![forbid(unsafe_code)]
 
+mod as_found;
 pub mod cluster;
 mod control_group;
 pub mod schemas;
@@ -14,6 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub use as_found::{AsFound, PoolsAsFound};
 pub use control_group::ControlGroup;
 
 /// Leaves the test with a counted line unless `condition` holds. The reason is a format string.
@@ -155,54 +157,4 @@ pub fn leave_free(count: u64) -> bool {
         (free()? == count).then_some(())
     };
     set().is_some()
-}
-
-/// Every hugetlb pool as it was when this was made; put back when it is dropped, also in a panic.
-#[derive(Debug)]
-pub struct PoolsAsFound {
-    /// Directory, persistent pages, overcommit limit.
-    pools: Vec<(PathBuf, u64, u64)>,
-}
-
-impl PoolsAsFound {
-    /// Notes the sizes and overcommit limits of all pools.
-    pub fn note() -> Self {
-        let dirs = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
-        let pools = dirs.filter_map(|dir| {
-            let (persistent, overcommit) = Self::read(&dir.path())?;
-            Some((dir.path(), persistent, overcommit))
-        });
-        Self { pools: pools.collect() }
-    }
-
-    /// Surplus pages belong to whoever has them: written back, they would become persistent.
-    fn read(dir: &Path) -> Option<(u64, u64)> {
-        let number = |file: &str| {
-            let text = fs::read_to_string(dir.join(file)).ok()?;
-            text.trim().parse::<u64>().ok()
-        };
-        let persistent = number("nr_hugepages")?.checked_sub(number("surplus_hugepages")?)?;
-        Some((persistent, number("nr_overcommit_hugepages")?))
-    }
-
-    /// Whether every pool is as it was.
-    pub fn is_intact(&self) -> bool {
-        self.pools.iter().all(|(dir, persistent, overcommit)| {
-            Self::read(dir) == Some((*persistent, *overcommit))
-        })
-    }
-}
-
-impl Drop for PoolsAsFound {
-    fn drop(&mut self) {
-        for (dir, persistent, overcommit) in &self.pools {
-            let now = Self::read(dir);
-            if now.is_none_or(|(now, _)| now != *persistent) {
-                let _ = fs::write(dir.join("nr_hugepages"), persistent.to_string());
-            }
-            if now.is_none_or(|(_, now)| now != *overcommit) {
-                let _ = fs::write(dir.join("nr_overcommit_hugepages"), overcommit.to_string());
-            }
-        }
-    }
 }

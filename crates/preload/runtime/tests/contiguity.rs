@@ -476,8 +476,7 @@ fn a_program_that_may_have_a_filter_opens_no_file() {
 
 /// A setting of the machine, as it was again when this goes. Tests that depend on it wait.
 struct Setting {
-    path: String,
-    before: String,
+    _before: testkit::AsFound,
     _lock: Option<testkit::MachineLock>,
 }
 
@@ -493,15 +492,8 @@ impl Setting {
     /// The same for who holds the machine's lock already.
     fn locked_thp_of(kib: usize) -> Option<Self> {
         let path = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled");
-        let text = std::fs::read_to_string(&path).ok()?;
-        let before = text.split(['[', ']']).nth(1)?.to_string();
+        let before = testkit::AsFound::note([&path]);
         std::fs::write(&path, "madvise").ok()?;
-        Some(Self { path, before, _lock: None })
-    }
-}
-
-impl Drop for Setting {
-    fn drop(&mut self) {
-        let _ = std::fs::write(&self.path, &self.before);
+        Some(Self { _before: before, _lock: None })
     }
 }

@@ -1,5 +1,6 @@
 //! What holds of the repository's own files.
 
+mod as_found;
 mod circles;
 mod commands;
 mod dependencies;

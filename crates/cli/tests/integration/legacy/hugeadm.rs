@@ -82,24 +82,6 @@ fn junk_is_refused_without_a_look_at_pools() {
     );
 }
 
-/// Settings that a test changes, put back when it ends, also in a panic.
-struct AsFound(Vec<(&'static str, String)>);
-
-impl AsFound {
-    fn note(files: &[&'static str]) -> Self {
-        let read = |file: &&'static str| Some((*file, fs::read_to_string(file).ok()?));
-        Self(files.iter().filter_map(read).collect())
-    }
-}
-
-impl Drop for AsFound {
-    fn drop(&mut self) {
-        for (file, text) in &self.0 {
-            let _ = fs::write(file, text);
-        }
-    }
-}
-
 /// Takes away what the test mounted.
 struct NoMounts;
 
@@ -295,7 +277,7 @@ mod exclusive {
         let free = "/proc/sys/vm/min_free_kbytes";
         testkit::require!(has_pool(), "{NO_POOL}");
         testkit::require!(PathBuf::from(scan).exists(), "no transparent superpages in this kernel");
-        let _settings = AsFound::note(&[group, scan, free]);
+        let _settings = testkit::AsFound::note([group, scan, free]);
         let shmmax = fs::read_to_string("/proc/sys/kernel/shmmax").unwrap();
         let words = [
             "--set-shm-group",
