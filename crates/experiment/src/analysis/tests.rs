@@ -76,6 +76,14 @@ fn an_arm_that_asked_for_some_superpages_and_got_none_did_not_take_effect() {
     }
 }
 
+/// Whether runs with these pages, and these of them on superpages, have what was promised is to be `kept`.
+fn promised(promise: Promise, runs: &[(u64, u64)], kept: bool) {
+    let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();
+    let runs: Vec<&Coverage> = runs.iter().collect();
+    let effect = took_effect(promise, Pages::Thp, &runs, 0.8);
+    assert_eq!(effect == Effect::AsPromised, kept, "{runs:?}: {effect:?}");
+}
+
 #[test]
 fn smaller_superpages_are_not_the_largest() {
     for (runs, kept) in [
@@ -84,10 +92,7 @@ fn smaller_superpages_are_not_the_largest() {
         (&[(512, 0), (516, 514)], false),
         (&[(512, 256)], false),
     ] {
-        let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();
-        let runs: Vec<&Coverage> = runs.iter().collect();
-        let effect = took_effect(Promise::SmallerSuperpages, Pages::Thp, &runs, 0.8);
-        assert_eq!(effect == Effect::AsPromised, kept, "{runs:?}: {effect:?}");
+        promised(Promise::SmallerSuperpages, runs, kept);
     }
 }
 
@@ -100,9 +105,6 @@ fn superpages_were_got_where_a_mapping_can_hold_one() {
         (&[(512, 512), (0, 0)], true),
         (&[(0, 0)], false),
     ] {
-        let runs: Vec<Coverage> = runs.iter().map(|&(all, huge)| coverage(all, huge)).collect();
-        let runs: Vec<&Coverage> = runs.iter().collect();
-        let effect = took_effect(Promise::Superpages, Pages::Thp, &runs, 0.8);
-        assert_eq!(effect == Effect::AsPromised, kept, "{runs:?}: {effect:?}");
+        promised(Promise::Superpages, runs, kept);
     }
 }
