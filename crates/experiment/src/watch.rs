@@ -421,7 +421,7 @@ impl Watcher {
         }
     }
 
-    /// Whether a look that found so much speaks for the peak: it found more than those before it, or as much later.
+    /// Whether a look stands for the peak: it found more than those before it, or as much later.
     fn is_at_most(&self, at: Duration, counted: u64) -> bool {
         let most = self.seen.coverage.as_ref().map_or(0, |most| most.resident().bytes());
         match at >= self.coverage_at {

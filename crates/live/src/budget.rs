@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use units::Pid;
 
-/// One part of so many of the programs' CPU time.
+/// The programs' CPU time divided by this is credit.
 const SHARE: i64 = 50;
 /// Credit at the start, and at most, in nanoseconds.
 const START: i64 = 1_000_000;
 const MOST: i64 = 50_000_000;
-/// So much credit is spent on superpages that save no fault although a program grows: more could not be kept for long.
+/// From this credit on superpages that save no fault are made although a program grows: [`MOST`] would be reached soon.
 const PLENTY: i64 = MOST / 2;
-/// The share of time that a program uses is measured over so long at least.
+/// The shortest time over which the share of a CPU that a program uses is measured.
 const WINDOW: Duration = Duration::from_millis(10);
-/// A program that uses less of the time than this sleeps: a call holds up nobody.
+/// A program that uses a smaller share of a CPU sleeps, and a call does not hold it up.
 const SLEEPS: f64 = 0.02;
-/// What a superpage is expected to take before any was made, and how much the newest weighs: one part of so many.
+/// Nanoseconds that a superpage is expected to take before any was made, and the weight of the newest: 1 / [`WEIGHT`].
 const EXPECTED: i64 = 700_000;
 const WEIGHT: i64 = 2;
 
@@ -45,7 +45,7 @@ struct Program {
 pub(crate) struct Budget {
     balance: i64,
     expected: i64,
-    /// So many superpages were asked for: a call for more than that would be the first of its size.
+    /// Superpages asked for so far: a call for more would be the first of its size.
     asked: usize,
     programs: BTreeMap<Pid, Program>,
     /// What a fault costs here, in nanoseconds; 0 as long as that is not known.
@@ -60,7 +60,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A process has used so much CPU time by now, as its own clock says.
+    /// CPU time that a process has used by now, by its CPU clock.
     pub(crate) fn ran(&mut self, pid: Pid, used: Duration, now: Duration) {
         let program = self.programs.entry(pid).or_insert(Program {
             used,
@@ -85,7 +85,7 @@ impl Budget {
         self.programs.remove(&pid);
     }
 
-    /// A call for so many superpages of a process took so long, and so much CPU time of a CPU that was not idle.
+    /// A call for superpages of a process ended: its wall time, and its CPU time where no CPU was idle.
     pub(crate) fn made(&mut self, pid: Pid, superpages: usize, took: Duration, cpu: Duration) {
         let took_each = nanoseconds(took) / (superpages.max(1) as i64);
         self.expected += (took_each - self.expected) / WEIGHT;
@@ -97,7 +97,7 @@ impl Budget {
         }
     }
 
-    /// Looking took so much CPU time of a CPU that was not idle.
+    /// CPU time of looking, where no CPU was idle.
     pub(crate) fn looked(&mut self, took: Duration) {
         self.balance -= nanoseconds(took);
     }
@@ -107,7 +107,7 @@ impl Budget {
         self.fault = nanoseconds(cost);
     }
 
-    /// So many pages with which superpages were filled came to be used: each saved a fault.
+    /// Faults that superpages saved: pages they were filled with that came to be used.
     pub(crate) fn saved(&mut self, faults: u64) {
         self.add(self.fault.saturating_mul(faults as i64));
     }
@@ -234,7 +234,7 @@ mod tests {
         let mut budget = Budget::default();
         budget.learn_fault(Duration::from_nanos(1000));
         assert_eq!(busy(&mut budget, ms(1000), us(400), 448).0, 10_000);
-        // Unless nobody knows what a fault costs.
+        // Unless the cost of a fault is unknown.
         assert_eq!(busy(&mut Budget::default(), ms(1000), us(500), 0).0, without);
     }
 
@@ -245,7 +245,7 @@ mod tests {
         assert!(!budget.is_plentiful());
         budget.ran(PID, Duration::from_secs(1000), Duration::from_secs(1000));
         assert!(budget.is_plentiful());
-        assert_eq!(budget.affordable(PID), 1, "nobody knows what a call takes here");
+        assert_eq!(budget.affordable(PID), 1, "what a call takes here is unknown");
         budget.asked = 1000;
         let all = budget.affordable(PID) as i64;
         assert_eq!(all, MOST / EXPECTED);
@@ -261,7 +261,7 @@ mod tests {
     fn looking_on_busy_cpus_counts() {
         let mut budget = Budget::default();
         budget.looked(Duration::from_nanos(START as u64));
-        assert!(!budget.waits(), "nobody is there");
+        assert!(!budget.waits(), "there is no program");
         budget.ran(PID, ms(100), ms(100));
         assert!(budget.waits(), "what it used before it was seen is no credit");
         budget.ran(PID, ms(150), ms(150));
@@ -272,6 +272,6 @@ mod tests {
         budget.ran(PID, ms(170), ms(522));
         assert!(budget.waits());
         budget.ended(PID);
-        assert!(!budget.waits(), "nobody is left");
+        assert!(!budget.waits(), "no program is left");
     }
 }

@@ -29,7 +29,7 @@ const SAMPLES: u64 = 16;
 /// How long after it was made a superpage is read to see which faults it saved, and again where most of it was not used yet,
 /// in ticks.
 const CLAIM_AFTER: [u64; 2] = [2_000, 50_000];
-/// So many are read at a time.
+/// Superpages that are read at a time.
 const CLAIMS: usize = 4;
 
 /// Base pages that were filled with zeros and that are not known to be used.
@@ -48,7 +48,7 @@ pub(crate) struct Filled {
     claims: VecDeque<Claim>,
 }
 
-/// A superpage that was filled with so many pages, of which so many were known to be used when it was last read.
+/// A superpage that was filled with `pages`, of which `used` were known to be used when it was last read.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     pid: Pid,

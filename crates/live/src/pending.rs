@@ -14,11 +14,11 @@ use crate::make::{self, MAX_RUN};
 use crate::process::Process;
 use crate::turn::{Executor, now_since};
 
-/// While a program grows, one with all its pages is made each so many ticks at most.
+/// Ticks between full extents that are made while a program grows.
 const REST_OF_FULL: u64 = 5_000;
-/// Where the kernel's fault makes superpages, what it left on base pages is made when it did not grow for so many ticks.
+/// Where the kernel's fault makes superpages: ticks without growth after which what it left on base pages is made.
 const REST_OF_LEFT: u64 = 50_000;
-/// A superpage that takes longer than so many ticks waited: it takes 400 to 900 on idle CPUs.
+/// A superpage that takes more ticks waited: it takes 400 to 900 on idle CPUs.
 const SLOW: u64 = 2_000;
 
 impl Executor {

@@ -254,7 +254,7 @@ impl Process {
         self.span_of(start).map(|span| span.mapping)
     }
 
-    /// Whether a descriptor of it is a userfaultfd, as it was a moment ago; yes where nobody can tell.
+    /// Whether a descriptor of it is a userfaultfd, as it was a moment ago; `true` if unknown.
     pub(crate) fn has_userfaultfd(&mut self, root: &Root, now: u64) -> bool {
         let (has, until) = self.userfaultfd;
         if now < until {

@@ -120,7 +120,7 @@ impl Tally {
         self.delays[extent.cause as usize].add(now.saturating_sub(extent.grew.0));
     }
 
-    /// So many were made before they were touched.
+    /// Superpages were made before their first touch.
     pub(crate) fn ahead(&mut self, made: u64) {
         self.report.ahead += made;
         self.accounts[Cause::Mapping as usize].wanted += made;

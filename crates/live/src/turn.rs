@@ -28,7 +28,7 @@ use crate::report::{Report, Tally};
 /// Between checks whether anything happened, where it did, and where nothing did for long.
 const MIN_IDLE: Duration = Duration::from_millis(10);
 const MAX_IDLE: Duration = Duration::from_millis(50);
-/// A pause after a look at all page tables is so many times its CPU time: they take 1 % of a CPU, or a quarter of that where
+/// A pause after a look at all page tables, in multiples of its CPU time: looks take 1 % of a CPU, or a quarter of that where
 /// no CPU is idle.
 const PAUSE_FOR_LOOKS: u32 = 99;
 const BUSY_PAUSE_FOR_LOOKS: u32 = 399;

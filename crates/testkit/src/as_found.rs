@@ -1,5 +1,5 @@
-//! Settings of the machine that a test changes: put back when the test ends, in a panic, and by a process of their own if the
-//! test is killed.
+//! Settings of the machine that a test changes: put back when the test ends, also in a panic, and by another process
+//! if the test is killed.
 
 use std::fs;
 use std::io::Write;
@@ -63,7 +63,7 @@ impl PoolsAsFound {
         Self { pools, _keeper }
     }
 
-    /// Surplus pages belong to whoever has them: written back, they would become persistent.
+    /// Without surplus pages: written back, they would become persistent.
     fn read(dir: &Path) -> Option<(u64, u64)> {
         let number = |file: &str| {
             let text = fs::read_to_string(dir.join(file)).ok()?;
@@ -95,8 +95,8 @@ impl Drop for PoolsAsFound {
     }
 }
 
-/// A process that writes to files if this one is killed: the end of its input tells. It is in a process group of its own, so
-/// that a signal to this one's does not reach it.
+/// A process that writes to files if this one is killed, which ends its input. A signal to the test's process group does not
+/// reach it.
 #[derive(Debug)]
 struct Keeper(Option<Child>);
 

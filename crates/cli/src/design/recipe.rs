@@ -54,8 +54,8 @@ pub enum Instead {
     Superpage,
     /// The kernel, by rules of its own.
     Kernel,
-    /// Nobody.
-    Nobody,
+    /// Nothing.
+    Nothing,
 }
 
 impl fmt::Display for RuleNote {
@@ -70,7 +70,7 @@ impl fmt::Display for RuleNote {
         match instead {
             Instead::Superpage => write!(f, "applied by other means: {rule}: {words}"),
             Instead::Kernel => write!(f, "not applied, the kernel has its own rules: {rule}"),
-            Instead::Nobody => write!(f, "not applied: {rule}: {words}"),
+            Instead::Nothing => write!(f, "not applied: {rule}: {words}"),
         }
     }
 }
@@ -81,8 +81,8 @@ impl RuleNote {
         self.rule.trim_matches(['[', ']'])
     }
 
-    fn nobody(rule: &str, words: impl Into<String>) -> Self {
-        let (rule, instead, bearing) = (rule.to_string(), Instead::Nobody, Bearing::How);
+    fn nothing(rule: &str, words: impl Into<String>) -> Self {
+        let (rule, instead, bearing) = (rule.to_string(), Instead::Nothing, Bearing::How);
         Self { rule, instead, bearing, words: words.into() }
     }
 }
@@ -319,7 +319,7 @@ fn lacking(design: &Design, here: &[u64]) -> Option<u64> {
 fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<RuleNote>) {
     let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
     let can = pages == Pages::Thp && plan.is_whole;
-    let mut not_applied = |rule: &str, why: &str| notes.push(RuleNote::nobody(rule, why));
+    let mut not_applied = |rule: &str, why: &str| notes.push(RuleNote::nothing(rule, why));
     const ONLY: &str = "only transparent superpages can be prepared ahead";
     match plan.prezero {
         false => {}
@@ -401,7 +401,7 @@ fn not_ours(
              (transparent_hugepage/hugepages-*/enabled)",
             plan.size.unwrap_or(ByteSize::mib(2))
         );
-        notes.push(RuleNote::nobody(SIZES, words));
+        notes.push(RuleNote::nothing(SIZES, words));
     }
     let Ok(preset) = designs::find(like) else { return notes };
     let of_kernel = preset.policy(Scale::X86);
@@ -463,7 +463,7 @@ fn rule_in_words(rule: &live::Rule) -> RuleNote {
             bearing: if *decides { Bearing::Whether } else { Bearing::How },
             words: format!("{asked}: {done}"),
         },
-        None => RuleNote::nobody(rule, *asked),
+        None => RuleNote::nothing(rule, *asked),
     }
 }
 

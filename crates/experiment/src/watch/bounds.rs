@@ -274,7 +274,7 @@ impl Bounds {
         range
     }
 
-    /// So much was held at once at some time.
+    /// `held` bytes were held at once at some time.
     pub(super) fn saw(&mut self, held: u64) {
         self.at_least = self.at_least.max(held);
     }

@@ -186,7 +186,7 @@ impl Members {
         self.stats.contains_key(&pid) || self.gone.contains(&pid)
     }
 
-    /// Whether a process of the tree may have that number. One of a namespace of its own knows another, a small one.
+    /// Whether a process of the tree may have that number. A process of another namespace knows itself by another, small number.
     pub(super) fn may_be(&self, pid: Pid) -> bool {
         self.stats.keys().min().is_some_and(|first| *first <= pid)
     }

@@ -33,14 +33,14 @@ pub struct Gap {
 const LONGEST_GAP: f64 = 0.5;
 /// Looks that differ by less say that nothing happened between them.
 const ALIKE: f64 = 0.05;
-/// The end of a run: this part of it, and so many seconds at least.
+/// The end of a run: this part of it, and at least these seconds.
 const END: f64 = 0.2;
 const SHORTEST_END: f64 = 0.05;
 /// What is held is the most if it is this share of it.
 const MOST: f64 = 0.98;
 
 impl OverTime {
-    /// Of a run that took so many seconds; `timeline` is in the order of time.
+    /// Of a run; `timeline` is in the order of time.
     pub(super) fn new(timeline: &[Moment], run_seconds: f64) -> Self {
         let looks: Vec<Moment> =
             timeline.iter().copied().filter(|it| it.coverage().is_some()).collect();
@@ -108,7 +108,7 @@ fn at_end(looks: &[Moment], run_seconds: f64) -> Option<Moment> {
 mod tests {
     use super::*;
 
-    /// Looks at so many seconds: of so many bytes, those on superpages.
+    /// Looks: seconds, resident bytes, bytes on superpages.
     fn looks(looks: &[(f64, u64, u64)]) -> Vec<Moment> {
         let look = |&(seconds, resident_bytes, superpages)| Moment {
             seconds,

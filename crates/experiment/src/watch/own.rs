@@ -1,7 +1,7 @@
-//! What the program's processes told of themselves: looks at their own memory, and their ends.
+//! What the program's processes recorded: looks at their own memory, and their ends.
 //!
-//! A look of one process is one of the run where all others held next to nothing at the last tick; else it says only
-//! that so much was held at least.
+//! A look of one process is one of the run where all others held next to nothing at the last tick; else it is
+//! only a lower bound of what was held.
 //! See docs/decisions/watch.md#5.
 
 use std::collections::BTreeMap;

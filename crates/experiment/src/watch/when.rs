@@ -19,10 +19,10 @@ const EARLY: Duration = Duration::from_millis(500);
 const STEADY: f64 = 0.01;
 /// The share of the budget that looks at a growing program may take.
 const GROWING: f64 = 0.6;
-/// So much more than at the last look, and so many bytes, are worth another while it grows.
+/// While the program grows, memory grown by this factor and by these bytes since the last look is worth another.
 const GROWN: f64 = 1.2;
 const GROWN_BYTES: u64 = 8 << 20;
-/// A look is old after this part of the time passed, and this time at least.
+/// A look is old after this part of the time that passed, but not sooner than this.
 const OLD: u32 = 16;
 const OLD_AT_LEAST: Duration = Duration::from_millis(15);
 /// The share of it that others leave to the first look at a level well above the last.

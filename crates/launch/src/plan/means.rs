@@ -430,10 +430,9 @@ impl Plan {
             return not_reached(program, &why);
         }
         match &target.allocator {
-            Some(library) if recipe.memory.heap && !recipe.memory.mmap => not_reached(
-                target,
-                &format!("it has an allocator of its own, {library}; add --mmap"),
-            ),
+            Some(library) if recipe.memory.heap && !recipe.memory.mmap => {
+                not_reached(target, &format!("it brings its allocator, {library}; add --mmap"))
+            }
             _ => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! What libsuperpage.so counts about the memory it was asked for: a file of 64-bit words.
 //!
 //! All processes of one run map it and add to it, so that what a killed process got is not lost. Sums need no lock and
-//! no cleaning up. Behind them lies a ring of records (`looks`). Whoever opens the file checks the version.
+//! no cleaning up. Behind them lies a ring of records (`looks`). A reader checks the version.
 //! See docs/decisions/compare.md#4.
 
 use crate::looks::LOOKS_END;

@@ -74,7 +74,7 @@ pub fn after_fork() {
     OWNER.store(raw::pid(), Release);
 }
 
-/// So many bytes are about to be given back.
+/// Memory of that length is about to be given back.
 #[inline]
 pub fn gives_back(bytes: usize) {
     let returned = RETURNED.fetch_add(bytes, Relaxed).saturating_add(bytes);
@@ -259,7 +259,7 @@ impl Record {
     }
 }
 
-/// By the kernel's names. A file on a tmpfs that is mounted elsewhere counts as a file, and what a program wrote to a private
+/// By the kernel's names. A file on another tmpfs counts as a file, and what a program wrote to a private
 /// mapping of a file too.
 fn kind(vma: &Vma) -> Kind {
     const SHMEM: [&[u8]; 5] =

@@ -396,7 +396,7 @@ fn what_a_program_advises_itself_is_decided_too() {
     assert_eq!(number(&report, "huge_kib"), 0, "{report}");
 }
 
-/// What of an object of so many MiB more each step is advised, in MiB, and in how many mappings it lies.
+/// An object that grows by `mib` each step: after each, MiB that are advised, and the number of its mappings.
 fn grown(kind: &str, mib: &str, texts: &[&str]) -> Option<Vec<(u64, u64)>> {
     let memory = if kind == "malloc" { "heap" } else { "mmap" };
     let arguments: Vec<&str> = [kind, mib].iter().chain(texts).copied().collect();

@@ -10,7 +10,7 @@ fn limit() -> u64 {
 }
 
 #[test]
-#[ignore = "run by the test below, in a process of its own"]
+#[ignore = "run by the test below, as another process"]
 fn child_is_killed() {
     let _found = superpage_testkit::PoolsAsFound::note();
     let _limit = superpage_testkit::AsFound::note([LIMIT]);

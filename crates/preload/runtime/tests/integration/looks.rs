@@ -30,7 +30,7 @@ const NEEDS_SCAN: &str = "this kernel has no PAGEMAP_SCAN";
 /// was to.
 fn records(test: &str, wants: bool, ends_with: i32) -> Vec<[u64; FIELDS]> {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
-    std::io::Write::write_all(&mut file, &abi::empty()).expect("room for counters");
+    std::io::Write::write_all(&mut file, &abi::empty()).expect("space for counters");
     file.as_file().write_all_at(&u64::from(wants).to_ne_bytes(), looks::WANTED as u64 * 8).unwrap();
     let inode = file.as_file().metadata().expect("a file").ino();
     let mut command = child(test, THP);
@@ -127,7 +127,7 @@ fn map() -> *mut u8 {
 }
 
 #[test]
-#[ignore = "run by the tests above, in a process of its own"]
+#[ignore = "run by the tests above, as another process"]
 fn child_exits() {
     map();
     // SAFETY: handlers of the C library's and ours.
@@ -135,7 +135,7 @@ fn child_exits() {
 }
 
 #[test]
-#[ignore = "run by the tests above, in a process of its own"]
+#[ignore = "run by the tests above, as another process"]
 fn child_ends_at_once() {
     map();
     // SAFETY: nothing is left to be done.
@@ -143,18 +143,18 @@ fn child_ends_at_once() {
 }
 
 #[test]
-#[ignore = "run by the tests above, in a process of its own"]
+#[ignore = "run by the tests above, as another process"]
 fn child_unmaps() {
-    // SAFETY: nobody uses it any more.
+    // SAFETY: not used after this.
     unsafe { libc::munmap(map().cast(), HELD as usize) };
     // SAFETY: as above.
     unsafe { libc::exit(3) };
 }
 
 #[test]
-#[ignore = "run by the tests above, in a process of its own"]
+#[ignore = "run by the tests above, as another process"]
 fn child_frees() {
-    // SAFETY: memory that nobody uses any more.
+    // SAFETY: memory that is not used after this.
     unsafe {
         let memory = libc::malloc(HELD as usize);
         touch(memory.cast());
