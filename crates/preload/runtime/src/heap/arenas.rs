@@ -18,7 +18,7 @@
 //! What is discarded or replaced lies inside an object that this thread has just allocated.
 //! See docs/decisions/heap.md#2 and #3.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::spans::{SPAN, STEP, is_below, slot};
@@ -55,6 +55,9 @@ static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 /// Whether the heap is large, and its early memory has been advised.
 static IS_LARGE: AtomicBool = AtomicBool::new(false);
+/// Whether a thread's arena may lie on the pool. glibc gives back their tops by `madvise`, after which a reservation does not
+/// hold where the pool has surplus pages, and a touch may be killed: so glibc is to discard nothing.
+static IS_KEPT_WHOLE: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was grown ahead since memory last ran out.
 static IS_AHEAD: AtomicBool = AtomicBool::new(false);
 
@@ -178,14 +181,9 @@ fn advance(chunk: Chunk) -> bool {
     true
 }
 
-/// Whether arenas may lie on the pool. glibc gives back their tops by `madvise`, after which a
-/// reservation does not hold where the pool has surplus pages, and a touch may be killed. So they lie
-/// there for whoever asks for that, or for nothing else. Files keep what is discarded so.
+/// Whether arenas may lie on the pool.
 fn is_for_pool() -> bool {
-    let settings = settings::get();
-    let is_asked =
-        settings.whole_heap || settings.always_pool || settings.fallback == Fallback::Error;
-    settings.is_hugetlb() && is_asked && !in_place::is_asked()
+    settings::get().is_hugetlb() && !in_place::is_asked()
 }
 
 /// What they hold.
@@ -258,6 +256,10 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         return Growth::None;
     }
     let size = ahead + page;
+    if is_on_pool && chunk.is_of_a_thread() {
+        IS_KEPT_WHOLE.store(true, Ordering::Relaxed);
+        thresholds::never_trim();
+    }
     // SAFETY: memory of malloc's, freed below.
     let Some(object) =
         thresholds::with_large_from_arena(size + ahead, || unsafe { next::malloc(size) })
@@ -336,11 +338,25 @@ pub fn stop_growing_ahead() -> bool {
     if !IS_AHEAD.swap(false, Ordering::Relaxed) {
         return was_ahead;
     }
-    // SAFETY: gives back what malloc has free.
-    unsafe { next::malloc_trim(0) };
-    notice_trim();
+    trim(0);
     MAIN.fetch_add(2 * MAX_AHEAD, Ordering::Relaxed);
     true
+}
+
+/// Whether glibc is to discard nothing.
+pub fn are_kept_whole() -> bool {
+    IS_KEPT_WHOLE.load(Ordering::Relaxed)
+}
+
+/// Gives back what malloc has free beyond `kept`, if glibc may discard it. What glibc's `malloc_trim` says.
+pub fn trim(kept: usize) -> c_int {
+    if are_kept_whole() {
+        return 0;
+    }
+    // SAFETY: glibc's function.
+    let is_released = unsafe { next::malloc_trim(kept) };
+    notice_trim();
+    is_released
 }
 
 /// In a forked child.

@@ -386,6 +386,19 @@ pub unsafe extern "C" fn posix_memalign(
     }
 }
 
+/// `int malloc_trim(size_t pad)`
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_trim(kept: size_t) -> c_int {
+    if is_watched() {
+        return arenas::trim(kept);
+    }
+    // SAFETY: the function of that name.
+    unsafe { next::malloc_trim(kept) }
+}
+
 /// `int mallopt(int param, int value)`
 ///
 /// # Safety
@@ -394,6 +407,9 @@ pub unsafe extern "C" fn posix_memalign(
 pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if is_watched() {
         thresholds::chosen_by_the_program(parameter);
+        if parameter == libc::M_TRIM_THRESHOLD && arenas::are_kept_whole() {
+            return 1;
+        }
     }
     set_option(parameter, value)
 }

@@ -84,6 +84,11 @@ pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option
     Some(result)
 }
 
+/// From now on glibc keeps all that it has free.
+pub fn never_trim() {
+    MIN_TRIM.store(usize::MAX, Ordering::Relaxed);
+}
+
 fn set_trim() {
     // As glibc does, but for what is kept ahead.
     let mapped_from = MAPPED_FROM.load(Ordering::Relaxed);

@@ -14,8 +14,6 @@ fn program() -> &'static std::path::Path {
 fn backed(pages: &str, fallback: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program());
     command.args(arguments).envs(under(pages, "heap", fallback)).env_remove("GLIBC_TUNABLES");
-    // Arenas lie on the pool for whoever asks for that.
-    command.env("SUPERPAGE_POOL", "always");
     run(command)
 }
 
