@@ -3,27 +3,44 @@
 //!
 //! MADV_COLLAPSE makes no superpage where there is no page table, so a byte of each is read first, which maps the shared zeros.
 
+use std::time::Instant;
+
 use sys::peek::Memory;
 use units::Pid;
 
 use crate::account::Cause;
 use crate::ask::{self, Wanted};
-use crate::extent::Extent;
+use crate::extent::{Extent, PAGES};
 use crate::make::{self, MAX_RUN};
 use crate::turn::{Executor, now_since};
 
-/// Extents below that are superpages of ours for each that is made ahead: where a program stops, a tenth more than it used was
-/// made at most.
-const BELOW_FOR_EACH: usize = 10;
+/// So many extents, one after the other, have the pages that the design asks for where a program is taken to go on.
+const BELOW: usize = 10;
+/// Fewer than these are not worth a call.
+const LEAST_AHEAD: usize = 4;
+/// With more pages an extent is about to be full, and growth goes on in the next one.
+const NEAR: u16 = PAGES / 2;
 
 impl Executor {
-    /// An extent was made a superpage before it was full: makes the ones above it that the program is coming to.
-    pub(crate) fn go_ahead(&mut self, pid: Pid, start: u64) {
+    /// Extents have more pages: makes the ones above them that the program is coming to.
+    pub(crate) fn go_ahead(&mut self, pid: Pid, grown: &[u64]) {
+        if !self.goes_ahead || self.filled.is_exhausted(self.now()) {
+            return;
+        }
+        for &start in grown {
+            self.go_ahead_of(pid, start);
+        }
+    }
+
+    fn go_ahead_of(&mut self, pid: Pid, start: u64) {
         if self.budget.waits() || self.backoff.waits(self.now()) {
             return;
         }
-        let most = self.budget.affordable(pid).min(MAX_RUN);
+        let most = self.budget.affordable_ahead(pid).min(MAX_RUN);
         let starts = self.ahead_of(pid, start, most);
+        if starts.is_empty() {
+            return;
+        }
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Ok(memory) = Memory::open(pid) else { return };
         let mut run = Vec::new();
@@ -46,8 +63,9 @@ impl Executor {
 
     /// Makes these, and forgets those that could not be made: a program that comes to them has them made as ever.
     fn make_ahead(&mut self, pid: Pid, run: &[u64]) -> u64 {
-        let before = self.tally.report.made;
+        let (before, began) = (self.tally.report.made, Instant::now());
         self.make(pid, run);
+        self.budget.made_ahead(pid, run.len(), began.elapsed());
         if let Some(process) = self.processes.get_mut(&pid) {
             for at in run {
                 if process.extents.get(at).is_some_and(|extent| !extent.is_huge) {
@@ -58,26 +76,37 @@ impl Executor {
         self.tally.report.made - before
     }
 
-    /// Untouched extents above one, as many as the run of superpages below allows, that the policy would want once they had
-    /// the pages that it asks for.
+    /// Untouched extents above one that the policy would want once they had the pages that it asks for, if those below have been
+    /// filled.
     fn ahead_of(&mut self, pid: Pid, start: u64, most: usize) -> Vec<u64> {
         let now = self.now();
+        let Some(process) = self.processes.get_mut(&pid) else { return Vec::new() };
+        if make::after(start).next().is_none_or(|at| !process.is_untouched(at)) {
+            return Vec::new();
+        }
+        let room = self.room_ahead(now);
         let Some(process) = self.processes.get_mut(&pid) else { return Vec::new() };
         // Its handler would be told of a touch that the program did not make.
         if process.has_userfaultfd(&self.root, now) {
             return Vec::new();
         }
         let process = &*process;
-        let is_made = |at: &u64| process.extents.get(at).is_some_and(|it| it.is_ours && it.is_huge);
-        let below = make::before(start).take(BELOW_FOR_EACH * MAX_RUN).take_while(is_made).count();
-        let is_untouched = |at: &u64| {
-            process.mapping_of(*at).is_some()
-                && !process.is_in_place(*at)
-                && process.extents.get(at).is_none_or(|it| it.populated + it.swapped == 0)
+        let least = self.least;
+        let is_filled = |at: &u64| {
+            process.extents.get(at).is_some_and(|it| it.is_huge || it.populated >= least)
         };
-        let count = most.min(below / BELOW_FOR_EACH);
-        let above: Vec<u64> = make::after(start).take_while(is_untouched).take(count).collect();
-        let (populated, policy) = (self.least, &mut self.policy);
+        if make::before(start).take(BELOW).take_while(is_filled).count() < BELOW
+            || room < LEAST_AHEAD
+        {
+            return Vec::new();
+        }
+        let is_untouched = |at: &u64| process.is_untouched(*at);
+        let count = most.min(room);
+        // The program would come to the next one meanwhile.
+        let is_near = process.extents.get(&start).is_some_and(|it| it.populated > NEAR);
+        let above = make::after(start).take_while(is_untouched).skip(usize::from(is_near));
+        let above: Vec<u64> = above.take(count).collect();
+        let (populated, policy) = (least, &mut self.policy);
         let wants = |at: &u64| {
             let mapping = process.mapping_of(*at).unwrap_or_default();
             let mut extent = Extent { mapping, populated, ..Extent::default() };

@@ -4,18 +4,26 @@
 //! Credit accrues with the programs' CPU time. A call for superpages takes of it the time that the program may have waited:
 //! all of the call if the program used a CPU without a break before, nothing if it slept. Looking takes the CPU time that no
 //! idle CPU gave. The faults that a superpage saved come back as credit, as far as the pages that it was filled with came to
-//! be used. Below zero nothing is asked for, and what is wanted keeps its place.
+//! be used. Below zero nothing is asked for, and what is wanted keeps its place; but superpages that are made before their first
+//! touch are, a little longer, where the faults that they save take longer than making them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use units::Pid;
 
+use crate::extent::PAGES;
+
 /// The programs' CPU time divided by this is credit.
 const SHARE: i64 = 50;
 /// Credit at the start, and at most, in nanoseconds.
 const START: i64 = 1_000_000;
 const MOST: i64 = 50_000_000;
+/// Where superpages can be made ahead of a program, base pages are copied from this credit on while it grows, and while it does
+/// not; and ahead is gone down to that debt.
+const SPARE_TO_GROW: i64 = 10 * START;
+const SPARE: i64 = 2 * START;
+const DEBT: i64 = 2 * START;
 /// From this credit on superpages that save no fault are made although a program grows: [`MOST`] would be reached soon.
 const PLENTY: i64 = MOST / 2;
 /// The shortest time over which the share of a CPU that a program uses is measured.
@@ -50,16 +58,25 @@ pub(crate) struct Budget {
     programs: BTreeMap<Pid, Program>,
     /// What a fault costs here, in nanoseconds; 0 as long as that is not known.
     fault: i64,
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        let programs = BTreeMap::new();
-        Self { balance: START, expected: EXPECTED, asked: 0, programs, fault: 0 }
-    }
+    /// Whether superpages may be made before their first touch, and what one of these takes, in nanoseconds; 0 before any was.
+    goes_ahead: bool,
+    ahead: i64,
 }
 
 impl Budget {
+    /// `goes_ahead`: whether superpages may be made before their first touch.
+    pub(crate) fn new(goes_ahead: bool) -> Self {
+        Self {
+            balance: START,
+            expected: EXPECTED,
+            asked: 0,
+            programs: BTreeMap::new(),
+            fault: 0,
+            goes_ahead,
+            ahead: 0,
+        }
+    }
+
     /// CPU time that a process has used by now, by its CPU clock.
     pub(crate) fn ran(&mut self, pid: Pid, used: Duration, now: Duration) {
         let program = self.programs.entry(pid).or_insert(Program {
@@ -97,6 +114,15 @@ impl Budget {
         }
     }
 
+    /// The call that ended was for superpages before their first touch. What it took more than twice the faults that it saves the
+    /// host took to back the memory: the program's faults would have waited for that as well.
+    pub(crate) fn made_ahead(&mut self, pid: Pid, superpages: usize, took: Duration) {
+        let each = nanoseconds(took) / (superpages.max(1) as i64);
+        let excess = (each - 2 * self.fault * i64::from(PAGES)).max(0) * superpages as i64;
+        self.add((excess as f64 * self.share(pid)) as i64);
+        self.ahead = each;
+    }
+
     /// CPU time of looking, where no CPU was idle.
     pub(crate) fn looked(&mut self, took: Duration) {
         self.balance -= nanoseconds(took);
@@ -112,6 +138,11 @@ impl Budget {
         self.add(self.fault.saturating_mul(faults as i64));
     }
 
+    /// Faults that were taken for saved, of pages that did not come to be used.
+    pub(crate) fn not_saved(&mut self, faults: u64) {
+        self.balance -= self.fault.saturating_mul(faults as i64);
+    }
+
     /// How many superpages of a process may be asked for in one call; 0: none, until there is credit.
     pub(crate) fn affordable(&self, pid: Pid) -> usize {
         let share = self.share(pid);
@@ -125,9 +156,39 @@ impl Budget {
         }
     }
 
-    /// Whether no superpages are asked for, until there is credit: there is none, and some program does not sleep.
+    /// How many superpages of a process may be asked for in one call before their first touch.
+    pub(crate) fn affordable_ahead(&self, pid: Pid) -> usize {
+        match () {
+            () if self.waits() => 0,
+            () if self.pays_ahead() => self.asked.max(1),
+            () => self.affordable(pid),
+        }
+    }
+
+    /// Whether nothing is asked for, until there is credit: there is none, and some program does not sleep.
     pub(crate) fn waits(&self) -> bool {
-        self.balance <= 0 && self.programs.values().any(|program| program.share >= SLEEPS)
+        let least = if self.pays_ahead() { -DEBT } else { 0 };
+        self.balance <= least && self.is_awake()
+    }
+
+    /// The same of superpages that are copies.
+    pub(crate) fn waits_to_copy(&self, is_growing: bool) -> bool {
+        let least = match self.goes_ahead {
+            true if is_growing => SPARE_TO_GROW,
+            true => SPARE,
+            false => 0,
+        };
+        self.balance <= least && self.is_awake()
+    }
+
+    /// Whether some program does not sleep.
+    fn is_awake(&self) -> bool {
+        self.programs.values().any(|program| program.share >= SLEEPS)
+    }
+
+    /// Whether the faults that a superpage saves take longer than making it before its first touch, as far as that is known.
+    fn pays_ahead(&self) -> bool {
+        self.goes_ahead && self.ahead < self.fault * i64::from(PAGES)
     }
 
     /// Whether there is more credit than can be kept.
@@ -182,7 +243,7 @@ mod tests {
     #[test]
     fn a_busy_program_waits_for_a_fiftieth_of_its_time_however_long_a_call_takes() {
         for takes in [us(50), us(400), ms(3), ms(15)] {
-            let mut budget = Budget::default();
+            let mut budget = Budget::new(false);
             let (made, held_up) = busy(&mut budget, ms(3000), takes, 0);
             // A call may begin on the last credit.
             let most = ms(60) + Duration::from_nanos(START as u64) + takes;
@@ -194,7 +255,7 @@ mod tests {
     /// Were the program's waits taken for sleep, the calls would pay for themselves.
     #[test]
     fn a_program_that_only_waits_for_calls_counts_as_busy() {
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(false);
         let (mut now, mut used) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..100 {
             (now, used) = (now + us(200), used + us(200));
@@ -208,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_program_that_sleeps_waits_for_nothing() {
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(false);
         budget.ran(PID, ms(1), ms(0));
         budget.ran(PID, ms(1), ms(20));
         for _ in 0..1000 {
@@ -225,22 +286,81 @@ mod tests {
 
     #[test]
     fn faults_that_were_saved_pay_for_calls() {
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(false);
         budget.learn_fault(Duration::from_nanos(1000));
-        let without = busy(&mut Budget::default(), ms(1000), us(500), 448).0;
+        let without = busy(&mut Budget::new(false), ms(1000), us(500), 448).0;
         let with = busy(&mut budget, ms(1000), us(500), 448).0;
         assert!(with > 5 * without, "{with} and {without}");
         // Where a call takes no longer than the faults that it saves, all are made.
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(false);
         budget.learn_fault(Duration::from_nanos(1000));
         assert_eq!(busy(&mut budget, ms(1000), us(400), 448).0, 10_000);
         // Unless the cost of a fault is unknown.
-        assert_eq!(busy(&mut Budget::default(), ms(1000), us(500), 0).0, without);
+        assert_eq!(busy(&mut Budget::new(false), ms(1000), us(500), 0).0, without);
+    }
+
+    /// 512 faults of 1 us.
+    #[test]
+    fn what_pays_for_itself_is_made_ahead_in_debt() {
+        let mut budget = Budget::new(true);
+        budget.ran(PID, ms(0), ms(0));
+        assert_eq!(budget.affordable_ahead(PID), 1, "the first call is for one");
+        budget.looked(Duration::from_nanos(START as u64));
+        assert!(budget.waits(), "what a fault costs is not known");
+        budget.learn_fault(us(1));
+        assert_eq!((budget.waits(), budget.affordable_ahead(PID)), (false, 1));
+        for _ in 0..100 {
+            budget.made(PID, 4, us(1600), Duration::ZERO);
+            budget.made_ahead(PID, 4, us(1600));
+            budget.saved(4 * 512);
+        }
+        assert!(!budget.waits() && budget.is_plentiful());
+        // They were not used.
+        budget.not_saved(100 * 4 * 512);
+        assert_eq!((budget.waits(), budget.affordable_ahead(PID)), (true, 0));
+        // One that took longer than what it saves is made with credit alone.
+        let mut budget = Budget::new(true);
+        budget.ran(PID, ms(0), ms(0));
+        budget.learn_fault(us(1));
+        budget.made(PID, 1, us(900), Duration::ZERO);
+        budget.made_ahead(PID, 1, us(900));
+        assert!(!budget.waits());
+        budget.looked(us(100));
+        assert!(budget.waits());
+    }
+
+    /// As far as a call for them took more than twice the faults that it saves, it is no debt: the host was short of memory.
+    #[test]
+    fn the_hosts_time_for_cold_memory_is_not_counted_ahead() {
+        let mut budget = Budget::new(true);
+        budget.ran(PID, ms(0), ms(0));
+        budget.learn_fault(us(1));
+        budget.made(PID, 8, ms(60), Duration::ZERO);
+        budget.made_ahead(PID, 8, ms(60));
+        assert_eq!(budget.balance, START - 8 * 2 * 512_000);
+    }
+
+    #[test]
+    fn copies_leave_credit_for_what_is_made_ahead() {
+        let mut budget = Budget::new(true);
+        budget.ran(PID, ms(0), ms(0));
+        let waits = |budget: &Budget| (budget.waits_to_copy(true), budget.waits_to_copy(false));
+        assert_eq!(waits(&budget), (true, true));
+        budget.ran(PID, ms(100), ms(100));
+        assert_eq!(waits(&budget), (true, false));
+        budget.ran(PID, ms(600), ms(600));
+        assert_eq!(waits(&budget), (false, false));
+        // It sleeps.
+        budget.looked(ms(20));
+        assert_eq!(waits(&budget), (true, true));
+        budget.ran(PID, ms(600), ms(900));
+        assert_eq!(waits(&budget), (false, false));
+        assert_eq!(waits(&Budget::new(false)), (false, false));
     }
 
     #[test]
     fn credit_is_bounded() {
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(false);
         budget.ran(PID, ms(0), ms(0));
         assert!(!budget.is_plentiful());
         budget.ran(PID, Duration::from_secs(1000), Duration::from_secs(1000));
@@ -259,7 +379,7 @@ mod tests {
 
     #[test]
     fn looking_on_busy_cpus_counts() {
-        let mut budget = Budget::default();
+        let mut budget = Budget::new(false);
         budget.looked(Duration::from_nanos(START as u64));
         assert!(!budget.waits(), "there is no program");
         budget.ran(PID, ms(100), ms(100));

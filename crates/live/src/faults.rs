@@ -12,8 +12,8 @@ use sys::SysError;
 use sys::perf::{Event, Ring};
 use units::Pid;
 
-/// One of so many faults is sampled.
-const EVERY: u64 = 32;
+/// One of so many faults is sampled: of those that fill an extent with the pages that a design asks for, two or more.
+const EVERY: (u64, u64) = (32, 128);
 /// Base pages of a ring, of 512 samples.
 const RING: usize = 4;
 /// A wait ends after so many samples on a CPU at most: they are those of 2 MiB that is filled page by page.
@@ -32,8 +32,9 @@ impl Faults {
     /// Not permitted without CAP_PERFMON, and in containers that forbid `perf_event_open(2)`.
     /// A wait ends once some CPU took so many, as far as samples tell.
     pub(crate) fn open(stop: PipeReader, faults: u16) -> Result<Self, SysError> {
-        let wake = (u32::from(faults) / EVERY as u32).clamp(1, MAX_WAKE);
-        let open = |cpu| Ring::sample_cpu(Event::MinorFaults, cpu, RING, EVERY, wake);
+        let every = (u64::from(faults) / 2).clamp(EVERY.0, EVERY.1);
+        let wake = (u32::from(faults) / every as u32).clamp(1, MAX_WAKE);
+        let open = |cpu| Ring::sample_cpu(Event::MinorFaults, cpu, RING, every, wake);
         let cpus = sys::affinity::online()?;
         let rings = cpus.iter().map(|&cpu| open(cpu)).collect::<Result<_, _>>()?;
         Ok(Self { rings, cpus, stop })

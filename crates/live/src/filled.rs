@@ -20,7 +20,7 @@ const SHARE_OF_GROUP: u64 = 64;
 /// What the group is to have left beside what a call takes until it has copied.
 const LEFT_IN_GROUP: u64 = 4 * BYTES;
 /// For so long it is believed that there is no limit, and how much programs hold, in ticks.
-const BELIEVED: u64 = 50_000;
+const BELIEVED: u64 = 20_000;
 /// Where a superpage is not used, the next one is looked at after so long, twice as long after each, in ticks.
 const MIN_REST: u64 = 5_000;
 const MAX_REST: u64 = 100_000;
@@ -29,6 +29,8 @@ const SAMPLES: u64 = 16;
 /// How long after it was made a superpage is read to see which faults it saved, and again where most of it was not used yet,
 /// in ticks.
 const CLAIM_AFTER: [u64; 2] = [2_000, 50_000];
+/// Superpages that are read at a time where there is room for fewer more.
+const READ_FOR_ROOM: u64 = 8;
 /// Superpages that are read at a time.
 const CLAIMS: usize = 4;
 
@@ -38,8 +40,9 @@ pub(crate) struct Filled {
     /// By superpage; the one that was looked at last is at the end.
     superpages: VecDeque<(Pid, u64, u64)>,
     pages: u64,
-    /// How many may be, but for a control group, and until when that is believed.
+    /// How many may be, but for a control group, and until when that is believed; what programs held then.
     most: (u64, u64),
+    held: u64,
     /// The process that is in no control group with a limit, and until when that is believed.
     unlimited: Option<(Pid, u64)>,
     look_at: u64,
@@ -48,7 +51,7 @@ pub(crate) struct Filled {
     claims: VecDeque<Claim>,
 }
 
-/// A superpage that was filled with `pages`, of which `used` were known to be used when it was last read.
+/// A superpage that was filled with `pages`, of which `used` were known to be used when it was last read, or are credited.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     pid: Pid,
@@ -68,6 +71,11 @@ impl Filled {
     /// When the next superpage is read that may have saved faults, in ticks.
     pub(crate) fn next_claim(&self) -> Option<u64> {
         self.claims.front().map(|claim| claim.due)
+    }
+
+    fn claim_later(&mut self, claim: Claim) {
+        let at = self.claims.partition_point(|other| other.due <= claim.due);
+        self.claims.insert(at, claim);
     }
 
     fn add(&mut self, pid: Pid, start: u64, pages: u64) {
@@ -114,18 +122,22 @@ impl Executor {
         affordable
     }
 
-    /// These were asked for, with so many pages missing.
+    /// These were asked for, with so many pages missing. What was made before its first touch is taken for used until it is read.
     pub(crate) fn note_filled(&mut self, pid: Pid, asked: &[(u64, u64)]) {
         let now = self.now();
+        let mut expected = 0;
         let Some(process) = self.processes.get(&pid) else { return };
         for &(start, missing) in asked {
             if missing > 0 && process.extents.get(&start).is_some_and(|extent| extent.is_huge) {
                 self.filled.add(pid, start, missing);
-                let due = now + CLAIM_AFTER[0];
-                let claim = Claim { pid, start, pages: missing, used: 0, reads: 0, due };
-                self.filled.claims.push_back(claim);
+                let is_ahead = missing == u64::from(PAGES);
+                let (used, reads) = if is_ahead { (missing, 1) } else { (0, 0) };
+                expected += used;
+                let due = now + CLAIM_AFTER[reads];
+                self.filled.claim_later(Claim { pid, start, pages: missing, used, reads, due });
             }
         }
+        self.budget.saved(expected);
     }
 
     /// Reads some superpages that were made before they were full: the pages that came to be used since saved a fault each.
@@ -139,12 +151,16 @@ impl Executor {
             let Some(unused) = self.unused_of(pid, start, pages) else { continue };
             let known = pages - unused;
             self.budget.saved(known.saturating_sub(used));
+            self.budget.not_saved(used.saturating_sub(known));
             let again = CLAIM_AFTER.get(reads + 1).filter(|_| unused > pages / 4);
             if let Some(later) = again {
                 let used = used.max(known);
-                let again = Claim { used, reads: reads + 1, due: now + later, ..claim };
-                let at = self.filled.claims.partition_point(|other| other.due <= again.due);
-                self.filled.claims.insert(at, again);
+                self.filled.claim_later(Claim {
+                    used,
+                    reads: reads + 1,
+                    due: now + later,
+                    ..claim
+                });
             }
         }
     }
@@ -182,10 +198,25 @@ impl Executor {
         }
     }
 
+    /// How many superpages more may be made before their first touch: a tenth of what programs hold. Reads some that were, if these
+    /// are few.
+    pub(crate) fn room_ahead(&mut self, now: u64) -> usize {
+        let most = self.most_filled(now).min(self.filled.held / SHARE_OF_MEMORY);
+        let pages = u64::from(PAGES);
+        for _ in 0..READ_FOR_ROOM {
+            if most.saturating_sub(self.filled.pages) >= READ_FOR_ROOM * pages {
+                break;
+            }
+            self.oldest_is_used();
+        }
+        (most.saturating_sub(self.filled.pages) / pages) as usize
+    }
+
     fn most_filled(&mut self, now: u64) -> u64 {
         if now >= self.filled.most.1 {
             let extents = self.processes.values().flat_map(|process| process.extents.values());
             let held: u64 = extents.map(|extent| u64::from(extent.populated)).sum();
+            self.filled.held = held;
             let memory = held * SCALE.base_page / SHARE_OF_MEMORY;
             let machine = MemInfo::read(&self.root).ok().and_then(|machine| machine.available);
             let machine = machine.map_or(0, |available| available.bytes() / SHARE_OF_AVAILABLE);

@@ -27,9 +27,9 @@ impl Executor {
     pub(crate) fn make_pending(&mut self) -> bool {
         let now = self.now();
         self.retry_at = None;
-        if self.budget.waits() {
+        if self.waits_to_copy() {
             self.claim(now);
-            if self.budget.waits() {
+            if self.waits_to_copy() {
                 self.retry_at = self.filled.next_claim();
                 return false;
             }
@@ -52,11 +52,7 @@ impl Executor {
         let next = next.or_else(|| self.next_full(now));
         let Some((pid, start)) = next else { return false };
         let run = self.neighbours(pid, start, now);
-        let saves_faults = self.saves_faults(pid, start);
         let ended = self.make(pid, &run);
-        if saves_faults && matches!(ended, Ended::Done { .. }) {
-            self.go_ahead(pid, start);
-        }
         self.has_made |= matches!(ended, Ended::Done { .. } | Ended::Unavailable);
         self.adapt(run.len(), now);
         if self.due(pid, start).is_some() {
@@ -84,13 +80,6 @@ impl Executor {
             }
         }
         None
-    }
-
-    /// Whether the program would take faults in an extent that is to be copied.
-    fn saves_faults(&self, pid: Pid, start: u64) -> bool {
-        let process = self.processes.get(&pid).filter(|it| !it.is_in_place(start));
-        let extent = process.and_then(|it| it.extents.get(&start));
-        self.pace.saves_faults && extent.is_some_and(|it| it.populated < PAGES)
     }
 
     /// Whether an extent is to be copied that has all its pages, while a program grows.

@@ -181,9 +181,9 @@ impl Process {
         Ok(Some(grown))
     }
 
-    /// Looks at extents in which faults were taken, and at the one after each: there, growth goes on. Mappings are read
-    /// again if one of the addresses was not mapped before; all is looked at if nothing was, or if another program was
-    /// executed.
+    /// Looks at extents in which faults were taken, at the one after each (there, growth goes on), and at the one before, if it was
+    /// not seen full (it may be by now). Mappings are read again if one of the addresses was not mapped before; all is looked at
+    /// if nothing was, or if another program was executed.
     pub(crate) fn look_at(
         &mut self,
         root: &Root,
@@ -208,7 +208,10 @@ impl Process {
         for start in starts {
             let Some(span) = self.span_of(start) else { continue };
             let is_huge = self.extents.get(&start).is_some_and(|extent| extent.is_huge);
-            let (first, end) = (start.max(seen), (start + 2 * BYTES).min(span.end));
+            let before = start.saturating_sub(BYTES).max(span.start);
+            let is_open = |extent: &Extent| !extent.is_huge && extent.populated < PAGES;
+            let first = if self.extents.get(&before).is_some_and(is_open) { before } else { start };
+            let (first, end) = (first.max(seen), (start + 2 * BYTES).min(span.end));
             is_in_span |= !is_huge;
             if is_huge || first >= end {
                 continue;
@@ -273,6 +276,13 @@ impl Process {
     /// Whether an extent lies in a file of superpages.
     pub(crate) fn is_in_place(&self, start: u64) -> bool {
         self.span_of(start).is_some_and(|span| span.in_place)
+    }
+
+    /// Whether an extent may have superpages by copying, and had no page when it was last looked at.
+    pub(crate) fn is_untouched(&self, start: u64) -> bool {
+        let has_pages = |extent: &Extent| extent.populated + extent.swapped > 0;
+        self.span_of(start).is_some_and(|span| !span.in_place)
+            && !self.extents.get(&start).is_some_and(has_pages)
     }
 
     /// Has the kernel map superpages again in extents that lie in files, as the library keeps it from (with the descriptor

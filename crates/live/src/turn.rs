@@ -20,7 +20,7 @@ use crate::daemons::Daemons;
 use crate::extent::PAGES;
 use crate::faults::Faults;
 use crate::filled::Filled;
-use crate::limits::Fresh;
+use crate::limits::{self, Fresh};
 use crate::pace::{self, Pace, Rest};
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
@@ -80,10 +80,15 @@ pub(crate) struct Executor {
     pub least: u16,
     pub pace: Pace,
     pub fresh: Fresh,
+    /// Whether superpages are made before their first touch.
+    pub goes_ahead: bool,
+    /// Whether the machine was checked once.
+    has_checked: bool,
     /// Whether the last look found that a program had grown.
     grew: bool,
-    /// CPUs of the machine, and whether threads wait for one.
+    /// CPUs of the machine, whether threads waited for one when that was last asked, and also the time before.
     cpus: u64,
+    has_waiters: bool,
     is_busy: bool,
 }
 
@@ -97,14 +102,18 @@ impl Executor {
         closed: Option<PipeReader>,
     ) -> Self {
         let least = ask::least_filled(&policy);
+        let goes_ahead = fresh == Fresh::BasePages && limits::check_reserves(&policy).is_ok();
         Self {
             daemons: Daemons::new(&policy),
             // The kernel's fault saves what there is to save.
             pace: Pace::new(least < PAGES && fresh != Fresh::Superpages),
             least,
             fresh,
+            goes_ahead,
+            has_checked: false,
             grew: false,
             cpus: sys::affinity::online().map_or(1, |cpus| cpus.len() as u64),
+            has_waiters: false,
             is_busy: false,
             policy,
             mounts: MemoryMounts::from_pid(&root, sys::param::own_pid()).unwrap_or_default(),
@@ -122,7 +131,7 @@ impl Executor {
             most: 1,
             backoff: Backoff::default(),
             filled: Filled::default(),
-            budget: Budget::default(),
+            budget: Budget::new(goes_ahead),
             tally: Tally::default(),
             began: Instant::now(),
             stop,
@@ -138,6 +147,7 @@ impl Executor {
         // What a kernel does inside a fault waits for no CPU either. Whoever may collapse may do this.
         let _ = sys::affinity::add_nice(NICE);
         while !self.is_stopped() {
+            let is_first = !self.has_checked;
             let began = thread_cpu_time();
             if self.now() >= self.check_at {
                 self.check();
@@ -149,7 +159,7 @@ impl Executor {
             let looked = thread_cpu_time();
             let took = looked.saturating_sub(began);
             self.tally.report.looking_seconds += took.as_secs_f64();
-            if self.takes_program_time() {
+            if self.takes_program_time() && !is_first {
                 self.budget.looked(took);
             }
             let has_tried = self.make_pending();
@@ -176,11 +186,14 @@ impl Executor {
         }
         let found = thread_cpu_time().saturating_sub(began);
         let now = self.now();
+        let is_first = !std::mem::replace(&mut self.has_checked, true);
         if self.budget.waits() {
             self.check_at = now + MAX_IDLE.max(found * BUSY_PAUSE_FOR_FINDING).as_micros() as u64;
             return;
         }
         let pauses = match self.is_busy {
+            // The executor's own first touches are in this one.
+            _ if is_first => (0, 0),
             true => (BUSY_PAUSE_FOR_LOOKS, BUSY_PAUSE_FOR_FINDING),
             false => (PAUSE_FOR_LOOKS, PAUSE_FOR_FINDING),
         };
@@ -194,7 +207,7 @@ impl Executor {
         let has_extents = |process: &Process| !process.extents.is_empty();
         let has_extents = self.processes.values().any(has_extents);
         // Where no fault is saved there is no hurry, and a sample costs the program a microsecond.
-        let is_followed = self.pace.saves_faults;
+        let is_followed = self.pace.saves_faults || self.goes_ahead;
         if let Some(closed) = self.closed.take_if(|_| has_extents && is_followed) {
             if let Some(cost) = cost_of_fault() {
                 self.budget.learn_fault(cost);
@@ -214,6 +227,7 @@ impl Executor {
         let now = now_since(self.began);
         let mut last = None;
         let waiting = self.pending.len();
+        let mut frontiers = Vec::new();
         for (pid, (addresses, cpu)) in faults.take() {
             let Some(process) = self.processes.get_mut(&pid) else { continue };
             self.tally.report.frontier_looks += 1;
@@ -221,7 +235,9 @@ impl Executor {
                 Ok(looked) => {
                     // Faults in files and small mappings lead nowhere.
                     last = if looked.is_in_span { Some(cpu) } else { last };
+                    let grown: Vec<u64> = looked.grown.iter().map(|growth| growth.start).collect();
                     self.tell(pid, looked.grown);
+                    frontiers.push((pid, grown));
                 }
                 Err(error) => self.cannot_see(pid, &error),
             }
@@ -229,9 +245,12 @@ impl Executor {
         let looked = thread_cpu_time().saturating_sub(began);
         // What waits for memory, or failed before, is nothing to make.
         let is_wanted = self.pending.len() > waiting && !self.backoff.waits(now);
-        let is_wanted = is_wanted && !self.budget.waits();
+        let is_wanted = is_wanted && !self.waits_to_copy();
         let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked, self.is_busy);
         self.has_made &= !is_judged;
+        for (pid, grown) in frontiers {
+            self.go_ahead(pid, &grown);
+        }
     }
 
     /// Until there is something to do.
@@ -258,9 +277,14 @@ impl Executor {
         }
     }
 
+    /// Whether no base pages are copied, until there is more credit.
+    pub(crate) fn waits_to_copy(&self) -> bool {
+        self.budget.waits_to_copy(self.is_growing())
+    }
+
     /// Whether superpages wait that the programs have no time for: until there is credit, or until they rest.
     fn waits_for_credit(&self) -> bool {
-        self.budget.waits() || self.is_growing() && !self.full.is_empty()
+        self.waits_to_copy() || self.is_growing() && !self.full.is_empty()
     }
 
     /// Whether the executor's CPU time is that of a program: no CPU is idle, or it is on the program's.
@@ -270,7 +294,7 @@ impl Executor {
 
     /// Whether a program grew a moment ago, as samples tell, or the last look.
     pub(crate) fn is_growing(&self) -> bool {
-        self.pace.rest != Rest::Idle || !self.pace.saves_faults && self.grew
+        self.pace.rest != Rest::Idle || self.faults.is_none() && self.grew
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -285,7 +309,10 @@ impl Executor {
     /// Finds the processes anew if one was born anywhere since.
     fn renew(&mut self) {
         let load = self.load.as_mut().and_then(|load| load.read().ok());
-        self.is_busy = load.is_some_and(|load| load.running > self.cpus);
+        // Once may be by chance: this thread is one of those that run.
+        let has_waiters = load.is_some_and(|load| load.running > self.cpus);
+        self.is_busy = has_waiters && self.has_waiters;
+        self.has_waiters = has_waiters;
         let newest = load.map(|load| load.newest);
         if newest.is_some() && newest == self.newest {
             return;
@@ -400,22 +427,18 @@ impl Executor {
 const PAGES_TOUCHED: usize = 16;
 const TIMES_TOUCHED: usize = 8;
 
-/// What the first touch of a page costs here: the median of several times, of memory of this process.
+/// What the first touch of a page costs here: the least of several times, of memory of this process. The host may have to back
+/// some of it first.
 fn cost_of_fault() -> Option<Duration> {
     let page = sys::param::page_size().bytes() as usize;
     let length = TIMES_TOUCHED * PAGES_TOUCHED * page;
     let mut memory = sys::mem::Mapping::anonymous(length, sys::mem::Backing::Pages).ok()?;
-    let mut took: Vec<Duration> = memory
-        .bytes_mut()
-        .chunks_mut(PAGES_TOUCHED * page)
-        .map(|chunk| {
-            let began = Instant::now();
-            chunk.iter_mut().step_by(page).for_each(|byte| *byte = 1);
-            began.elapsed()
-        })
-        .collect();
-    took.sort_unstable();
-    Some(took[TIMES_TOUCHED / 2] / PAGES_TOUCHED as u32)
+    let took = memory.bytes_mut().chunks_mut(PAGES_TOUCHED * page).map(|chunk| {
+        let began = Instant::now();
+        chunk.iter_mut().step_by(page).for_each(|byte| *byte = 1);
+        began.elapsed()
+    });
+    took.into_iter().min().map(|least| least / PAGES_TOUCHED as u32)
 }
 
 pub(crate) fn now_since(began: Instant) -> u64 {
