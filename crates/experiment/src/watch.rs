@@ -281,6 +281,9 @@ impl Watcher {
             held.shmem = held.shmem.max(bytes(process.shmem));
             held.file += bytes(process.file);
             self.seen.saw_pool |= pool > 0;
+            if process.thp_enabled == Some(false) {
+                self.seen.without_thp = Some(process.name.clone());
+            }
             base_only &= process.thp_enabled == Some(false) && pool == 0;
             let stat = self.members.stat(pid, self.bounds.wants_stat(pid));
             parts.push(Part {

@@ -8,11 +8,12 @@ use experiment::verdict::Effect;
 use experiment::watch::{AT_PEAK, Gap, Killed, NEAR_PEAK, Observed, OverTime};
 use host::Root;
 use host::coverage::Coverage;
-use launch::{Children, EnvironmentChange, Pages, Plan, Promise};
+use launch::{Children, EnvironmentChange, Pages, Plan, Promise, ThpRequest};
 use report::format as words;
 use serde_json::{Map, Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use sys::prctl::ThpControl;
 use sys::wait::Usage;
 use units::{ByteSize, Pid};
 
@@ -170,13 +171,27 @@ impl Ended {
         let in_force = self.in_force.as_ref();
         let in_force = in_force.map(|it| it.in_words(&plan.name, self.seconds));
         let supplied = self.supplied.as_ref().filter(|it| it.requests > 0).map(supplied_in_words);
+        let turned_off = self.turned_thp_off(plan).map(|name| {
+            format!("{name} turned THP off for itself (prctl PR_SET_THP_DISABLE): it gets none")
+        });
         // No line is to be taken for one about the design itself.
         let named = |line: String| match plan.approximate {
             true => format!("{}: {line}", plan.name),
             false => line,
         };
-        let others = library.into_iter().chain(shortage).chain(supplied).map(named);
+        let others =
+            library.into_iter().chain(turned_off).chain(shortage).chain(supplied).map(named);
         std::iter::once(line).chain(others).chain(in_force).chain(killed.map(named)).collect()
+    }
+
+    /// The name of a process that turned THP off for itself, where it was to have some.
+    fn turned_thp_off(&self, plan: &Plan) -> Option<&str> {
+        let was_off = match plan.thp {
+            ThpRequest::Inherit => sys::prctl::thp().is_ok_and(|thp| thp == ThpControl::Disabled),
+            ThpRequest::Disabled => true,
+            ThpRequest::System | ThpRequest::OnlyAdvised => false,
+        };
+        self.seen.without_thp.as_deref().filter(|_| !was_off && plan.pages != Pages::Base)
     }
 
     /// Child processes that a signal killed; `None` if the kernel does not tell.
@@ -228,6 +243,7 @@ impl Ended {
             },
             "outcome": outcome,
             "why": why,
+            "thp_disabled_by": self.turned_thp_off(plan),
             "children_killed": self.children_killed().map(|killed| killed.into_iter().map(|child| json!({
                 "pid": child.pid.0, "signal": child.signal, "reason": why_killed(plan, child),
             })).collect::<Vec<_>>()),

@@ -1,7 +1,7 @@
 //! `superpage run`: the program runs as if we were not there, on the pages asked for.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::common::{
     NO_POOL, POOL, any_pages, has_pool, has_thp, pool_is_empty, run, stderr, stdout, superpage,
@@ -66,6 +66,26 @@ fn base_means_base_pages_whatever_the_environment_says() {
     assert!(["as-asked", "unknown"].contains(&outcome), "{report:#}");
     let whole = under(&["grep", "THP_enabled", "/proc/self/status"]);
     assert_eq!(stdout(&whole).split_whitespace().last(), Some("0"));
+}
+
+#[test]
+fn a_program_that_turned_thp_off_for_itself_is_named() {
+    let has_perl = Command::new("perl").arg("-v").output().is_ok();
+    testkit::require!(has_perl && cfg!(target_arch = "x86_64"), "needs perl on x86-64");
+    // prctl is 157, PR_SET_THP_DISABLE 41.
+    let program = |disable| {
+        format!("syscall(157, 41, {disable}, 0, 0, 0); my $x = 'a' x (64 << 20); sleep 2")
+    };
+    for (disable, name) in [("1", Some("perl")), ("0", None)] {
+        let words = ["run", "--json", "--", "perl", "-e", &program(disable)];
+        let report: serde_json::Value = serde_json::from_str(&stderr(&run(&words))).unwrap();
+        assert_eq!(report["thp_disabled_by"].as_str(), name, "{report:#}");
+    }
+    let line = stderr(&run(&["run", "--", "perl", "-e", &program("1")]));
+    assert!(line.contains("perl turned THP off for itself"), "{line}");
+    // Here superpage did.
+    let line = stderr(&run(&["run", "--pages", "base", "--", "perl", "-e", &program("1")]));
+    assert!(!line.contains("for itself"), "{line}");
 }
 
 #[test]

@@ -81,6 +81,9 @@ pub struct Observed {
     /// Processes that a signal killed, the first among them; `None` if the kernel does not tell (taskstats).
     #[serde(skip)]
     pub killed: Option<Vec<Killed>>,
+    /// The name of a process that had THP turned off, the last one seen.
+    #[serde(skip)]
+    pub without_thp: Option<String>,
     /// Whether any process held pages of a pool at a tick.
     #[serde(skip)]
     pub(super) saw_pool: bool,
