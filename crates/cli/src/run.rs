@@ -184,7 +184,7 @@ pub struct Args {
     #[command(flatten)]
     report: ReportFlags,
 
-    /// Do not print a report.
+    /// Print no report and no notes: nothing but why the program cannot be started, or the pool not be put back.
     #[arg(long, short)]
     quiet: bool,
 
@@ -322,13 +322,16 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.report.dry_run {
         return print_plan(&plan, &would_lend, args.report.json);
     }
-    for note in plan.unreached_notes().chain(notes.iter().map(String::as_str)) {
-        exit::say(note);
-    }
+    let tell = |line: &str| {
+        if !args.quiet {
+            exit::say(line);
+        }
+    };
+    plan.unreached_notes().chain(notes.iter().map(String::as_str)).for_each(tell);
     let ledger = match plan.uses_library().then(CounterFile::create).transpose() {
         Ok(ledger) => ledger,
         Err(why) => {
-            exit::say(&format!("the library's counters are not available: {why}"));
+            tell(&format!("the library's counters are not available: {why}"));
             None
         }
     };
@@ -339,7 +342,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         // Nobody wants the program any more. The guard puts back what was raised.
         return Ok(Done::Signal(signal));
     }
-    let ended = supervise(&plan, relay, ledger.as_ref(), policy);
+    let ended = supervise(&plan, relay, ledger.as_ref(), policy, tell);
     let machine = before.zip(counters()).map(|(before, after)| after.since(&before));
     for line in guard.restore() {
         exit::say(&line);
@@ -399,8 +402,9 @@ fn supervise(
     relay: signals::Relay,
     ledger: Option<&CounterFile>,
     policy: Option<Policy>,
+    tell: impl Fn(&str),
 ) -> Result<Ended, Failure> {
-    let supply = supply_for(plan, ledger);
+    let supply = supply_for(plan, ledger, tell);
     let began = Instant::now();
     let environment = ledger.map(CounterFile::variable).into_iter().collect();
     let start = Start { environment, ..Start::default() };
@@ -444,10 +448,10 @@ fn supervise(
 }
 
 /// Superpages for a program whose library may ask for them.
-fn supply_for(plan: &Plan, ledger: Option<&CounterFile>) -> Option<Supply> {
+fn supply_for(plan: &Plan, ledger: Option<&CounterFile>, tell: impl Fn(&str)) -> Option<Supply> {
     let supply = Supply::for_plan(plan, ledger, &Root::real(), &pool_guard::journal_dir());
     supply.unwrap_or_else(|why| {
-        exit::say(&format!("superpages are not made free on request: {why}"));
+        tell(&format!("superpages are not made free on request: {why}"));
         None
     })
 }

@@ -68,6 +68,31 @@ fn base_means_base_pages_whatever_the_environment_says() {
     assert_eq!(stdout(&whole).split_whitespace().last(), Some("0"));
 }
 
+/// What superpage has to say is not to lie among what the program says.
+#[test]
+fn quiet_prints_nothing() {
+    let own = env!("CARGO_BIN_EXE_superpage");
+    let mut flags = vec![
+        vec![],
+        vec!["--prezero"],
+        vec!["--heap", "--mmap", "--text", "--stack"],
+        vec!["--pages", "hugetlb"],
+        vec!["--design", "linux-6"],
+        vec!["--design", "hugescope", "--approximate"],
+    ];
+    if sys::pidfd::may_collapse().is_ok() {
+        flags.push(vec!["--design", "quicksilver-sync-64"]);
+    }
+    for flags in flags {
+        let words = [&["run", "-q"], &flags[..], &["--", own, "--version"]].concat();
+        let output = run(&words);
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{flags:?}");
+        // They have something to say.
+        let words = [&["run"], &flags[..], &["--", own, "--version"]].concat();
+        assert!(stderr(&run(&words)).starts_with("superpage: "), "{flags:?}");
+    }
+}
+
 #[test]
 fn a_program_that_turned_thp_off_for_itself_is_named() {
     let has_perl = Command::new("perl").arg("-v").output().is_ok();
