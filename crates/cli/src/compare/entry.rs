@@ -92,20 +92,31 @@ impl Entry {
         }
     }
 
-    /// What is missing here, and how to install it.
-    pub fn missing(&self) -> Option<String> {
+    /// Programs that are missing here, and how to install them. Nothing is run.
+    pub fn missing_programs(&self) -> Option<String> {
         let search = facts::search_path();
         let is_missing = |name: &&String| Program::find(name, &search).is_err();
         let missing: Vec<&str> = self.needs.iter().filter(is_missing).map(String::as_str).collect();
-        let what = match missing.is_empty() {
-            false => format!("needs {}", missing.join(", ")),
-            true => {
-                let check = self.check.as_ref()?;
-                sh(&self.fill(check, None)).err().map(|_| format!("`{check}` fails"))?
-            }
-        };
+        (!missing.is_empty()).then(|| self.with_packages(format!("needs {}", missing.join(", "))))
+    }
+
+    /// What is missing here, and how to install it. Runs the entry's `check`.
+    pub fn missing(&self) -> Option<String> {
+        self.missing_programs().or_else(|| {
+            let check = self.check.as_ref()?;
+            let failed = sh(&self.fill(check, None)).err();
+            failed.map(|_| self.with_packages(format!("`{check}` fails")))
+        })
+    }
+
+    /// The command that has to succeed before anything of it is run.
+    pub fn check(&self) -> Option<&str> {
+        self.check.as_deref()
+    }
+
+    fn with_packages(&self, what: String) -> String {
         let install = self.packages.as_ref();
-        Some(what + &install.map_or(String::new(), |it| format!("; install {it}")))
+        what + &install.map_or(String::new(), |it| format!("; install {it}"))
     }
 
     fn fill(&self, text: &str, directory: Option<&Path>) -> String {

@@ -44,10 +44,12 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// A file, or the name of one that comes with superpage; after a colon an entry's name.
+/// A file, or the name of one that comes with superpage; after a colon an entry's name. A bare name is no file of the working
+/// directory: whoever can write there would choose what root runs.
 fn find(suite: &str) -> Result<PathBuf, Failure> {
     let names = || entry::splits(suite).chain([(suite, "")]);
-    if names().any(|(file, _)| Path::new(file).is_file()) {
+    let is_path = |name: &str| name.contains('/') || name.ends_with(".toml");
+    if names().any(|(file, _)| is_path(file) && Path::new(file).is_file()) {
         return Ok(suite.into());
     }
     let directory = own_directory().ok_or_else(nowhere)?;
@@ -59,8 +61,12 @@ fn find(suite: &str) -> Result<PathBuf, Failure> {
     };
     let found = names().find_map(|(name, entry)| Some((file(name)?, entry)));
     let Some((mut found, entry)) = found else {
+        let what = match names().any(|(file, _)| Path::new(file).is_file()) {
+            true => "a file is named with a slash, as ./NAME",
+            false => "see superpage evaluate --list",
+        };
         return Err(Failure::usage(format!(
-            "{suite}: neither a file nor a suite in {}; see superpage evaluate --list",
+            "{suite}: neither a file nor a suite in {}; {what}",
             directory.display()
         )));
     };

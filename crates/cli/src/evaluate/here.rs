@@ -22,7 +22,7 @@ const MEASURED: f64 = 0.7;
 /// Runs what is not done yet. The end says what a signal or a failure made of it; what was made is there all the same.
 pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
     let evaluation = args.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
-    let (evaluation, pending) = divided(args, evaluation)?;
+    let (evaluation, pending) = divided(args, evaluation, Entry::missing)?;
     if pending.is_empty() && evaluation.applications.is_empty() {
         return Err(nothing_here(&evaluation));
     }
@@ -31,7 +31,7 @@ pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Fail
 
 /// What a job of a cluster does: all that came of it goes into the file, unless a signal ended it before.
 pub fn into(args: &Args, file: &Path) -> Result<Done, Failure> {
-    let (evaluation, pending) = divided(args, Evaluation::new())?;
+    let (evaluation, pending) = divided(args, Evaluation::new(), Entry::missing)?;
     let (evaluation, end) = run(args, evaluation, pending)?;
     if !matches!(end, Ok(Done::Signal(_))) {
         files::write(file, exit::to_json(&evaluation)?)?;
@@ -42,7 +42,7 @@ pub fn into(args: &Args, file: &Path) -> Result<Done, Failure> {
 /// What would be run, and how long.
 pub fn dry_run(args: &Args) -> Result<String, Failure> {
     let evaluation = args.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
-    let (evaluation, pending) = divided(args, evaluation)?;
+    let (evaluation, pending) = divided(args, evaluation, Entry::missing_programs)?;
     let seconds = args.max_time / pending.len().max(1) as f64;
     plan(args, &pending, seconds, &evaluation.not_run, json!({}))
 }
@@ -57,8 +57,7 @@ pub fn plan<'a>(
 ) -> Result<String, Failure> {
     let pending: Vec<&Entry> = pending.into_iter().collect();
     if args.json {
-        let entry =
-            |entry: &&Entry| json!({ "name": entry.name, "suite": entry.path, "seconds": seconds });
+        let entry = |entry: &&Entry| json!({ "name": entry.name, "suite": entry.path, "seconds": seconds, "check": entry.check() });
         let mut body = json!({
             "on": args.cluster.on.name(),
             "entries": pending.iter().map(entry).collect::<Vec<_>>(),
@@ -69,7 +68,10 @@ pub fn plan<'a>(
         }
         return exit::json_text(PLAN_SCHEMA, body);
     }
-    let line = |entry: &&Entry| format!("{}: about {seconds:.0} s\n", entry.name);
+    let line = |entry: &&Entry| {
+        let if_checked = entry.check().map(|check| format!(", if `{check}` succeeds"));
+        format!("{}: about {seconds:.0} s{}\n", entry.name, if_checked.unwrap_or_default())
+    };
     let mut text: String = pending.iter().map(line).collect();
     if text.is_empty() {
         text += "nothing is left to run\n";
@@ -126,10 +128,14 @@ pub fn end(signal: Option<i32>, evaluation: &Evaluation) -> Result<Done, Failure
 }
 
 /// The entries that are to be run, and in the evaluation those for which something is missing here.
-fn divided(args: &Args, mut evaluation: Evaluation) -> Result<(Evaluation, Vec<Entry>), Failure> {
+fn divided(
+    args: &Args,
+    mut evaluation: Evaluation,
+    missing: fn(&Entry) -> Option<String>,
+) -> Result<(Evaluation, Vec<Entry>), Failure> {
     let mut pending = Vec::new();
     for entry in find::entries(&args.suites)? {
-        match entry.missing() {
+        match missing(&entry) {
             _ if evaluation.has(&entry.name) => {}
             Some(why) => evaluation.not_run.push(not_run(&entry.name, &why)),
             None => pending.push(entry),

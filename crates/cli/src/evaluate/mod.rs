@@ -22,8 +22,8 @@ use crate::runs::arms;
 /// `--on ray` give each application a node of a cluster, run again what was lost, and make one result of all.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Suite: a file, or the name of one that comes with superpage; SUITE:NAME is one of its entries [default: all that
-    /// come with superpage, but `gorman`].
+    /// Suite: the name of one that comes with superpage, or a file (with a slash, or named *.toml); SUITE:NAME is one of its
+    /// entries [default: all that come with superpage, but `gorman`].
     #[arg(value_name = "SUITE", conflicts_with = "from")]
     suites: Vec<String>,
 
@@ -161,7 +161,9 @@ fn check(args: &Args) -> Result<(), Failure> {
 fn list(args: &Args) -> Result<Done, Failure> {
     let entries = find::entries(&args.suites)?;
     let row = |entry: &Entry| {
-        let state = entry.missing().unwrap_or("here".to_string());
+        let here =
+            || entry.check().map_or("here".to_string(), |it| format!("here, if `{it}` succeeds"));
+        let state = entry.missing_programs().unwrap_or_else(here);
         vec![entry.name.clone(), entry.path.display().to_string(), state]
     };
     let rows = entries.iter().map(row).collect();

@@ -208,6 +208,52 @@ fn a_dry_run_writes_over_a_file_only_by_force() {
 }
 
 #[test]
+fn a_dry_run_and_a_list_run_no_check() {
+    let suite = Suite::new("check = 'touch {suite}/made'\ncommand = 'true'\n");
+    let toml = suite.path("a.toml");
+    for flags in [vec!["--list"], vec!["--dry-run"], vec!["--dry-run", "--json"]] {
+        let output = run(&[&["evaluate", &toml], &flags[..]].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stdout(&output).contains("touch {suite}/made"), "{}", stdout(&output));
+    }
+    assert!(!PathBuf::from(suite.path("made")).exists());
+    run(&["evaluate", "-q", "--max-time", "2s", &toml]);
+    assert!(PathBuf::from(suite.path("made")).exists(), "it is run before the entry");
+}
+
+/// Whoever can write to the working directory would choose what root runs.
+#[test]
+fn a_bare_name_is_a_suite_that_comes_with_superpage() {
+    let suite = Suite::new("command = 'true'\n");
+    for name in ["redis", "mine"] {
+        std::fs::rename(suite.path("a.toml"), suite.path(name)).unwrap();
+        let here = |words: &[&str]| {
+            let mut command = superpage(&[&["evaluate", "--dry-run", "--json"], words].concat());
+            command.current_dir(suite.directory.path()).output().unwrap()
+        };
+        let planned = here(&[name]);
+        match name {
+            "redis" => {
+                assert!(stdout(&planned).contains("suites/redis.toml"), "{}", stdout(&planned))
+            }
+            _ => refused(&planned, 2, "a file is named with a slash, as ./NAME"),
+        }
+        let planned = here(&[&format!("./{name}")]);
+        assert!(
+            stdout(&planned).contains(&format!("\"suite\": \"./{name}\"")),
+            "{}",
+            stdout(&planned)
+        );
+        std::fs::rename(suite.path(name), suite.path("a.toml")).unwrap();
+    }
+    let planned = superpage(&["evaluate", "--dry-run", "a.toml"])
+        .current_dir(suite.directory.path())
+        .output()
+        .unwrap();
+    assert!(planned.status.success(), "{}", stderr(&planned));
+}
+
+#[test]
 fn a_dry_run_runs_no_setup() {
     let entry = |command: &str| {
         format!(
