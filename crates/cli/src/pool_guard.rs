@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use host::journal::{Claim, Journal, JournalError, Knob, Restoration, SharedKnob};
+use host::journal::{Claim, Journal, JournalError, Knob, KnobWriter, Restoration, SharedKnob};
 use host::pool::{self, PoolError, Request, Status};
 use host::{MemInfo, Root};
 use launch::{Pages, Recipe};
@@ -44,7 +44,7 @@ pub fn journal_dir() -> PathBuf {
 /// Gives back what killed commands left, before it is decided what is to change; what that was.
 pub fn give_back_of_the_dead(root: &Root) -> Vec<Restoration> {
     // Where it cannot be, the change fails too, and says why.
-    host::journal::restore_dead(&journal_dir(), root).unwrap_or_default()
+    host::journal::restore_dead(&journal_dir(), root, &|| true).unwrap_or_default()
 }
 
 /// Raises what arms need, if the policy allows it; why a pool of theirs was not raised.
@@ -52,11 +52,12 @@ pub fn raise_for_arms(
     policy: PoolPolicy,
     recipes: &[&Recipe],
     facts: &launch::Facts,
+    goes_on: &dyn Fn() -> bool,
 ) -> (OvercommitGuard, Option<Failure>) {
     if policy == PoolPolicy::Keep {
         return (OvercommitGuard::default(), None);
     }
-    let mut guard = raise(recipes, None, facts, &|| true);
+    let mut guard = raise(recipes, None, facts, goes_on);
     let refused = guard.refused.pop();
     (guard, refused)
 }
@@ -84,7 +85,7 @@ pub fn raise(
                     say_if_short(size, got, bytes);
                 }
             }),
-            None => guard.raise(size),
+            None => guard.raise(size, goes_on),
         };
         if let Err(why) = raised {
             guard.refused.push(why);
@@ -176,12 +177,12 @@ impl OvercommitGuard {
         journal.set(knob, value).map(|_| ())
     }
 
-    fn raise(&mut self, size: PageSize) -> Result<(), Failure> {
+    fn raise(&mut self, size: PageSize, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
         let (root, knob) = (Root::real(), Knob::hugetlb_overcommit(size));
         // An administrator's higher limit stays: at least this.
         let want = Claim::AtLeast(limit_to_raise(size)?);
         let before = knob.read(&root)?;
-        let share = SharedKnob::raise(&journal_dir(), &root, &knob, want);
+        let share = SharedKnob::raise(&journal_dir(), &root, &knob, want, goes_on);
         let share = match share {
             // Most kernels take no limit of gigantic pages.
             Err(_) if Status::read(&root).is_ok_and(|status| status.is_gigantic(size)) => {
@@ -218,18 +219,18 @@ impl OvercommitGuard {
         let request = Request { size, node: None, before, target: before + pages };
         pool::check_headroom(&root, &status, &[request])?;
         let mut got = 0;
-        let share =
-            SharedKnob::raise_by(&journal_dir(), &root, &knob, want, &mut |knobs, from, to| {
-                let request = Request { size, node: None, before: from, target: to };
-                let options = pool::Options::default();
-                let step = &mut |_: &_| match goes_on() {
-                    true => std::ops::ControlFlow::Continue(()),
-                    false => std::ops::ControlFlow::Break(()),
-                };
-                let outcome = pool::resize(&root, knobs, request, options, step)?;
-                got = outcome.got.saturating_sub(from);
-                Ok::<(), PoolError>(())
-            })?;
+        let change = &mut |knobs: &mut dyn KnobWriter, from, to| {
+            let request = Request { size, node: None, before: from, target: to };
+            let options = pool::Options::default();
+            let step = &mut |_: &_| match goes_on() {
+                true => std::ops::ControlFlow::Continue(()),
+                false => std::ops::ControlFlow::Break(()),
+            };
+            let outcome = pool::resize(&root, knobs, request, options, step)?;
+            got = outcome.got.saturating_sub(from);
+            Ok::<(), PoolError>(())
+        };
+        let share = SharedKnob::raise_by(&journal_dir(), &root, &knob, want, change, goes_on)?;
         say_restored(share.inherited());
         self.shares.push(share);
         let amount = ByteSize(got.saturating_mul(size.bytes()));

@@ -304,6 +304,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (would_lend, not_raised) = pool_guard::preview(&[&recipe], grow, &mut facts);
     } else if args.lends() {
         guard = pool_guard::raise(&[&recipe], grow, &facts, &|| relay.asked().is_none());
+        if let Some(signal) = relay.asked() {
+            return Ok(Done::Signal(signal));
+        }
         not_raised = std::mem::take(&mut guard.refused);
         facts = facts::read();
     }

@@ -53,7 +53,7 @@ pub(crate) fn gather(
         Ok(())
     };
     let want = Claim::Plus(wanted);
-    let share = SharedKnob::raise_by::<JournalError>(journal, root, &knob, want, raise)?;
+    let share = SharedKnob::raise_by::<JournalError>(journal, root, &knob, want, raise, &|| true)?;
     share.restore();
     Ok(got)
 }

@@ -65,7 +65,9 @@ pub fn run(
     };
     let policy = if common.dry_run { PoolPolicy::Keep } else { common.pool };
     let machine = Snapshot::read(&Root::real());
-    let (mut guard, mut not_raised) = pool_guard::raise_for_arms(policy, &asked.recipes(), &facts);
+    let goes_on = || !interrupt.is_asked();
+    let (mut guard, mut not_raised) =
+        pool_guard::raise_for_arms(policy, &asked.recipes(), &facts, &goes_on);
     facts = facts::read();
     if common.allow {
         arms::allowed(&mut facts, &arms);

@@ -130,7 +130,12 @@ impl Job {
         let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
         let mut facts = facts::read();
         let asked = self.requested();
-        let (guard, not_raised) = pool_guard::raise_for_arms(self.pool, &asked.recipes(), &facts);
+        let goes_on = || !interrupt.is_asked();
+        let (guard, not_raised) =
+            pool_guard::raise_for_arms(self.pool, &asked.recipes(), &facts, &goes_on);
+        if let Some(signal) = interrupting.received() {
+            return Ok(JobOutcome::Signal(signal, None));
+        }
         facts = facts::read();
         let named = !self.recipes.is_empty() && !self.is_choice;
         let (mut arms, mut left_out) = asked.plan(&self.command, &facts, not_raised)?;

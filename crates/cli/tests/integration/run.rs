@@ -4,8 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use crate::common::{
-    NO_POOL, POOL, any_pages, has_pool, has_thp, pool_is_empty, run, stderr, stdout, superpage,
-    thp_fallbacks,
+    NO_POOL, POOL, any_pages, has_pool, has_thp, pool_is_empty, run, send, stderr, stdout,
+    superpage, thp_fallbacks, wait_until,
 };
 
 #[test]
@@ -444,6 +444,39 @@ mod exclusive {
         testkit::require!(!has_none || thp_fallbacks() == before, "superpages were short: {why}");
         assert_eq!(report["outcome"], "did-not-take-effect", "{report:#}");
         assert!(why.contains("on THP instead") && !has_none, "{why}");
+    }
+
+    #[test]
+    fn it_ends_by_a_signal_also_while_it_waits_for_who_changes_the_pool() {
+        testkit::require!(testkit::is_root(), "not root: no pool can be raised");
+        testkit::require!(has_pool(), "{NO_POOL}");
+        testkit::lock_machine!();
+        let _found = testkit::PoolsAsFound::note();
+        // The lock's file is there from then on.
+        run(&["run", "-q", "--pool", "lend", "--pages", "hugetlb:2M", "--", "true"]);
+        let place = "/var/lib/superpage/journal/shared/,sys,kernel,mm,hugepages,hugepages-2048kB,nr_overcommit_hugepages";
+        let held = std::fs::File::open(format!("{place}/lock")).unwrap();
+        held.lock().unwrap();
+        let waits = &["--pool", "lend", "--pages", "hugetlb:2M"][..];
+        for words in [&["run", "-q"][..], &["compare", "-q", "--arm", "pool: pages=hugetlb:2M"]] {
+            let waits = if words[0] == "run" { waits } else { &["--pool", "lend"] };
+            let mut child = superpage(&[words, waits, &["--", "true"]].concat()).spawn().unwrap();
+            // It catches TERM from the beginning, so the lock is what it can be waiting for.
+            let catches = || {
+                let status =
+                    std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+                u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (libc::SIGTERM - 1)) != 0
+            };
+            wait_until("it catches TERM", catches);
+            send(&child, libc::SIGTERM);
+            let status = child.wait().unwrap();
+            assert!(
+                status.signal() == Some(libc::SIGTERM) || status.code() == Some(143),
+                "{words:?}: {status}"
+            );
+        }
+        drop(held);
     }
 
     #[test]

@@ -30,12 +30,16 @@ pub(super) struct WriterLock {
 }
 
 impl WriterLock {
-    /// The same; waits so long for who has it. Most changes are short, and at boot several come at once.
-    pub fn wait(dir: &Path, most: Duration) -> Result<Self, JournalError> {
+    /// The same; waits so long for who has it, while `goes_on`. Most changes are short, and at boot several come at once.
+    pub fn wait(
+        dir: &Path,
+        most: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Self, JournalError> {
         let until = Instant::now() + most;
         loop {
             match Self::take(dir) {
-                Err(JournalError::Busy { .. }) if Instant::now() < until => {
+                Err(JournalError::Busy { .. }) if Instant::now() < until && goes_on() => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 taken => return taken,

@@ -25,6 +25,14 @@ pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, Jour
     if !has_journal && !shared::is_used(dir)? {
         return Ok(Vec::new());
     }
+    restore_while(dir, root, &|| true)
+}
+
+fn restore_while(
+    dir: &Path,
+    root: &Root,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Vec<Restoration>, JournalError> {
     lock::prepare(dir)?;
     let mut done = match WriterLock::take(dir) {
         Ok(_lock) => recover(dir, root)?,
@@ -33,16 +41,20 @@ pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, Jour
         }
         Err(error) => return Err(error),
     };
-    done.extend(shared::recover(dir, root, shared::MAX_WAIT)?);
+    done.extend(shared::recover(dir, root, shared::MAX_WAIT, goes_on)?);
     Ok(done)
 }
 
 /// Undoes what dead owners left in `dir`. A lock is taken only where there is a journal to look into: who
-/// opens one meanwhile is not to find it held.
-pub fn restore_dead(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
+/// opens one meanwhile is not to find it held. Who changes a knob is waited for while `goes_on`.
+pub fn restore_dead(
+    dir: &Path,
+    root: &Root,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Vec<Restoration>, JournalError> {
     let done = match is_there(&dir.join(FILE))? {
-        true => restore_orphans(dir, root)?,
-        false => shared::recover(dir, root, shared::MAX_WAIT)?,
+        true => restore_while(dir, root, goes_on)?,
+        false => shared::recover(dir, root, shared::MAX_WAIT, goes_on)?,
     };
     Ok(done.into_iter().filter(Restoration::is_of_the_dead).collect())
 }

@@ -81,16 +81,17 @@ impl SharedKnob {
         root: &Root,
         sizes: &[PageSize],
     ) -> Result<Vec<Self>, JournalError> {
-        restore::restore_dead(journal_dir, root)?;
+        restore::restore_dead(journal_dir, root, &|| true)?;
         let allow = |size: &PageSize| {
             let knob = Knob::thp_size_enabled(*size);
             let madvise = Claim::AtLeast(knob.number("madvise").unwrap_or(0));
-            Self::take(journal_dir, root, &knob, madvise, &mut at_once(&knob))
+            Self::take(journal_dir, root, &knob, madvise, &mut at_once(&knob), &|| true)
         };
         sizes.iter().map(allow).collect()
     }
 
-    /// Raises `knob` as `want` has it, beside whoever else does. What dead holders left is undone first.
+    /// Raises `knob` as `want` has it, beside whoever else does. What dead holders left is undone first. Who is changing the
+    /// knob is waited for while `goes_on`.
     ///
     /// # Errors
     /// [`JournalError::Busy`] where a journal has the knob for itself; what the knob's file says.
@@ -99,8 +100,9 @@ impl SharedKnob {
         root: &Root,
         knob: &Knob,
         want: Claim,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<Self, JournalError> {
-        Self::raise_by(journal_dir, root, knob, want, &mut at_once(knob))
+        Self::raise_by(journal_dir, root, knob, want, &mut at_once(knob), goes_on)
     }
 
     /// The same; `change` takes the knob from a value to another, in steps if it likes.
@@ -113,10 +115,11 @@ impl SharedKnob {
         knob: &Knob,
         want: Claim,
         change: &mut Change<'_, E>,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<Self, E> {
         // A dead journal may have left this knob changed.
-        let inherited = restore::restore_dead(journal_dir, root)?;
-        let mut shared = Self::take(journal_dir, root, knob, want, change)?;
+        let inherited = restore::restore_dead(journal_dir, root, goes_on)?;
+        let mut shared = Self::take(journal_dir, root, knob, want, change, goes_on)?;
         shared.inherited = inherited;
         Ok(shared)
     }
@@ -127,9 +130,10 @@ impl SharedKnob {
         knob: &Knob,
         want: Claim,
         change: &mut Change<'_, E>,
+        goes_on: &dyn Fn() -> bool,
     ) -> Result<Self, E> {
         let place = Place::make(journal_dir, knob)?;
-        let lock = place.lock()?;
+        let lock = place.lock(goes_on)?;
         let living = place.remove_dead()?;
         if let Some(holder) = living.iter().find(|one| one.want == Claim::Alone) {
             return Err(place.busy(holder).into());
@@ -184,7 +188,7 @@ impl SharedKnob {
     fn close(&mut self) -> Option<Restoration> {
         let share = self.share.take()?;
         let knob = Some(self.place.knob.clone());
-        let settled = self.place.lock().and_then(|_lock| {
+        let settled = self.place.lock(&|| true).and_then(|_lock| {
             share.remove()?;
             self.place.settle_alone(&self.root)
         });
@@ -214,7 +218,7 @@ pub(super) fn take_alone(
         return Ok(None);
     }
     let place = Place::make(journal_dir, knob)?;
-    let lock = place.lock()?;
+    let lock = place.lock(&|| true)?;
     if let Some(holder) = place.remove_dead()?.first() {
         return Err(place.busy(holder));
     }
@@ -244,11 +248,12 @@ pub(super) fn recover(
     journal_dir: &Path,
     root: &Root,
     patience: Duration,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Vec<Restoration>, JournalError> {
     let mut done = Vec::new();
     for place in Place::all(journal_dir)? {
         let knob = Some(place.knob.clone());
-        let _lock = match WriterLock::wait(&place.dir, patience) {
+        let _lock = match WriterLock::wait(&place.dir, patience, goes_on) {
             Ok(lock) => lock,
             Err(JournalError::Busy { holder, .. }) => {
                 done.push(Restoration { knob, outcome: Outcome::OwnerAlive { holder } });
@@ -283,7 +288,7 @@ pub(super) fn recover_dead(
         one.is_of_the_dead() && !matches!(one.outcome, Outcome::ChangedElsewhere { .. })
     };
     // Who changes a knob just now has taken the dead's shares away itself.
-    let done = recover(journal_dir, root, Duration::ZERO)?;
+    let done = recover(journal_dir, root, Duration::ZERO, &|| true)?;
     Ok(done.into_iter().filter(is_undone).collect())
 }
 
@@ -331,8 +336,8 @@ impl Place {
     }
 
     /// Keeps others from changing the knob and the files; waits for who does.
-    fn lock(&self) -> Result<WriterLock, JournalError> {
-        WriterLock::wait(&self.dir, MAX_WAIT)
+    fn lock(&self, goes_on: &dyn Fn() -> bool) -> Result<WriterLock, JournalError> {
+        WriterLock::wait(&self.dir, MAX_WAIT, goes_on)
     }
 
     fn busy(&self, holder: &Wanted) -> JournalError {

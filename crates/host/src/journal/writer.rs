@@ -84,7 +84,7 @@ impl Journal {
     /// writer left is undone first; see [`Journal::inherited`].
     pub fn open(dir: &Path, root: &Root) -> Result<Self, JournalError> {
         lock::prepare(dir)?;
-        let lock = WriterLock::wait(dir, MAX_WAIT)?;
+        let lock = WriterLock::wait(dir, MAX_WAIT, &|| true)?;
         let mut inherited = restore::recover(dir, root)?;
         inherited.extend(shared::recover_dead(dir, root)?);
         let path = dir.join(FILE);

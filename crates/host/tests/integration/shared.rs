@@ -47,7 +47,7 @@ impl Fake {
         knob.read(&self.root()).unwrap()
     }
     fn raise(&self, knob: &Knob, want: Claim) -> SharedKnob {
-        SharedKnob::raise(&self.journal(), &self.root(), knob, want).unwrap()
+        SharedKnob::raise(&self.journal(), &self.root(), knob, want, &|| true).unwrap()
     }
     fn orphans(&self) -> Vec<Outcome> {
         let done = restore_orphans(&self.journal(), &self.root()).unwrap();
@@ -92,7 +92,8 @@ impl Drop for Other {
 fn child_that_holds() {
     let (root, journal) = Fake::at(Path::new(&std::env::var("SHARED_DIR").unwrap()));
     let value = std::env::var("SHARED_VALUE").unwrap().parse().unwrap();
-    let _share = SharedKnob::raise(&journal, &root, &limit(), Claim::AtLeast(value)).unwrap();
+    let _share =
+        SharedKnob::raise(&journal, &root, &limit(), Claim::AtLeast(value), &|| true).unwrap();
     println!("holds");
     // It is killed before.
     std::thread::sleep(std::time::Duration::from_secs(600));
@@ -134,6 +135,7 @@ fn pages_add_up_and_a_pool_that_got_less_gives_back_what_it_got() {
             // As a kernel that has no more.
             knobs.set(&pool(), "22").map(|_| ())
         },
+        &|| true,
     );
     let short = short.unwrap();
     assert_eq!((short.written().asked.as_str(), short.written().got.as_str()), ("35", "22"));
@@ -155,11 +157,30 @@ fn a_change_that_fails_leaves_the_knob_to_the_others() {
             knobs.set(&pool(), "18")?;
             knobs.set(&Knob::new("/proc/sys/vm/no_such")?, "1").map(|_| ())
         },
+        &|| true,
     );
     assert!(failed.is_err());
     assert_eq!(fake.now(&pool()), "15");
     drop(first);
     assert_eq!(fake.now(&pool()), "10");
+}
+
+#[test]
+fn who_is_asked_to_stop_waits_no_longer_for_who_changes_the_knob() {
+    let fake = Fake::new();
+    drop(fake.raise(&limit(), Claim::AtLeast(5)));
+    let place = fs::read_dir(fake.journal().join("shared")).unwrap().next().unwrap().unwrap();
+    let held = fs::File::open(place.path().join("lock")).unwrap();
+    held.lock().unwrap();
+    let asked = std::cell::Cell::new(0);
+    let goes_on = || asked.replace(asked.get() + 1) < 3;
+    let want = Claim::AtLeast(5);
+    let waited = SharedKnob::raise(&fake.journal(), &fake.root(), &limit(), want, &goes_on);
+    assert!(matches!(waited, Err(JournalError::Busy { .. })), "{waited:?}");
+    assert!(asked.get() > 3, "it waited");
+    assert_eq!(fake.now(&limit()), "3");
+    drop(held);
+    drop(fake.raise(&limit(), want));
 }
 
 #[test]
@@ -212,7 +233,8 @@ fn a_journal_and_a_share_exclude_each_other_on_one_knob_only() {
     let refused = journal.set(&limit(), "50");
     assert!(matches!(refused, Err(JournalError::Busy { .. })), "{refused:?}");
     journal.set(&pool(), "12").unwrap();
-    let refused = SharedKnob::raise(&fake.journal(), &fake.root(), &pool(), Claim::Plus(1));
+    let refused =
+        SharedKnob::raise(&fake.journal(), &fake.root(), &pool(), Claim::Plus(1), &|| true);
     assert!(matches!(refused, Err(JournalError::Busy { .. })), "{refused:?}");
     // The limit is shared while the journal is open.
     drop(fake.raise(&limit(), Claim::AtLeast(300)));
