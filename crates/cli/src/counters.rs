@@ -83,15 +83,18 @@ fn nothing_asked(totals: &Totals) -> String {
 }
 
 /// What the pool could not serve, and what would.
-pub fn shortage_in_words(shortage: &Shortage) -> String {
+pub fn shortage_in_words(shortage: &Shortage, has_grown: bool) -> String {
     let Shortage { page, wanted, had, missing, why } = *shortage;
     let why = why.map_or("no reason is known", Reason::words);
     let remedy = match shortage.why {
+        Some(Reason::PoolShort) if has_grown => {
+            "; it could not be grown further, or not by more than --grow-pool=SIZE"
+        }
         Some(Reason::PoolShort) => "; grow the pool for the run with --grow-pool (root)",
         _ => "",
     };
     format!(
-        "{why}: {wanted} pages of {} wanted, {had} had, {} missing{remedy}",
+        "{why}: {wanted} pages of {} wanted in all, {had} had, {} missing{remedy}",
         ByteSize(page),
         ByteSize(missing)
     )

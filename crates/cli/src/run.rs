@@ -45,7 +45,7 @@ use crate::{design, facts, signals};
 pub struct Args {
     /// Pages to use: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (hugetlb if the pool has free
     /// pages, else thp), or system (change nothing) [default: auto with --heap and the like, else thp;
-    /// thp with --prezero or --prefault; hugetlb with --fallback error]
+    /// thp with --prezero or --prefault; hugetlb with --fallback error or --grow-pool]
     #[arg(long, value_name = "KIND")]
     pages: Option<Pages>,
 
@@ -164,7 +164,7 @@ pub struct Args {
     pool: PoolPolicy,
 
     /// Grow the hugetlb pool for the run and shrink it afterwards (root): by SIZE now, or without SIZE
-    /// as the program asks for pages.
+    /// as the program asks for pages. Implies --pages hugetlb.
     #[arg(
         long,
         value_name = "SIZE",
@@ -211,6 +211,11 @@ impl Args {
         let notes = design::recipe::follow(&mut recipe)?;
         design::recipe::name_approximate(&mut recipe);
         recipe.check_fallback()?;
+        if self.grow_pool.is_some() && !matches!(recipe.pages, Pages::Hugetlb(_) | Pages::Auto) {
+            let what =
+                "--grow-pool is for a program on the hugetlb pool; this one takes no page of it";
+            return Err(Failure::usage(format!("{what} (pages: {})", recipe.pages)));
+        }
         let checked = match self.report.dry_run {
             true => Ok(()),
             false => design::recipe::check_in_force(&recipe),
@@ -247,8 +252,10 @@ impl Args {
         // Only THP can be prepared, and only what the library hands out.
         let memory = if memory.is_empty() && !ahead.is_empty() { Memory::USUAL } else { memory };
         let usual = match (memory.is_empty(), ahead.is_empty()) {
-            // Only the pool refuses requests.
-            (_, true) if self.fallback == Fallback::Error => Pages::Hugetlb(None),
+            // Only the pool refuses requests, and grows.
+            (_, true) if self.fallback == Fallback::Error || self.grow_pool.is_some() => {
+                Pages::Hugetlb(None)
+            }
             (false, true) => Pages::Auto,
             _ => Pages::Thp,
         };
@@ -351,7 +358,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::say(&line);
     }
     drop(heeding);
-    let ended = ended?;
+    let mut ended = ended?;
+    ended.may_have_any = recipe.pages == Pages::Auto;
+    ended.has_grown_pool = args.lends();
     let status = ended.status;
     let explained = args.explain.then(|| {
         let run = explain::Run {

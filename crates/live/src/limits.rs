@@ -167,7 +167,8 @@ pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
                 }
                 Fresh::BasePages => {
                     "its pages are copied into one (MADV_COLLAPSE), by superpage, some milliseconds later, as long as \
-                     that takes no more than 2 % of the program's time; full ones once the program rests"
+                     that takes no more than 2 % of the program's time beyond the faults that it saves; full ones once the \
+                     program rests"
                 }
             }),
         );

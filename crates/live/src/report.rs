@@ -160,6 +160,9 @@ impl Tally {
             .within(50)
             .zip(all.within(95))
             .map(|(median_seconds, p95_seconds)| Delay { median_seconds, p95_seconds });
+        if self.report.made == 0 && !self.report.failed.is_empty() {
+            self.report.waiting = 0; // They were tried.
+        }
         self.report
     }
 }

@@ -69,7 +69,7 @@ impl InForce {
         }
         if let Some(delay) = delay {
             parts.push(format!(
-                "at most {} after they qualified (95 %: {})",
+                "half of them within {} after they qualified, 95 % within {}",
                 words::seconds(delay.median_seconds),
                 words::seconds(delay.p95_seconds)
             ));

@@ -32,6 +32,10 @@ pub struct Ended {
     pub in_force: Option<InForce>,
     /// Superpages that were made free for it.
     pub supplied: Option<Supplied>,
+    /// Whether superpages of any kind were asked for (`--pages auto`).
+    pub may_have_any: bool,
+    /// Whether the pool was allowed to grow.
+    pub has_grown_pool: bool,
     usage: Usage,
     seen: Observed,
     /// The program's own process: what killed it is the status.
@@ -82,7 +86,18 @@ impl Ended {
     ) -> Self {
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
         seen.conclude(&Root::real(), usage.max_rss, uses_pool);
-        Self { status, seconds, in_force: None, supplied: None, usage, seen, pid }
+        let (may_have_any, has_grown_pool) = (false, false);
+        Self {
+            status,
+            seconds,
+            in_force: None,
+            supplied: None,
+            may_have_any,
+            has_grown_pool,
+            usage,
+            seen,
+            pid,
+        }
     }
 
     /// What lay on which pages when it held most.
@@ -112,7 +127,8 @@ impl Ended {
             Some(share) if share < NEAR_PEAK => return Outcome::Unknown(Unread::Part(share)),
             Some(_) => {}
         }
-        match took_effect(plan.promise, plan.pages, &[coverage], MIN_COVERAGE) {
+        let pages = if self.may_have_any { Pages::Auto } else { plan.pages };
+        match took_effect(plan.promise, pages, &[coverage], MIN_COVERAGE) {
             Effect::AsPromised => Outcome::AsAsked,
             Effect::Missing { why } => Outcome::Missing(why),
             Effect::Unknown { why } => Outcome::Unknown(Unread::Judged(why)),
@@ -162,7 +178,8 @@ impl Ended {
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
         let library =
             ledger.map(|ledger| counters::summary(ledger, seen.uncounted, fallback, plan.in_place));
-        let shortage = shortage(plan, ledger).map(|it| counters::shortage_in_words(&it));
+        let shortage =
+            shortage(plan, ledger).map(|it| counters::shortage_in_words(&it, self.has_grown_pool));
         let killed = self.children_killed().unwrap_or_default().into_iter();
         let killed = killed.filter_map(|child| {
             let why = why_killed(plan, child)?;

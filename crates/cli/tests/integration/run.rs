@@ -68,6 +68,17 @@ fn base_means_base_pages_whatever_the_environment_says() {
     assert_eq!(stdout(&whole).split_whitespace().last(), Some("0"));
 }
 
+#[test]
+fn a_pool_that_is_to_grow_is_for_memory_on_it() {
+    let planned = run(&["run", "--dry-run", "--json", "--grow-pool", "--", "true"]);
+    let (plan, why) = (stdout(&planned), stderr(&planned));
+    assert!(plan.contains("\"pages\": \"hugetlb") || why.contains("pool"), "{plan}{why}");
+    for flags in [["--pages", "thp"], ["--pages", "base"], ["--design", "linux-6"]] {
+        let output = run(&[&["run", "--grow-pool"], &flags[..], &["--", "true"]].concat());
+        crate::common::refused(&output, 2, "--grow-pool is for a program on the hugetlb pool");
+    }
+}
+
 /// What superpage has to say is not to lie among what the program says.
 #[test]
 fn quiet_prints_nothing() {

@@ -61,7 +61,7 @@ fn made(document: &Document, arm: usize) -> Option<String> {
         .zip(of(|report| Some(report.delay?.p95_seconds)))
         .map_or(String::new(), |(median, p95)| {
             let (median, p95) = (milliseconds(median), milliseconds(p95));
-            format!(", at most {median} after they qualified (95 %: {p95})")
+            format!(", half of them within {median} after they qualified, 95 % within {p95}")
         });
     let how = match of(|report| Some(report.in_place as f64)) {
         Some(in_place) if in_place > 0.0 => format!("made, {in_place:.0} of them in place"),

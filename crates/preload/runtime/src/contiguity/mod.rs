@@ -35,6 +35,7 @@ use crate::counters::{self, Kind, Reason};
 use crate::executor::{self, DONE, advice};
 use crate::{filter, maps, pagemap, raw, settings, write_protect};
 
+pub use machine::superpage;
 pub use untouched::release as release_untouched;
 
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);

@@ -26,7 +26,7 @@ use super::{Chunk, large, next, packed, thresholds};
 use crate::counters::{self, Column, Kind};
 use crate::settings::{self, Fallback};
 use crate::table;
-use crate::{executor, in_place, limits, raw, sizes};
+use crate::{executor, in_place, limits, raw, sizes, source};
 
 /// From this size of the heap on the main arena gets superpages of THP: its last one is half used on average.
 const LARGE_HEAP: usize = 24 << 20;
@@ -56,7 +56,8 @@ static IS_BUSY: AtomicBool = AtomicBool::new(false);
 /// Whether the heap is large, and its early memory has been advised.
 static IS_LARGE: AtomicBool = AtomicBool::new(false);
 /// Whether a thread's arena may lie on the pool. glibc gives back their tops by `madvise`, after which a reservation does not
-/// hold where the pool has surplus pages, and a touch may be killed: so glibc is to discard nothing.
+/// hold where the pool has surplus pages, and a touch may be killed: so glibc is to discard nothing, unless the pool is wanted at
+/// any price.
 static IS_KEPT_WHOLE: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was grown ahead since memory last ran out.
 static IS_AHEAD: AtomicBool = AtomicBool::new(false);
@@ -256,7 +257,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         return Growth::None;
     }
     let size = ahead + page;
-    if is_on_pool && chunk.is_of_a_thread() {
+    if is_on_pool && chunk.is_of_a_thread() && source::is_left_alone_if_stuck() {
         IS_KEPT_WHOLE.store(true, Ordering::Relaxed);
         thresholds::never_trim();
     }

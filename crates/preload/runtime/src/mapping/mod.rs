@@ -251,21 +251,11 @@ impl Request {
     /// that an allocator makes writable by mprotect, or that `MAP_FIXED` does not replace, keep the
     /// advice of the reservation.
     unsafe fn on_thp(mut self) -> Result<usize, Errno> {
-        let superpage = sizes::superpage();
-        let is_plain =
-            self.address == 0 && self.protection == READ_WRITE && self.flags == PRIVATE_ANONYMOUS;
-        if self.length < superpage {
-            let block = if is_plain { small::take(self.length) } else { None };
-            let column = match block {
-                Some((_, true)) => Column::Advised,
-                Some((_, false)) => Column::FellBack,
-                None => Column::Small,
-            };
-            counters::count(Kind::Mmap, column, self.length);
+        if self.length < sizes::superpage() {
             // SAFETY: the caller's contract.
-            return block.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize));
+            return unsafe { self.beside_others() };
         }
-        if is_plain && small::is_left_alone(self.length) {
+        if self.is_plain() && small::is_left_alone(self.length) {
             counters::count(Kind::Mmap, Column::Small, self.length);
             // SAFETY: the caller's contract.
             return unsafe { self.plain() };
@@ -306,6 +296,23 @@ impl Request {
             }
             Ok(start)
         }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.address == 0 && self.protection == READ_WRITE && self.flags == PRIVATE_ANONYMOUS
+    }
+
+    /// A mapping that is smaller than a superpage shares one of THP with others.
+    unsafe fn beside_others(self) -> Result<usize, Errno> {
+        let block = if self.is_plain() { small::take(self.length) } else { None };
+        let column = match block {
+            Some((_, true)) => Column::Advised,
+            Some((_, false)) => Column::FellBack,
+            None => Column::Small,
+        };
+        counters::count(Kind::Mmap, column, self.length);
+        // SAFETY: the caller's contract.
+        block.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize))
     }
 
     /// A mapping that is put into a larger one is advised like that: it must remain one mapping, or
@@ -366,11 +373,21 @@ impl Request {
         let is_ours = self.protection == READ_WRITE && self.flags & !known == 0;
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
         if !is_ours || (self.address != 0 && !is_fixed) || self.length < superpage {
-            if is_ours {
-                counters::count(Kind::Mmap, Column::Small, self.length);
-            }
+            // What is too small for the pool's pages can have THP.
+            let thp = contiguity::superpage();
             // SAFETY: the caller's contract.
-            return unsafe { self.small() };
+            return unsafe {
+                match executor::advises() && is_ours && self.length < superpage {
+                    true if self.length >= thp => self.without_pool(settings),
+                    true if superpage == thp => self.beside_others(),
+                    _ => {
+                        if is_ours {
+                            counters::count(Kind::Mmap, Column::Small, self.length);
+                        }
+                        self.small()
+                    }
+                }
+            };
         }
         if !may_use_pool(settings) {
             counters::because(Reason::Unprotected);

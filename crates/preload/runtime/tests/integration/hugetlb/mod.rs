@@ -20,6 +20,20 @@ mod exclusive {
             return testkit::skipped!("{NEEDS_POOL}");
         };
         assert!(succeeds(child("hugetlb::child_maps_small", HUGETLB)));
+        let with_thp = Asked { fallback: "thp", ..HUGETLB };
+        assert!(succeeds(child("hugetlb::child_maps_small", with_thp)));
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn mappings_smaller_than_a_superpage_share_thp_where_these_are_the_fallback() {
+        testkit::require!(crate::programs::has_thp(), "THP are off on this machine");
+        testkit::require!(has_free_superpages(100), "{NEEDS_FREE}");
+        let Some(pool) = Pool::of(64) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        let with_thp = Asked { fallback: "thp", ..HUGETLB };
+        assert!(succeeds(child("hugetlb::child_maps_small_ones_with_thp", with_thp)));
         assert!(pool.is_empty());
     }
 
@@ -302,6 +316,16 @@ fn child_maps_small() {
     for (at, start) in small.iter().enumerate().filter(|(at, _)| *at != 20) {
         assert!(holds(*start, 0, MIB, at as u64), "mapping {at}");
     }
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_maps_small_ones_with_thp() {
+    // The first 4 MiB are left alone.
+    for _ in 0..40 {
+        fill(map(MIB), MIB, 1);
+    }
+    assert!(kib_with_advice() >= 32 << 10, "{} KiB are advised", kib_with_advice());
 }
 
 #[test]
