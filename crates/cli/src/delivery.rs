@@ -47,9 +47,11 @@ impl ReportFlags {
 
     fn write(&self, document: Value, is_printed: bool) {
         if let Some(path) = &self.output
-            && let Err(why) = files::write(path, format!("{document:#}\n"))
+            && let Err(why) = files::write(path, self.force, format!("{document:#}\n"))
         {
-            exit::say(&why.to_string());
+            exit::say(&format!("{why}; the report is printed"));
+            exit::print_aside(&format!("{document}\n"));
+            return;
         }
         if is_printed {
             exit::print_aside(&format!("{document}\n"));

@@ -69,7 +69,7 @@ pub fn man(args: &ManArgs, command: clap::Command) -> Result<Done, Failure> {
         files::check_new(path, args.force)?;
     }
     for (path, text) in pages {
-        files::write(&path, text)?;
+        files::write(&path, args.force, text)?;
     }
     Ok(Done::Fine)
 }

@@ -3,7 +3,7 @@
 //! See docs/decisions/security.md#3.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
@@ -21,16 +21,19 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Prints text, or writes it to the file that was named instead, which gets no colours.
-pub fn deliver(to: Option<&Path>, text: &str) -> Result<(), Failure> {
-    match to.filter(|path| !is_stdout(path)) {
-        None => exit::print(text),
-        Some(path) => write(path, anstream::adapter::strip_str(text).to_string()),
-    }
+/// Prints text, or writes it to the file that was named instead, which gets no colours. What cannot be written is printed.
+pub fn deliver(to: Option<&Path>, force: bool, text: &str) -> Result<(), Failure> {
+    let Some(path) = to.filter(|path| !is_stdout(path)) else { return exit::print(text) };
+    write(path, force, anstream::adapter::strip_str(text).to_string()).or_else(|why| {
+        exit::say(&format!("{why}; the result is printed"));
+        exit::print(text)?;
+        Err(why)
+    })
 }
 
-/// Writes beside the file and renames, so that a reader never sees half of it, and a killed command loses nothing.
-pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+/// Writes beside the file and renames, so that a reader never sees half of it, and a killed command loses nothing. Over a file
+/// that came there since [`check_new`] only by `force`: else what was written stays beside it, under the name that is told.
+pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     if is_stdout(path) {
         return exit::print(&String::from_utf8_lossy(contents.as_ref()));
     }
@@ -41,9 +44,19 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
             let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
             return file.write_all(contents.as_ref()).map_err(failed);
         }
+        Place::File(_) if !force => path.to_path_buf(),
         Place::File(target) | Place::New(target) => target,
     };
     let mut file = beside(&target).map_err(failed)?;
+    if !force {
+        file.write_all(contents.as_ref()).map_err(failed)?;
+        return file.persist_noclobber(&target).map(drop).or_else(|error| {
+            match error.error.kind() {
+                ErrorKind::AlreadyExists => Err(came_meanwhile(path, error.file)),
+                _ => Err(failed(error.error)),
+            }
+        });
+    }
     if let Ok(old) = fs::metadata(&target) {
         // What root writes of somebody's stays theirs.
         if fchown(file.as_file(), Some(old.uid()), Some(old.gid())).is_err() {
@@ -53,6 +66,65 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     }
     file.write_all(contents.as_ref()).map_err(failed)?;
     file.persist(&target).map(drop).map_err(|error| failed(error.error))
+}
+
+/// Leaves beside a file what was not written over it.
+fn came_meanwhile(path: &Path, file: NamedTempFile) -> Failure {
+    let kept = file.keep().map(|(_, kept)| kept.display().to_string());
+    let kept = kept.unwrap_or_else(|error| format!("nowhere ({})", error.error));
+    Failure::usage(format!(
+        "{}: appeared while this ran, and is not overwritten without --force; the result is in {kept}",
+        path.display()
+    ))
+}
+
+/// The right to write a file again and again, which one process has at a time. It is a lock on a hidden file beside it, since the
+/// file itself is another after each time.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl Claim {
+    /// # Errors
+    /// Another process has it.
+    pub fn new(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| unwritable(path, &error);
+        let name = path.file_name().ok_or_else(|| failed(ErrorKind::IsADirectory.into()))?;
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(".lock");
+        let beside = path.with_file_name(hidden);
+        loop {
+            let file = sys::trust::no_links().create(true).append(true).open(&beside);
+            let file = file.map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Failure::usage(format!(
+                        "{}: another evaluation writes it; wait for it, or name another file",
+                        path.display()
+                    )));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // Whoever had it before may have removed it meanwhile.
+            let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+            let (ours, there) = (file.metadata().map_err(failed)?, fs::metadata(&beside));
+            if there.is_ok_and(|there| of(there) == of(ours)) {
+                return Ok(Self { path: beside, file });
+            }
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        // Not only closed: a child that is being started may have it open, too.
+        let _ = self.file.unlock();
+    }
 }
 
 /// What a name stands for.
@@ -208,17 +280,67 @@ mod tests {
         let path = directory.path().join("x");
         check_new(&path, false).unwrap();
         assert!(!path.exists());
-        write(&path, "one").unwrap();
+        write(&path, true, "one").unwrap();
         let refused = check_new(&path, false).unwrap_err().to_string();
         assert!(refused.contains("exists") && refused.contains("--force"), "{refused}");
         check_new(&path, true).unwrap();
-        write(&path, "two").unwrap();
+        write(&path, true, "two").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(names(directory.path()), ["x"]);
         // What its owner hid from others stays so.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        write(&path, "three").unwrap();
+        write(&path, true, "three").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_appears_meanwhile_is_not_written_over_and_nothing_is_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let (victim, path) = (directory.path().join("victim"), directory.path().join("x"));
+        write(&victim, false, "precious").unwrap();
+        let plant: [&dyn Fn(); 2] =
+            [&|| drop(fs::write(&path, "theirs")), &|| symlink(&victim, &path).unwrap()];
+        for plant in plant {
+            check_new(&path, false).unwrap();
+            plant();
+            let refused = write(&path, false, "ours").unwrap_err().to_string();
+            assert!(refused.contains("x: appeared while this ran"), "{refused}");
+            let kept = refused.rsplit(' ').next().unwrap();
+            assert_eq!(fs::read_to_string(kept).unwrap(), "ours");
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+            fs::remove_file(kept).unwrap();
+            fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(names(directory.path()), ["victim"]);
+    }
+
+    #[test]
+    fn one_process_at_a_time_writes_a_file_again_and_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        let first = Claim::new(&path).unwrap();
+        write(&path, true, "one").unwrap();
+        let refused = Claim::new(&path).unwrap_err().to_string();
+        assert!(refused.contains("another evaluation writes it"), "{refused}");
+        drop(first);
+        assert_eq!(names(directory.path()), ["x"]);
+        // Many at once: each has it alone.
+        let inside = std::sync::atomic::AtomicU32::new(0);
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        if let Ok(claim) = Claim::new(&path) {
+                            assert_eq!(inside.fetch_add(1, relaxed), 0);
+                            inside.fetch_sub(1, relaxed);
+                            drop(claim);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(names(directory.path()), ["x"]);
     }
 
     #[test]
@@ -226,13 +348,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (file, link) = (directory.path().join("file"), directory.path().join("link"));
         symlink("file", &link).unwrap();
-        for outcome in [check_new(&link, true), write(&link, "one")] {
+        for outcome in [check_new(&link, true), write(&link, true, "one")] {
             assert!(outcome.unwrap_err().to_string().contains("dangling"));
         }
         assert!(!file.exists());
-        write(&file, "one").unwrap();
+        write(&file, true, "one").unwrap();
         assert!(check_new(&link, false).unwrap_err().to_string().contains("--force"));
-        write(&link, "two").unwrap();
+        write(&link, true, "two").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "two");
         assert_eq!(fs::read_link(&link).unwrap(), Path::new("file"));
     }
@@ -241,7 +363,7 @@ mod tests {
     fn devices_and_pipes_are_written_through() {
         let through = |path: &Path, text: &str| {
             check_new(path, false).unwrap();
-            write(path, text).unwrap();
+            write(path, false, text).unwrap();
         };
         through(Path::new("/dev/null"), "nowhere");
         // One of our own descriptors by its name, as /dev/stderr is one, which may be somebody else's terminal.
@@ -274,9 +396,9 @@ mod tests {
         assert!(zero.contains("more than 1 KiB; give a design"), "{zero}");
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x");
-        write(&path, [0xff; 4]).unwrap();
+        write(&path, true, [0xff; 4]).unwrap();
         assert!(refused(&path).contains("not text"));
-        write(&path, [b'x'; 1 << 10]).unwrap();
+        write(&path, true, [b'x'; 1 << 10]).unwrap();
         assert_eq!(text(&path, 1 << 10, "a design").unwrap().len(), 1 << 10);
     }
 }

@@ -49,8 +49,9 @@ fn kept(path: PathBuf, what: &str) -> Result<(String, String), Failure> {
 pub fn write(text: &str) -> Result<PathBuf, Failure> {
     let path = path()?;
     let directory = path.parent().expect("a file lies in a directory");
-    std::fs::create_dir_all(directory).map_err(|error| files::unwritable(directory, &error))?;
-    files::write(&path, text)?;
+    // As root with another user's HOME, what that user put there would be written over or through.
+    sys::trust::directory(directory).map_err(|error| files::unwritable(directory, &error))?;
+    files::write(&path, true, text)?;
     Ok(path)
 }
 
@@ -58,7 +59,7 @@ pub fn write(text: &str) -> Result<PathBuf, Failure> {
 pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
     let kept = read().map(|(_, text)| costs_marked(&text, BENCH));
     let path = write(&with_costs(&found.to_machine(), &kept.unwrap_or_default()))?;
-    files::write(&path.with_extension(CALIBRATION), exit::to_json(found)?)?;
+    files::write(&path.with_extension(CALIBRATION), true, exit::to_json(found)?)?;
     Ok(path)
 }
 

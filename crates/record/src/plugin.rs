@@ -5,11 +5,12 @@
 //! write, at a path of which the same holds for each directory.
 //! See docs/decisions/record.md#1, docs/decisions/security.md#2.
 
-use std::fs::{DirBuilder, Metadata, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use sys::trust::{self, Untrusted};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::RecordError;
@@ -65,7 +66,7 @@ impl Tools {
     /// Whether the plugin is there already, and nobody else can have written it.
     pub fn is_built(&self) -> bool {
         let metadata = self.plugin.symlink_metadata();
-        metadata.is_ok_and(|it| it.is_file() && intruder(&it).is_none())
+        metadata.is_ok_and(|it| it.is_file() && trust::is_ours(&it))
     }
 
     /// The same as [`Tools::prepare`], but nothing is built.
@@ -101,34 +102,14 @@ fn find(name: &str, search: &str) -> Option<PathBuf> {
     })
 }
 
-/// Who else than this user and root may change what has this metadata.
-fn intruder(metadata: &Metadata) -> Option<String> {
-    let (owner, mode) = (metadata.uid(), metadata.mode());
-    if owner != 0 && owner != sys::param::effective_user() {
-        return Some(format!("it belongs to user {owner}"));
-    }
-    // In a sticky directory (/tmp) others can add names, and change none of ours.
-    let is_shared = metadata.is_dir() && mode & 0o1000 != 0;
-    (mode & 0o022 != 0 && !is_shared)
-        .then(|| format!("others may write it (mode {:o})", mode & 0o7777))
-}
-
 /// Whether nobody but this user and root can change what lies in `directory`, which may be one that is yet to be made.
 pub fn is_private(directory: &Path) -> bool {
     check_private(directory).is_ok()
 }
 
 fn check_private(directory: &Path) -> Result<(), RecordError> {
-    let there = directory.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
-    for ancestor in there.iter().flat_map(|there| there.ancestors()) {
-        let metadata = ancestor.symlink_metadata();
-        let metadata =
-            metadata.map_err(|error| RecordError::io(ancestor, "cannot be inspected", error))?;
-        if let Some(what) = intruder(&metadata) {
-            return Err(RecordError::Untrusted { path: ancestor.to_path_buf(), what });
-        }
-    }
-    Ok(())
+    trust::check(directory)
+        .map_err(|Untrusted { path, what }| RecordError::Untrusted { path, what })
 }
 
 fn version(qemu: &Path) -> Result<String, RecordError> {

@@ -33,6 +33,7 @@ pub mod secure;
 pub mod shared;
 pub mod signal;
 pub mod spawn;
+pub mod trust;
 pub mod user;
 pub mod userfault;
 pub mod wait;

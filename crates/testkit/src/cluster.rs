@@ -82,7 +82,13 @@ impl FakeCluster {
     /// In a directory that is there.
     pub fn new(place: &Path) -> Self {
         let cluster = Self { place: place.to_path_buf() };
-        for (name, text) in [("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL)] {
+        // Root's Python takes no module from PYTHONPATH, and so no Ray of ours.
+        let real = search("python3").unwrap_or_default();
+        let python =
+            format!("#!/bin/sh\n[ \"$1\" = -I ] && shift\nexec '{}' \"$@\"\n", real.display());
+        let programs =
+            [("sbatch", SBATCH), ("squeue", SQUEUE), ("scancel", SCANCEL), ("python3", &python)];
+        for (name, text) in programs {
             // By another process: a child of another test may hold what this one has open for writing.
             let plain = format!("{name}.text");
             cluster.put(&plain, text);
@@ -117,4 +123,10 @@ impl FakeCluster {
         command.env("FAKE", &self.place).env("PYTHONPATH", &self.place);
         command.env("TMPDIR", &self.place).env("PYTHONDONTWRITEBYTECODE", "1")
     }
+}
+
+/// A program on PATH.
+fn search(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|file| file.is_file())
 }

@@ -103,13 +103,13 @@ impl Outputs {
 
     /// Prints the result, or writes it to the file that was named.
     pub fn deliver(&self, text: &str) -> Result<(), Failure> {
-        files::deliver(self.output.as_deref(), text)
+        files::deliver(self.output.as_deref(), self.force, text)
     }
 }
 
 /// Writes what was measured.
 fn deliver(outputs: &Outputs, svg: Option<&PathBuf>, document: &Document) -> Result<(), Failure> {
-    let drawn = svg.map_or(Ok(()), |path| files::write(path, document.to_svg()));
+    let drawn = svg.map_or(Ok(()), |path| files::write(path, outputs.force, document.to_svg()));
     let text = if outputs.json { document.to_json() } else { table::text(document) };
     outputs.deliver(&text).and(drawn)
 }

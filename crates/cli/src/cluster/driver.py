@@ -4,6 +4,12 @@ Standard input: a line of JSON that says what to run. When it is closed, who sta
 tasks. Standard output: a line of JSON for each event. It neither measures nor judges: a task runs the program in a
 directory of its own, with the files that it is sent; who started this checks what comes back.
 """
+import sys
+
+if not sys.flags.isolated:
+    # The directory of this file, which has logs: no module is there.
+    del sys.path[0]
+
 import ctypes
 import json
 import os
@@ -11,7 +17,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 import time

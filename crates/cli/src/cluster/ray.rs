@@ -1,13 +1,15 @@
 //! Ray: a driver in Python gives each part to the cluster as a task, and brings the results back. It reads what
 //! to run from its standard input, and ends, with its tasks, when that is closed: when we are gone.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use sys::trust;
 
 use super::{Launch, Outcome, Share, Watch, Word, last_line};
 use crate::exit::Failure;
@@ -34,6 +36,10 @@ fn file(launch: &Launch) -> String {
 
 pub(super) fn command(launch: &Launch) -> Command {
     let mut command = Command::new(&launch.args.python);
+    if sys::param::effective_user() == 0 {
+        // No module from where another user may have put one.
+        command.arg("-I");
+    }
     command.arg(file(launch));
     command
 }
@@ -120,8 +126,10 @@ impl Driver {
             Failure::usage(format!("{path}: {error}; choose another directory"))
         };
         let (file, log) = (file(launch), log(launch));
-        fs::write(&file, DRIVER).map_err(|error| failed(&file, error))?;
-        let errors = File::options().create(true).append(true).open(&log);
+        let written = trust::no_links().write(true).create(true).truncate(true).open(&file);
+        let written = written.and_then(|mut file| file.write_all(DRIVER.as_bytes()));
+        written.map_err(|error| failed(&file, error))?;
+        let errors = trust::no_links().create(true).append(true).open(&log);
         let errors = errors.map_err(|error| failed(&log, error))?;
         let mut command = command(launch);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);

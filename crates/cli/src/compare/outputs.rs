@@ -120,9 +120,12 @@ impl Outputs {
 
     /// Writes a series everywhere it was asked for; `text` is its table.
     pub fn write_series(&self, series: &Series, text: &str) -> Result<(), Failure> {
-        let html = self.html.as_ref().map_or(Ok(()), |path| files::write(path, series.to_html()));
+        let html = self
+            .html
+            .as_ref()
+            .map_or(Ok(()), |path| files::write(path, self.force, series.to_html()));
         let svg = self.svg.as_ref().map_or(Ok(()), |path| match series.to_svg() {
-            Some(picture) => files::write(path, picture),
+            Some(picture) => files::write(path, self.force, picture),
             None => Err(Failure::usage("--svg: no arm has a ratio; nothing to draw")),
         });
         let text = match if self.json { Format::Json } else { self.format } {
@@ -130,14 +133,16 @@ impl Outputs {
             Format::Json => exit::to_json(series)?,
             Format::Csv => return self.refuse_csv(),
         };
-        files::deliver(self.output.as_deref(), &text).and(html).and(svg)
+        files::deliver(self.output.as_deref(), self.force, &text).and(html).and(svg)
     }
 
     /// Writes everything asked for.
     pub fn write(&self, document: &Document, analysis: &Analysis) -> Result<(), Failure> {
         // All of them, and then the first error: minutes of runs are not thrown away for one file.
         let html = match &self.html {
-            Some(path) => files::write(path, experiment::html::page(document, analysis)),
+            Some(path) => {
+                files::write(path, self.force, experiment::html::page(document, analysis))
+            }
             None => Ok(()),
         };
         let format = if self.json { Format::Json } else { self.format };
@@ -146,7 +151,7 @@ impl Outputs {
             Format::Json => document.to_json(),
             Format::Csv => experiment::csv::samples(document),
         };
-        files::deliver(self.output.as_deref(), &text).and(html)
+        files::deliver(self.output.as_deref(), self.force, &text).and(html)
     }
 }
 

@@ -13,14 +13,16 @@ use serde_json::{Value, json};
 use super::{Args, PLAN_SCHEMA, find, read};
 use crate::compare::entry::Entry;
 use crate::exit::{self, Done, Failure};
+use crate::files::{self, Claim};
 use crate::runs::JobOutcome;
-use crate::{files, signals};
+use crate::signals;
 
 /// How much of an entry's time its measured runs may take: the rest is for warm-ups, and for starting and filling servers.
 const MEASURED: f64 = 0.7;
 
 /// Runs what is not done yet. The end says what a signal or a failure made of it; what was made is there all the same.
 pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
+    let _claim = args.resume.as_deref().map(Claim::new).transpose()?;
     let evaluation = args.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
     let (evaluation, pending) = divided(args, evaluation, Entry::missing)?;
     if pending.is_empty() && evaluation.applications.is_empty() {
@@ -34,7 +36,7 @@ pub fn into(args: &Args, file: &Path) -> Result<Done, Failure> {
     let (evaluation, pending) = divided(args, Evaluation::new(), Entry::missing)?;
     let (evaluation, end) = run(args, evaluation, pending)?;
     if !matches!(end, Ok(Done::Signal(_))) {
-        files::write(file, exit::to_json(&evaluation)?)?;
+        files::write(file, true, exit::to_json(&evaluation)?)?;
     }
     end
 }
@@ -104,7 +106,7 @@ pub fn kept(path: &Path) -> Result<Evaluation, Failure> {
 /// Keeps it in the file of `--resume`, if there is one.
 pub fn save(args: &Args, evaluation: &Evaluation) -> Result<(), Failure> {
     let Some(path) = &args.resume else { return Ok(()) };
-    files::write(path, exit::to_json(evaluation)?)
+    files::write(path, true, exit::to_json(evaluation)?)
 }
 
 /// That nothing could be compared, and what was missing.

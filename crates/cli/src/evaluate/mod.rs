@@ -101,7 +101,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             On::Local => here::dry_run(&args)?,
             On::Slurm | On::Ray => on::dry_run(&args)?,
         };
-        files::deliver(args.output.as_deref(), &text)?;
+        files::deliver(args.output.as_deref(), args.force, &text)?;
         return Ok(Done::Fine);
     }
     let old = args.compare.as_deref().map(read).transpose()?;
@@ -116,13 +116,16 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let changes = old.map(|old| evaluation.changes_since(&old));
     let of = changes.as_ref().map_or(0, |(_, of)| *of);
     evaluation.changed = changes.map(|(changes, _)| changes);
-    let html = args.html.as_ref().map_or(Ok(()), |path| files::write(path, evaluation.to_html()));
+    let html = args
+        .html
+        .as_ref()
+        .map_or(Ok(()), |path| files::write(path, args.force, evaluation.to_html()));
     let text = match (args.json, args.csv) {
         (true, _) => exit::to_json(&evaluation)?,
         (_, true) => experiment::csv::rows(&evaluation.rows()),
         (false, false) => table::text(&evaluation),
     };
-    files::deliver(args.output.as_deref(), &text).and(html)?;
+    files::deliver(args.output.as_deref(), args.force, &text).and(html)?;
     if others > 0 {
         exit::say(&format!(
             "{others} of the applications were measured on another kind of machine than in --compare's file"

@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use experiment::evaluation::{Application, Evaluation, NotRun};
@@ -18,6 +18,7 @@ use super::{Args, find, here, read};
 use crate::cluster::{Kind, Launch, Share, Task, Watched, Word, Work, quoted, text_of};
 use crate::compare::entry::Entry;
 use crate::exit::{self, Done, Failure};
+use crate::files::Claim;
 
 const KIND: Kind = Kind {
     name: "evaluation",
@@ -33,8 +34,9 @@ const KIND: Kind = Kind {
 
 /// Has the entries compared that FILE does not have yet.
 pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
+    let _claim = args.resume.as_deref().map(Claim::new).transpose()?;
     let cluster = Cluster::new(args)?;
-    let _launched = cluster.lock()?;
+    cluster.make_directories()?;
     cluster.collect()?;
     let cluster = Cluster { seconds: cluster.share(), ..cluster };
     let watched = match cluster.pending().next() {
@@ -125,26 +127,14 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// One process submits its jobs and watches them.
-    fn lock(&self) -> Result<File, Failure> {
-        let failed = |path: &Path, error: std::io::Error| {
-            Failure::usage(format!("{}: {error}; choose another directory", path.display()))
-        };
-        for directory in ["results", "logs"] {
-            let path = Path::new(&self.directory).join(directory);
-            fs::create_dir_all(&path).map_err(|error| failed(&path, error))?;
-        }
-        let path = Path::new(&self.directory).join("launch.lock");
-        let file = File::options().create(true).append(true).open(&path);
-        let file = file.map_err(|error| failed(&path, error))?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(Failure::usage(format!(
-                "{}: its jobs are being watched by another process; wait for it, or end it",
-                self.directory
-            ))),
-            Err(TryLockError::Error(error)) => Err(failed(&path, error)),
-        }
+    /// What jobs read and write. Whoever can write there has what he puts there run.
+    fn make_directories(&self) -> Result<(), Failure> {
+        ["results", "logs"].into_iter().try_for_each(|name| {
+            let path = Path::new(&self.directory).join(name);
+            sys::trust::directory(&path).map_err(|error| {
+                Failure::usage(format!("{}: {error}; choose another file", path.display()))
+            })
+        })
     }
 
     fn launch(&self) -> Result<Launch<'_>, Failure> {

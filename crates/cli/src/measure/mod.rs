@@ -197,7 +197,7 @@ fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {
         exit::print_aside(&text);
         return Ok(());
     }
-    files::deliver(args.output.as_deref(), &text)
+    files::deliver(args.output.as_deref(), args.force, &text)
 }
 
 fn pid(text: &str) -> Result<Pid, String> {

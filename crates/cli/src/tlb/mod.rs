@@ -231,9 +231,9 @@ fn print(args: &Args, found: &Calibration) -> Result<(), Failure> {
         Format::Env => found.to_variables(),
     };
     if let Some(path) = &args.svg {
-        files::write(path, found.to_svg())?;
+        files::write(path, args.force, found.to_svg())?;
     }
-    files::deliver(args.output.as_deref(), &text)
+    files::deliver(args.output.as_deref(), args.force, &text)
 }
 
 /// What the processor says of itself.

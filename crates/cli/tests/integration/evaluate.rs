@@ -128,6 +128,38 @@ fn killed_half_way_it_loses_the_entry_under_way_at_most() {
 }
 
 #[test]
+fn one_evaluation_at_a_time_keeps_its_results_in_a_file() {
+    let suite = Suite::new("command = 'sleep 1'\narm = ['base', 'thp']\n");
+    let other = Suite::new(FIGURES);
+    let (slow, quick, kept) = (suite.path("a.toml"), other.path("a.toml"), suite.path("kept"));
+    let mut first = superpage(&suite.words(&slow, &["--resume", &kept])).spawn().unwrap();
+    wait_until("the first has begun", || PathBuf::from(suite.path(".kept.lock")).exists());
+    let second = run(&other.words(&quick, &["--resume", &kept]));
+    refused(&second, 2, "kept: another evaluation writes it");
+    assert!(first.wait().unwrap().success());
+    let second = run(&other.words(&quick, &["--resume", &kept]));
+    assert!(second.status.success(), "{}", stderr(&second));
+    let names = ["\"name\": \"a\"", "\"name\": \"figures\""];
+    assert!(names.iter().all(|name| suite.read("kept").contains(name)), "{}", suite.read("kept"));
+    assert!(!PathBuf::from(suite.path(".kept.lock")).exists());
+}
+
+/// Nothing that was measured is lost because it cannot be written.
+#[test]
+fn what_cannot_be_written_is_printed() {
+    let suite = Suite::new(&FIGURES.replace("sh -c 'echo", "sh -c 'touch {suite}/began; echo"));
+    let (toml, directory) = (suite.path("a.toml"), tempfile::tempdir().unwrap());
+    let output = directory.path().join("o");
+    let words = suite.words(&toml, &["--csv", "-o", output.to_str().unwrap()]);
+    let child = superpage(&words).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    wait_until("it runs", || PathBuf::from(suite.path("began")).exists());
+    drop(directory);
+    let ended = child.wait_with_output().unwrap();
+    assert!(stdout(&ended).contains("figures"), "{}", stdout(&ended));
+    assert_eq!(ended.status.code(), Some(2));
+}
+
+#[test]
 fn what_an_entry_needs_is_said_with_how_to_install_it() {
     let lacking = "[[entry]]\nname = 'other'\nneeds = ['no-such-program']\npackages = 'Debian: no-such'\n\
         command = 'no-such-program'\n[[entry]]\nname = 'module'\ncheck = 'false'\npackages = 'PyPI: x'\ncommand = 'true'\n";

@@ -344,6 +344,32 @@ fn what_cannot_be_is_refused_in_a_line() {
     one_line(evaluated.run("slurm", &["-q"]), 2, "not an evaluation");
 }
 
+/// Modules, files and links that another user put there would be root's to import and to write through.
+#[test]
+fn root_uses_no_directory_of_another_users() {
+    testkit::require!(testkit::is_root(), "not root: there is nobody's directory to refuse");
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(path("s.toml"), "command = 'true'\n").unwrap();
+    std::fs::create_dir_all(path("kept.d/logs")).unwrap();
+    std::fs::write(path("victim"), "precious").unwrap();
+    for planted in [path("kept.d"), path("kept.d/logs")] {
+        std::os::unix::fs::chown(&planted, Some(65534), Some(65534)).unwrap();
+        std::os::unix::fs::symlink(path("victim"), path("kept.d/logs/driver.py")).ok();
+        for on in ["ray", "slurm"] {
+            let words = ["evaluate", &path("s.toml"), "--on", on, "--resume", &path("kept")];
+            refused(&run(&words), 2, "it belongs to user 65534");
+        }
+        std::os::unix::fs::chown(path("kept.d"), Some(0), Some(0)).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path("victim")).unwrap(), "precious");
+    let mut save = superpage(&["tlb", "--save", "--quiet"]);
+    std::os::unix::fs::chown(directory.path(), Some(65534), Some(65534)).unwrap();
+    save.env("HOME", directory.path()).env_remove("XDG_DATA_HOME");
+    refused(&save.output().unwrap(), 2, "it belongs to user 65534");
+    assert!(!directory.path().join(".local").exists());
+}
+
 fn has_python() -> bool {
     Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success())
 }

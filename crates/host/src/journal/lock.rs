@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -115,10 +115,8 @@ pub(super) fn prepare(dir: &Path) -> Result<(), JournalError> {
         .create(dir)
         .map_err(|source| JournalError::io("create", dir, source))?;
     let metadata = fs::metadata(dir).map_err(|source| JournalError::io("open", dir, source))?;
-    let is_ours = [0, sys::param::effective_user()].contains(&metadata.uid());
-    if is_ours && metadata.permissions().mode() & 0o022 == 0 {
-        Ok(())
-    } else {
-        Err(JournalError::OpenDirectory { path: dir.to_owned() })
+    match sys::trust::is_ours(&metadata) {
+        true => Ok(()),
+        false => Err(JournalError::OpenDirectory { path: dir.to_owned() }),
     }
 }

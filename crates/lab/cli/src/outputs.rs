@@ -49,9 +49,11 @@ impl Outputs {
     /// Writes a text, and what `draw` draws: a page, or a picture alone.
     pub fn deliver(&self, text: &str, draw: impl Fn(bool) -> String) -> Result<(), Failure> {
         let is_page = |path: &PathBuf| path.extension().is_some_and(|found| found == "html");
-        let drawn =
-            self.plot.as_ref().map_or(Ok(()), |path| files::write(path, draw(is_page(path))));
-        files::deliver(self.output.as_deref(), text).and(drawn)
+        let drawn = self
+            .plot
+            .as_ref()
+            .map_or(Ok(()), |path| files::write(path, self.force, draw(is_page(path))));
+        files::deliver(self.output.as_deref(), self.force, text).and(drawn)
     }
 
     /// Writes everything asked for.

@@ -69,7 +69,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     } else {
         text(&report, &profile)
     };
-    files::deliver(output.as_deref(), &text)?;
+    files::deliver(output.as_deref(), force, &text)?;
     Ok(Done::Fine)
 }
 

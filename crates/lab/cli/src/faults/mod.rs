@@ -171,9 +171,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             published: Vec::new(),
         };
         let curves: Vec<_> = sets.into_iter().map(curve).collect();
-        files::write(path, plot::faults(&title, machine.cpus, &curves))?;
+        files::write(path, args.force, plot::faults(&title, machine.cpus, &curves))?;
     }
-    files::deliver(args.output.as_deref(), &text)?;
+    files::deliver(args.output.as_deref(), args.force, &text)?;
     Ok(Done::Fine)
 }
 

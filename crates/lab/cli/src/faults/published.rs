@@ -38,13 +38,17 @@ pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
     }
     if let Some(path) = &args.svg {
         let title = format!("{}: simulated and published", machine.summary);
-        files::write(path, plot::faults(&title, machine.cpus, &curves(&comparison.lines)))?;
+        files::write(
+            path,
+            args.force,
+            plot::faults(&title, machine.cpus, &curves(&comparison.lines)),
+        )?;
     }
     let text = match args.json {
         true => json(&Document { schema: SCHEMA, comparison: &comparison })?,
         false => words(&comparison),
     };
-    files::deliver(args.output.as_deref(), &text)?;
+    files::deliver(args.output.as_deref(), args.force, &text)?;
     let is_off = comparison.scaling_error.is_some_and(|error| error > TOLERANCE);
     let is_elsewhere = comparison.peaks.iter().any(|peak| peak.simulated != peak.published);
     Ok(if is_off || is_elsewhere { Done::Negative } else { Done::Fine })

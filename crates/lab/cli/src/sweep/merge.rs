@@ -88,8 +88,8 @@ impl Target {
         parquet.into_iter().chain([(self.json.as_path(), merged.json.as_bytes())])
     }
 
-    fn write(&self, merged: &Merged) -> Result<(), Failure> {
-        self.contents(merged).try_for_each(|(path, bytes)| files::write(path, bytes))
+    fn write(&self, merged: &Merged, force: bool) -> Result<(), Failure> {
+        self.contents(merged).try_for_each(|(path, bytes)| files::write(path, force, bytes))
     }
 
     /// Writes those that do not hold these bytes already.
@@ -97,7 +97,7 @@ impl Target {
         let mut others: Vec<_> = self.contents(merged).collect();
         others.retain(|(path, bytes)| !std::fs::read(path).is_ok_and(|old| old == *bytes));
         others.iter().try_for_each(|(path, _)| files::check_new(path, force))?;
-        others.iter().try_for_each(|(path, bytes)| files::write(path, bytes))
+        others.iter().try_for_each(|(path, bytes)| files::write(path, force, bytes))
     }
 }
 
@@ -115,7 +115,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print(&format!("would write {rows} to {names}\n"))?;
         return Ok(Done::Fine);
     }
-    target.write(&merged)?;
+    target.write(&merged, args.force)?;
     exit::print(&format!("{rows} written to {names}\n"))?;
     Ok(Done::Fine)
 }

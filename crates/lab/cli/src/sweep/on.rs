@@ -130,6 +130,14 @@ impl<'a> Sweep<'a> {
 
     /// Runs it on its cluster, to the end.
     pub fn run(&self, quiet: bool) -> Result<Ended, Failure> {
+        for name in ["groups", "locks", "logs"] {
+            // Whoever can write there has what he puts there run.
+            let path = Path::new(&self.directory).join(name);
+            sys::trust::directory(&path).map_err(|error| {
+                let what = format!("{}: {error}; choose another directory", path.display());
+                Failure::usage(what)
+            })?;
+        }
         let _launched = self.store.launch().map_err(Failure::usage)?;
         let before = self.store.read().map_err(Failure::usage)?;
         complain(&before.damaged, "run again");

@@ -16,7 +16,7 @@
 //!
 //! # Safety
 //! What is discarded or replaced lies inside an object that this thread has just allocated.
-//! See docs/decisions/heap.md#2 and #3.
+//! See docs/decisions/heap.md#2, heap.md#3 and heap.md#10.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
