@@ -37,8 +37,8 @@ use crate::{design, facts, signals};
 /// The program is not modified. Its exit code and signals are passed through; signals sent to
 /// superpage reach it. A one-line report on standard error says which pages it got.
 ///
-/// Without --heap, --mmap, --shm, --text, --data, --stack and --files, glibc's malloc is told to use
-/// superpages and libsuperpage.so advises the program's own mappings (MADV_HUGEPAGE). With any of them,
+/// Without --heap, --mmap, --shm, --text, --data, --stack and --files, libsuperpage.so backs malloc's memory and the
+/// program's own mappings with THP; of a static program glibc's malloc is told to. With any of them,
 /// libsuperpage.so backs exactly that memory: THP where free memory is contiguous, or pages of a hugetlb
 /// pool, reserved when memory is mapped. --pages hugetlb, --prezero and --prefault imply --heap and --mmap.
 #[derive(Debug, clap::Args)]

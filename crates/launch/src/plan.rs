@@ -217,9 +217,6 @@ impl Plan {
             Pages::Thp if by_library => {
                 plan.check_thp(facts)?;
                 preload.push(plan.ask_the_library("thp".to_string(), recipe, wrapped, facts)?);
-                if recipe.memory.heap && !is_fragmented {
-                    plan.advise_malloc(recipe, facts);
-                }
                 plan.supply = facts.may_change_settings.then(|| facts.thp_sizes_off.clone());
                 if is_fragmented {
                     plan.note_fragmented(facts);

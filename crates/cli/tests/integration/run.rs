@@ -79,6 +79,31 @@ fn a_pool_that_is_to_grow_is_for_memory_on_it() {
     }
 }
 
+/// Neither to ask for superpages nor to look what it got may the library make a call that malloc does not make.
+#[test]
+fn a_filter_that_allows_what_malloc_calls_ends_no_program() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    testkit::require!(cfg!(target_arch = "x86_64"), "the filter is for x86-64");
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("filtered").display().to_string();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/filtered.c");
+    let built = Command::new("cc").args(["-O1", "-w", "-o", &program, source]).output();
+    testkit::require!(built.is_ok_and(|built| built.status.success()), "needs a C compiler");
+    for (size, mib) in [("100", "40"), ("5000", "100"), ("500000", "100"), ("9000000", "100")] {
+        for flags in [vec![], vec!["--heap"], vec!["--heap", "--mmap", "--pages", "thp"]] {
+            let words = [&["run", "-q"], &flags[..], &["--", &program, size, mib]].concat();
+            let output = run(&words);
+            assert_eq!(
+                stdout(&output),
+                "fine\n",
+                "{words:?}: {:?} {}",
+                output.status,
+                stderr(&output)
+            );
+        }
+    }
+}
+
 /// What superpage has to say is not to lie among what the program says.
 #[test]
 fn quiet_prints_nothing() {

@@ -310,8 +310,8 @@ impl Plan {
         self.check_thp(facts)?;
         self.thp = ThpRequest::System;
         self.promise = Promise::Superpages;
-        self.advise_malloc(recipe, facts);
         if !self.is_preloadable(wrapped) {
+            self.advise_malloc(recipe, facts);
             return Ok(None);
         }
         match facts.runtime.as_ref().map(|path| path.display().to_string()) {
@@ -320,7 +320,7 @@ impl Plan {
                  libsuperpage.so"
             )),
             Some(path) => {
-                let why = "libsuperpage.so makes that reliable and advises the program's own mmap";
+                let why = "libsuperpage.so backs malloc's memory and the program's own mappings";
                 self.set(environment::PAGES, "thp", why);
                 return Ok(Some(path));
             }
@@ -329,10 +329,12 @@ impl Plan {
                  put it there): {UNREACHED}, and malloc is not reached reliably on glibc 2.36"
             )),
         }
+        self.advise_malloc(recipe, facts);
         Ok(None)
     }
 
-    /// glibc's malloc advises the heap from its first byte on.
+    /// glibc's malloc advises the heap from its first byte on, where the library cannot. It does not look whether a program touches
+    /// it. See docs/decisions/heap.md#8.
     pub(super) fn advise_malloc(&mut self, recipe: &Recipe, facts: &Facts) {
         let settings = [("glibc.malloc.hugetlb", "1")];
         self.set_malloc(recipe, facts, &settings, "malloc advises its memory MADV_HUGEPAGE");

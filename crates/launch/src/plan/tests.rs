@@ -60,10 +60,14 @@ fn a_design_in_force_finds_base_pages() {
 }
 
 #[test]
-fn thp_uses_tunable_and_preload() {
+fn thp_uses_the_library_and_the_tunable_where_that_cannot_be_preloaded() {
     let inherited = Facts { ld_preload: Some("/lib/other.so".to_string()), ..facts() };
-    let plan = resolve("x: pages=thp preload=/lib/mi.so", &inherited).unwrap();
+    let recipe: Recipe = "x: pages=thp".parse().unwrap();
+    let fixed = program(Kind::Static);
+    let plan = Plan::resolve(&recipe, fixed, None, Vec::new(), &inherited).unwrap();
     assert_eq!(variable(&plan, "GLIBC_TUNABLES"), Some("glibc.malloc.hugetlb=1"));
+    let plan = resolve("x: pages=thp preload=/lib/mi.so", &inherited).unwrap();
+    assert_eq!(variable(&plan, "GLIBC_TUNABLES"), None);
     assert_eq!(
         variable(&plan, "LD_PRELOAD"),
         Some("/lib/mi.so:/opt/lib/libsuperpage.so:/lib/other.so")
@@ -175,10 +179,7 @@ fn what_the_recipe_sets_joins_what_the_plan_needs() {
     let recipe = "x: pages=thp preload=/lib/mi.so LD_PRELOAD=/lib/own.so A=1 A=2 \
                   GLIBC_TUNABLES=glibc.malloc.tcache_count=0";
     let plan = resolve(recipe, &inherited).unwrap();
-    assert_eq!(
-        variable(&plan, "GLIBC_TUNABLES"),
-        Some("glibc.malloc.tcache_count=0:glibc.malloc.hugetlb=1")
-    );
+    assert_eq!(variable(&plan, "GLIBC_TUNABLES"), Some("glibc.malloc.tcache_count=0"));
     assert_eq!(
         variable(&plan, "LD_PRELOAD"),
         Some("/lib/mi.so:/opt/lib/libsuperpage.so:/lib/own.so")
@@ -284,18 +285,16 @@ fn the_library_is_told_what_to_back_and_malloc_is_left_alone() {
     assert_eq!(plan.thp, ThpRequest::Disabled, "what falls back is an error, not THP");
 }
 
+/// It would advise memory that the program does not touch.
 #[test]
-fn on_thp_glibc_advises_a_heap_that_the_library_backs_unless_memory_is_fragmented() {
-    let tunables = |text: &str, free_in_superpages| {
-        let facts = Facts { free_in_superpages, ..with_library(Vec::new()) };
-        let recipe: Recipe = text.parse().unwrap();
-        let plan = Plan::resolve(&recipe, program(Kind::Glibc), None, Vec::new(), &facts).unwrap();
-        variable(&plan, "GLIBC_TUNABLES").map(str::to_string)
-    };
-    let advises = Some("glibc.malloc.hugetlb=1".to_string());
-    assert_eq!(tunables("x: pages=thp memory=heap,mmap", Some(0.9)), advises);
-    assert_eq!(tunables("x: pages=thp memory=heap,mmap", Some(0.2)), None);
-    assert_eq!(tunables("x: pages=thp memory=mmap", Some(0.9)), None);
+fn glibc_advises_no_heap_that_the_library_backs() {
+    for recipe in ["x: pages=thp", "x: pages=thp memory=heap,mmap", "x: pages=thp memory=mmap"] {
+        let facts = Facts { free_in_superpages: Some(0.9), ..with_library(Vec::new()) };
+        let parsed: Recipe = recipe.parse().unwrap();
+        let plan = Plan::resolve(&parsed, program(Kind::Glibc), None, Vec::new(), &facts).unwrap();
+        assert_eq!(variable(&plan, "GLIBC_TUNABLES"), None, "{recipe}");
+        assert_eq!(variable(&plan, "SUPERPAGE_PAGES"), Some("thp"), "{recipe}");
+    }
 }
 
 #[test]

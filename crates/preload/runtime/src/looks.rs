@@ -68,6 +68,9 @@ pub fn after_fork() {
     STEP.store(MIN_STEP, Relaxed);
     HELD.store(0, Relaxed);
     LOOKED.store(0, Relaxed);
+    if filter::may_be_in_place() {
+        return; // There are no looks.
+    }
     BEGAN.store(raw::monotonic().unwrap_or(0), Relaxed);
     SPENT.store(0, Relaxed);
     INHERITED.store(0, Relaxed);
@@ -93,6 +96,10 @@ pub fn ends() {
 #[cold]
 fn consider(why: Why) {
     RETURNED.store(0, Relaxed);
+    // A filter may end the process for asking what time it is.
+    if filter::may_be_in_place() {
+        return;
+    }
     if OWNER.load(Acquire) != raw::pid() || IS_LOOKING.swap(true, Acquire) {
         return;
     }
@@ -117,9 +124,9 @@ fn consider(why: Why) {
     IS_LOOKING.store(false, Release);
 }
 
-/// Whether there is something to see. Files are not opened where a filter may end the process for that.
+/// Whether there is something to see.
 fn is_worth(why: Why, held: u64, now: u64) -> bool {
-    if held < MIN_BYTES || filter::may_be_in_place() || !counters::wants_looks() {
+    if held < MIN_BYTES || !counters::wants_looks() {
         return false;
     }
     let (before, looked) = (HELD.load(Relaxed), LOOKED.load(Relaxed));

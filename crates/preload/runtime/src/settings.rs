@@ -96,7 +96,7 @@ pub struct Settings {
     pub whole_heap: bool,
     /// Whether no object is to have a mapping of its own: HUGETLB_MORECORE alone asked, as for libhugetlbfs' heap.
     pub maps_nothing: bool,
-    /// Whether the environment sets when glibc's malloc maps objects, grows and shrinks.
+    /// Whether the environment sets when glibc's malloc maps objects, grows and shrinks, or has it fill them.
     pub tunes_malloc: bool,
     /// SUPERPAGE_PREZERO: bytes of unmapped memory that may be kept for the next request.
     pub prezero: usize,
@@ -232,7 +232,8 @@ fn understand() -> Settings {
             "MALLOC_TOP_PAD_"
             | "MALLOC_TRIM_THRESHOLD_"
             | "MALLOC_MMAP_THRESHOLD_"
-            | "MALLOC_MMAP_MAX_" => set(&mut settings.tunes_malloc, Some(true)),
+            | "MALLOC_MMAP_MAX_"
+            | "MALLOC_PERTURB_" => set(&mut settings.tunes_malloc, Some(true)),
             "GLIBC_TUNABLES" => {
                 settings.tunes_malloc |= tunes_malloc(bytes);
                 true
@@ -401,13 +402,14 @@ fn is_of_valgrind(name: &[u8], value: &[u8]) -> bool {
     name == b"LD_PRELOAD" && value.windows(PRELOAD.len()).any(|window| window == PRELOAD)
 }
 
-/// Whether a list of tunables names one that decides when malloc asks the kernel for memory.
+/// Whether a list of tunables names one that decides when malloc asks the kernel for memory, or with what it fills it.
 fn tunes_malloc(list: &[u8]) -> bool {
-    const NAMES: [&[u8]; 4] = [
+    const NAMES: [&[u8]; 5] = [
         b"glibc.malloc.top_pad=",
         b"glibc.malloc.trim_threshold=",
         b"glibc.malloc.mmap_threshold=",
         b"glibc.malloc.mmap_max=",
+        b"glibc.malloc.perturb=",
     ];
     list.split(|&byte| byte == b':').any(|it| NAMES.iter().any(|name| it.starts_with(name)))
 }

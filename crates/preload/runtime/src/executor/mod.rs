@@ -124,9 +124,10 @@ pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool
     result == DONE
 }
 
-/// Whether memory that does not lie on the pool is to be advised.
+/// Whether memory that does not lie on the pool is to be advised. Once the program has set a filter nothing is: malloc of a program
+/// without threads makes no such call, and the filter may end the process for it.
 pub fn advises() -> bool {
-    request().advises(as_told(settings::get().fallback))
+    !filter::is_set() && request().advises(as_told(settings::get().fallback))
 }
 
 /// What a policy calls it.

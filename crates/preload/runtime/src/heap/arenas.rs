@@ -11,8 +11,8 @@
 //! Life of a superpage of an arena: unmapped -> inside the object, untouched -> backed -> handed out
 //! in pieces -> given back to the kernel when glibc trims the top.
 //!
-//! The main arena gets superpages once the heap holds 24 MiB, threads' arenas once it holds 32 MiB. Earlier memory is then
-//! advised as well, and left to khugepaged.
+//! The main arena gets superpages once the heap holds 3 MiB, threads' arenas once it holds 32 MiB, if the program touches what it
+//! allocates. Earlier memory is then advised as well, and left to khugepaged.
 //!
 //! # Safety
 //! What is discarded or replaced lies inside an object that this thread has just allocated.
@@ -23,13 +23,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::spans::{SPAN, STEP, is_below, slot};
 use super::{Chunk, large, next, packed, thresholds};
-use crate::counters::{self, Column, Kind};
+use crate::counters::{self, Column, Kind, Reason};
+use crate::once::OnceBool;
 use crate::settings::{self, Fallback};
 use crate::table;
-use crate::{executor, in_place, limits, raw, sizes, source};
+use crate::{executor, filter, in_place, limits, pagemap, raw, sizes, source, write_protect};
 
-/// From this size of the heap on the main arena gets superpages of THP: its last one is half used on average.
-const LARGE_HEAP: usize = 24 << 20;
+/// From this size of the heap on the main arena gets superpages of THP, if so much of it is touched: its last one is half used on
+/// average.
+const LARGE_HEAP: usize = 3 << 20;
+/// The newest part of an arena, which tells whether a program touches what it allocates; and its end, which it may be about to.
+const JUDGED: usize = 4 << 20;
+const UNJUDGED: usize = 256 << 10;
 /// The same of threads' arenas, each of which has such a last superpage.
 const LARGE_HEAP_OF_THREADS: usize = 32 << 20;
 /// The same of all arenas where mapped objects and arenas hold [`LARGE_IN_ALL`].
@@ -55,10 +60,14 @@ static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 /// Whether the heap is large, and its early memory has been advised.
 static IS_LARGE: AtomicBool = AtomicBool::new(false);
-/// Whether a thread's arena may lie on the pool. glibc gives back their tops by `madvise`, after which a reservation does not
-/// hold where the pool has surplus pages, and a touch may be killed: so glibc is to discard nothing, unless the pool is wanted at
-/// any price.
+/// Whether an arena may lie on the pool. What glibc gives back of it by `madvise`, tops of threads' arenas and with
+/// `malloc_trim` parts of all, has no reservation any more where the pool has surplus pages, and a touch may be killed: so glibc is
+/// to discard nothing, unless the pool is wanted at any price. (The top of the main one goes back by `brk`.)
+static IS_ON_POOL: AtomicBool = AtomicBool::new(false);
+/// The same of a thread's.
 static IS_KEPT_WHOLE: AtomicBool = AtomicBool::new(false);
+/// Whether an arena was ever grown ahead on THP.
+static HAS_GROWN: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was grown ahead since memory last ran out.
 static IS_AHEAD: AtomicBool = AtomicBool::new(false);
 
@@ -81,9 +90,8 @@ pub fn begin() {
         START.store(start, Ordering::Relaxed);
         let settings = settings::get();
         let page = sizes::superpage();
-        if is_for_pool() && !settings.maps_nothing {
-            // A mapping of its own holds none of the pool's pages, or not all that it could.
-            thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
+        if is_for_pool() && is_asked() && !settings.maps_nothing {
+            map_less();
         }
         if !settings.whole_heap || page > MAX_AHEAD {
             return;
@@ -182,9 +190,73 @@ fn advance(chunk: Chunk) -> bool {
     true
 }
 
-/// Whether arenas may lie on the pool.
+/// Whether arenas may lie on the pool: where other threads' system calls can be held up while a part becomes ordinary, at a fork
+/// that finds the pool short, or where the pool is wanted at any price.
 fn is_for_pool() -> bool {
-    settings::get().is_hugetlb() && !in_place::is_asked()
+    static CAN_BE_MOVED: OnceBool = OnceBool::new();
+    let settings = settings::get();
+    if !settings.is_hugetlb() || in_place::is_asked() {
+        return false;
+    }
+    let can_be_moved = || !filter::may_be_in_place() && write_protect::stops_system_calls();
+    is_asked() || CAN_BE_MOVED.get_or_init(can_be_moved)
+}
+
+/// Whether the pool is wanted at any price, or all of the heap on it.
+fn is_asked() -> bool {
+    let settings = settings::get();
+    settings.whole_heap || !source::is_left_alone_if_stuck()
+}
+
+/// Objects that are too small for pages of the pool of their own come from arenas.
+fn map_less() {
+    thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
+}
+
+/// From this much in objects with mappings of their own on, those that are too small for the pool's pages come from arenas.
+const MAPPED_UNTIL: usize = 16 << 20;
+/// What such objects hold.
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// An object got a mapping of its own.
+pub fn mapped(length: usize) {
+    let holds = MAPPED.fetch_add(length, Ordering::Relaxed) + length;
+    if holds >= MAPPED_UNTIL && is_for_pool() {
+        raw::keeping_errno(map_less);
+    }
+}
+
+/// It is about to be freed.
+pub fn unmapped(length: usize) {
+    let less = |holds: usize| Some(holds.saturating_sub(length));
+    let _ = MAPPED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+}
+
+/// Whether an arena has more at its top than glibc would have there.
+pub fn have_grown() -> bool {
+    HAS_GROWN.load(Ordering::Relaxed) && !is_for_pool()
+}
+
+/// Whether an object was cut from the top of its arena, as far as can be told: others may change the arena meanwhile.
+///
+/// # Safety
+/// It was just allocated.
+pub unsafe fn is_cut_from_top(chunk: Chunk) -> bool {
+    /// Where `struct _heap_info` of a thread's arena has its size (`malloc/arena.c`).
+    const SIZE: usize = 2 * size_of::<usize>();
+    let next = chunk.end();
+    // SAFETY: a chunk of an arena is followed by another, whose size is the second word; a span begins with its description.
+    unsafe {
+        let size = (next as *const usize).add(1).read_volatile() & !7;
+        let end = match chunk.is_of_a_thread() {
+            true => {
+                let span = chunk.memory / SPAN * SPAN;
+                span + ((span + SIZE) as *const usize).read_volatile()
+            }
+            false => current_break(),
+        };
+        next.wrapping_add(size) == end
+    }
 }
 
 /// What they hold.
@@ -216,6 +288,9 @@ fn is_large(chunk: Chunk, holds: usize) -> bool {
     if holds < least {
         return false;
     }
+    if !is_for_pool() && !IS_LARGE.load(Ordering::Relaxed) && !is_dense(chunk) {
+        return false;
+    }
     if !IS_LARGE.swap(true, Ordering::Relaxed) {
         large::heap_is_large();
         if !is_for_pool() && executor::advises() {
@@ -228,6 +303,26 @@ fn is_large(chunk: Chunk, holds: usize) -> bool {
         }
     }
     true
+}
+
+/// Whether nine tenths of the newest part of an object's arena are touched; of what lies before nothing is known by now.
+fn is_dense(chunk: Chunk) -> bool {
+    let base = raw::base_page();
+    // A filter may end the process for the question.
+    if filter::may_be_in_place() {
+        return true;
+    }
+    let begins = match chunk.is_of_a_thread() {
+        true => chunk.end() / SPAN * SPAN,
+        false => START.load(Ordering::Relaxed),
+    };
+    let to = chunk.memory.saturating_sub(UNJUDGED) / base * base;
+    let from = to.saturating_sub(JUDGED).max(begins.next_multiple_of(base));
+    if from >= to {
+        return false;
+    }
+    let pages = (to - from) / base;
+    pagemap::resident(from, pages).is_some_and(|touched| touched >= pages / 10 * 9)
 }
 
 /// What came of growing an arena ahead.
@@ -257,9 +352,12 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         return Growth::None;
     }
     let size = ahead + page;
-    if is_on_pool && chunk.is_of_a_thread() && source::is_left_alone_if_stuck() {
-        IS_KEPT_WHOLE.store(true, Ordering::Relaxed);
-        thresholds::never_trim();
+    if is_on_pool && source::is_left_alone_if_stuck() {
+        IS_ON_POOL.store(true, Ordering::Relaxed);
+        if chunk.is_of_a_thread() {
+            IS_KEPT_WHOLE.store(true, Ordering::Relaxed);
+            thresholds::never_trim();
+        }
     }
     // SAFETY: memory of malloc's, freed below.
     let Some(object) =
@@ -282,12 +380,16 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         // SAFETY: the object is this thread's, and holds nothing.
         unsafe { on_pool(from, to) }
     } else {
+        if settings::get().is_hugetlb() {
+            counters::because(Reason::Unprotected);
+        }
         if executor::advises() {
             // The arena's end was written to where the last object ended: a base page would stay there.
             // SAFETY: as above.
             let _ = unsafe { raw::madvise(from, page, libc::MADV_DONTNEED) };
         }
         large::advise(from, to - from);
+        HAS_GROWN.store(true, Ordering::Relaxed);
         Growth::To(to)
     };
     // SAFETY: allocated above.
@@ -344,14 +446,14 @@ pub fn stop_growing_ahead() -> bool {
     true
 }
 
-/// Whether glibc is to discard nothing.
+/// Whether glibc is to keep the tops of threads' arenas.
 pub fn are_kept_whole() -> bool {
     IS_KEPT_WHOLE.load(Ordering::Relaxed)
 }
 
 /// Gives back what malloc has free beyond `kept`, if glibc may discard it. What glibc's `malloc_trim` says.
 pub fn trim(kept: usize) -> c_int {
-    if are_kept_whole() {
+    if IS_ON_POOL.load(Ordering::Relaxed) {
         return 0;
     }
     // SAFETY: glibc's function.

@@ -82,6 +82,7 @@ functions! {
 static NEXT: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
+mod apart;
 mod arenas;
 mod chunk;
 mod growth;
@@ -153,6 +154,12 @@ unsafe fn backed(memory: *mut c_void, alignment: usize) -> *mut c_void {
         if chunk.is_mapped() {
             return mapped(chunk, alignment);
         }
+        if thresholds::is_large(chunk)
+            && alignment <= chunk::HEADER
+            && let Some(own) = apart::moved(chunk, 0)
+        {
+            return mapped(own, alignment);
+        }
         if arenas::reach(chunk) { memory } else { refused(memory) }
     }
 }
@@ -168,7 +175,11 @@ unsafe fn mapped(chunk: Chunk, alignment: usize) -> *mut c_void {
         {
             return moved;
         }
-        if large::back(chunk) { memory } else { refused(memory) }
+        if !large::back(chunk) {
+            return refused(memory);
+        }
+        arenas::mapped(chunk.size());
+        memory
     }
 }
 
@@ -214,8 +225,6 @@ macro_rules! allocating {
 allocating! {
     /// `void *malloc(size_t size)`
     malloc(size) at 1;
-    /// `void *calloc(size_t nmemb, size_t size)`
-    calloc(count, size) at 1;
     /// `void *aligned_alloc(size_t alignment, size_t size)`
     aligned_alloc(alignment, size) at alignment;
     /// `void *memalign(size_t alignment, size_t size)`
@@ -224,6 +233,27 @@ allocating! {
     valloc(size) at raw::base_page();
     /// `void *pvalloc(size_t size)`
     pvalloc(size) at raw::base_page();
+}
+
+/// `void *calloc(size_t nmemb, size_t size)`
+///
+/// # Safety
+/// As in C.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
+    // SAFETY: the function of that name; a fresh mapping is zero, and so is what was moved to one.
+    unsafe {
+        match count.checked_mul(size) {
+            Some(bytes) if is_watched() && apart::may_be_ahead(bytes) => {
+                let memory = allocate!(next::malloc(bytes), 1);
+                if !memory.is_null() && !Chunk::from_memory(memory).is_mapped() {
+                    memory.cast::<u8>().write_bytes(0, bytes);
+                }
+                memory
+            }
+            _ => allocate!(next::calloc(count, size), 1),
+        }
+    }
 }
 
 /// `void free(void *ptr)`
@@ -255,6 +285,7 @@ unsafe fn free_mapped(chunk: Chunk) {
     unsafe {
         thresholds::freed(chunk);
         let mapping = chunk.mapping();
+        arenas::unmapped(chunk.size());
         looks::gives_back(mapping.map_or(0, |(_, length)| length));
         match mapping.filter(|_| settings::get().is_thp()) {
             Some((start, length)) if packed::contains(start) => {
@@ -323,7 +354,11 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
             }
             if !fresh.is_null() {
                 // It has the contents, and the old block is gone: fresh pages must not take its place, nor may it be refused.
-                let chunk = Chunk::from_memory(fresh);
+                let mut chunk = Chunk::from_memory(fresh);
+                if !chunk.is_mapped() && thresholds::is_large(chunk) {
+                    chunk = apart::moved(chunk, kept.min(size)).unwrap_or(chunk);
+                    fresh = chunk.memory as *mut c_void;
+                }
                 if !chunk.is_mapped() {
                     arenas::reach(chunk);
                 } else if settings::get().is_thp() {
@@ -407,6 +442,9 @@ pub unsafe extern "C" fn malloc_trim(kept: size_t) -> c_int {
 pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if is_watched() {
         thresholds::chosen_by_the_program(parameter);
+        if parameter == libc::M_PERTURB {
+            apart::objects_are_filled();
+        }
         if parameter == libc::M_TRIM_THRESHOLD && arenas::are_kept_whole() {
             return 1;
         }

@@ -47,6 +47,22 @@ fn set_mapped_from() {
     set_option(libc::M_MMAP_THRESHOLD, size as c_int);
 }
 
+/// Whether glibc gives an object of this size a mapping of its own, unless it has as much free.
+#[inline(always)]
+pub fn is_large(chunk: Chunk) -> bool {
+    chunk.size() >= MAPPED_FROM.load(Ordering::Relaxed)
+}
+
+/// Whether they are glibc's and this library's alone.
+pub fn are_known() -> bool {
+    !ARE_THE_PROGRAMS.load(Ordering::Relaxed)
+}
+
+/// The threshold that glibc has, or would have.
+pub fn mapped_from() -> usize {
+    MAPPED_FROM.load(Ordering::Relaxed)
+}
+
 /// The program set a parameter of malloc's.
 pub fn chosen_by_the_program(parameter: c_int) {
     const ONES: [c_int; 4] =

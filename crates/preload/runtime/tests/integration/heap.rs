@@ -85,6 +85,18 @@ mod exclusive {
         on_the_pool("heap::child_clears");
     }
 
+    /// What glibc discards of a mapping of the pool has no page to come back to where all pages are surplus.
+    #[test]
+    fn what_is_trimmed_can_be_touched_again_when_the_pool_is_gone() {
+        let Some(pool) = Pool::of(60) else {
+            return testkit::skipped!("{NEEDS_POOL}");
+        };
+        for test in ["heap::child_trims", "heap::child_runs_out_and_goes_on"] {
+            assert!(succeeds(child(test, HUGETLB)), "{test}");
+            assert!(pool.is_empty());
+        }
+    }
+
     #[test]
     fn what_is_freed_goes_back() {
         let Some(pool) = Pool::of(512) else {
@@ -453,4 +465,39 @@ fn child_gives_back() {
     unsafe { libc::malloc_trim(0) };
     let left = read("nr_hugepages");
     assert!(left <= 12, "{left} of {at_most} pages");
+}
+
+/// Has the heap's free memory discarded by `discard`, takes what the pool has then, and uses the heap again.
+fn uses_the_heap_again_after(discard: impl FnOnce()) {
+    let mut objects: Vec<Option<Block>> =
+        (0..3000).map(|_| Some(Block::new(16 << 10, 3))).collect();
+    assert!(hugetlb_mib() >= 30, "{} MiB are on the pool", hugetlb_mib());
+    objects.iter_mut().enumerate().filter(|(at, _)| at % 500 != 0).for_each(|(_, it)| *it = None);
+    discard();
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | 21 << libc::MAP_HUGE_SHIFT;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: fresh memory; it stays until the process ends.
+    let taken = std::iter::repeat_with(|| unsafe {
+        libc::syscall(libc::SYS_mmap, 0, 2 * MIB, protection, flags, -1, 0)
+    });
+    let taken = taken.take(100).take_while(|at| *at != -1).count();
+    assert!(taken < 100, "the pool has no end");
+    objects.extend((0..3000).map(|_| Some(Block::new(16 << 10, 4))));
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_trims() {
+    // SAFETY: no pointers.
+    uses_the_heap_again_after(|| drop(unsafe { libc::malloc_trim(0) }));
+}
+
+#[test]
+#[ignore = "run by the tests above, in a process of its own"]
+fn child_runs_out_and_goes_on() {
+    // SAFETY: nothing is that large.
+    uses_the_heap_again_after(|| {
+        assert!(black_box(unsafe { libc::malloc(black_box(1 << 60)) }).is_null())
+    });
 }

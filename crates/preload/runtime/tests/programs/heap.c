@@ -53,6 +53,28 @@ static void thresholds(int option) {
     }
 }
 
+/* Small objects, so many MiB, then as many large ones, beside which more small ones come; 4 of 5 of the large are freed. They come
+   from malloc, calloc and realloc in turn. */
+static void mix(long amount) {
+    enum { LARGE = 1000000 };
+    unsigned char *large[600];
+    fill((void *)amount);
+    for (int i = 0; i < 600; i++) {
+        if (i % 3 == 0) large[i] = malloc(LARGE);
+        if (i % 3 == 1) large[i] = calloc(LARGE, 1);
+        if (i % 3 == 2) large[i] = realloc(memset(malloc(5000), i, 5000), LARGE);
+        for (int at = 0; i % 3 && at < LARGE; at++)
+            if (large[i][at] != (i % 3 == 1 || at >= 5000 ? 0 : (unsigned char)i) && (i % 3 == 1 || at < 5000)) abort();
+        memset(large[i], i + 1, LARGE);
+        if (i % 10 == 0) memset(malloc(3000), 1, 3000);
+    }
+    show("full");
+    for (int i = 0; i < 600; i++) {
+        if (large[i][0] != (unsigned char)(i + 1) || large[i][LARGE - 1] != (unsigned char)(i + 1)) abort();
+        if (i % 5) free(large[i]);
+    }
+}
+
 int main(int count, char **arguments) {
     const char *what = arguments[1];
     long amount = count > 2 ? atol(arguments[2]) : 0;
@@ -65,6 +87,12 @@ int main(int count, char **arguments) {
     }
     if (!strcmp(what, "small")) {
         fill((void *)amount);
+    } else if (!strcmp(what, "mixed")) {
+        mix(amount);
+    } else if (!strcmp(what, "sparse")) {
+        /* Of objects of 60 KB one page in 16 is touched. */
+        for (long left = amount << 20; left > 0; left -= 60000)
+            ((volatile char *)malloc(60000))[0] = 1;
     } else if (!strcmp(what, "threads")) {
         pthread_t threads[4];
         for (int i = 0; i < 4; i++) pthread_create(threads + i, 0, fill, (void *)amount);
