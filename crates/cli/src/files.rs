@@ -50,10 +50,10 @@ pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(),
     let mut file = beside(&target).map_err(failed)?;
     if !force {
         file.write_all(contents.as_ref()).map_err(failed)?;
-        return file.persist_noclobber(&target).map(drop).or_else(|error| {
+        return file.persist_noclobber(&target).map(drop).map_err(|error| {
             match error.error.kind() {
-                ErrorKind::AlreadyExists => Err(came_meanwhile(path, error.file)),
-                _ => Err(failed(error.error)),
+                ErrorKind::AlreadyExists => came_meanwhile(path, error.file),
+                _ => failed(error.error),
             }
         });
     }

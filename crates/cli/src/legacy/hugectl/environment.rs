@@ -330,7 +330,7 @@ mod tests {
                 "--thp x",
                 "HUGETLB_MORECORE=thp ",
                 "SUPERPAGE_PAGES=thp SUPERPAGE_MEMORY=heap SUPERPAGE_CHILDREN=base \
-                 GLIBC_TUNABLES=glibc.malloc.hugetlb=1 LD_PRELOAD=/lib/libsuperpage.so SUPERPAGE_REPORT=shortage"
+                 LD_PRELOAD=/lib/libsuperpage.so SUPERPAGE_REPORT=shortage"
                     .to_string(),
             ),
         ] {

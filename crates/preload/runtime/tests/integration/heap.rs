@@ -489,15 +489,18 @@ fn uses_the_heap_again_after(discard: impl FnOnce()) {
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_trims() {
-    // SAFETY: no pointers.
-    uses_the_heap_again_after(|| drop(unsafe { libc::malloc_trim(0) }));
+    uses_the_heap_again_after(|| {
+        // SAFETY: no pointers.
+        unsafe { libc::malloc_trim(0) };
+    });
 }
 
 #[test]
 #[ignore = "run by the tests above, in a process of its own"]
 fn child_runs_out_and_goes_on() {
-    // SAFETY: nothing is that large.
     uses_the_heap_again_after(|| {
-        assert!(black_box(unsafe { libc::malloc(black_box(1 << 60)) }).is_null())
+        // SAFETY: nothing is that large.
+        let memory = black_box(unsafe { libc::malloc(black_box(1 << 60)) });
+        assert!(memory.is_null());
     });
 }
