@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::chunk::{Chunk, HEADER};
 use super::{arenas, next, thresholds};
-use crate::{limits, raw};
+use crate::{filter, limits, raw};
 
 /// Larger than an arena's top, which goes back from less than this on.
 const LARGE: usize = 64 << 20;
@@ -35,6 +35,7 @@ pub fn may_be_ahead(bytes: usize) -> bool {
 fn can_be_moved() -> bool {
     arenas::have_grown()
         && thresholds::are_known()
+        && !filter::may_be_in_place()
         && limits::are_none()
         && !ARE_FILLED.load(Ordering::Relaxed)
 }

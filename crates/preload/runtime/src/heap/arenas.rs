@@ -244,15 +244,16 @@ pub fn have_grown() -> bool {
 pub unsafe fn is_cut_from_top(chunk: Chunk) -> bool {
     /// Where `struct _heap_info` of a thread's arena has its size (`malloc/arena.c`).
     const SIZE: usize = 2 * size_of::<usize>();
-    let next = chunk.end();
+    let (next, span) = (chunk.end(), chunk.memory / SPAN * SPAN);
+    // Other spans than these are smaller, and the page may be anybody's or nobody's (glibc.malloc.hugetlb=2).
+    if chunk.is_of_a_thread() && pagemap::is_resident(span) != Some(true) {
+        return false;
+    }
     // SAFETY: a chunk of an arena is followed by another, whose size is the second word; a span begins with its description.
     unsafe {
         let size = (next as *const usize).add(1).read_volatile() & !7;
         let end = match chunk.is_of_a_thread() {
-            true => {
-                let span = chunk.memory / SPAN * SPAN;
-                span + ((span + SIZE) as *const usize).read_volatile()
-            }
+            true => span.wrapping_add(((span + SIZE) as *const usize).read_volatile()),
             false => current_break(),
         };
         next.wrapping_add(size) == end
