@@ -31,8 +31,8 @@ pub fn deliver(to: Option<&Path>, force: bool, text: &str) -> Result<(), Failure
     })
 }
 
-/// Writes beside the file and renames, so that a reader never sees half of it, and a killed command loses nothing. Over a file
-/// that came there since [`check_new`] only by `force`: else what was written stays beside it, under the name that is told.
+/// Writes beside the file and renames, so that a reader never sees half of it, and a killed command loses nothing. Without `force` no file
+/// that appeared since [`check_new`] is replaced: the new one stays beside it, and the error names it.
 pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     if is_stdout(path) {
         return exit::print(&String::from_utf8_lossy(contents.as_ref()));
@@ -78,17 +78,17 @@ fn came_meanwhile(path: &Path, file: NamedTempFile) -> Failure {
     ))
 }
 
-/// The right to write a file again and again, which one process has at a time. It is a lock on a hidden file beside it, since the
-/// file itself is another after each time.
+/// An exclusive lock on a file that one process rewrites repeatedly: a lock on the hidden file `.NAME.lock` beside it, as each
+/// [`write()`] puts a new file in place.
 #[derive(Debug)]
-pub struct Claim {
+pub struct WriteLock {
     path: PathBuf,
     file: fs::File,
 }
 
-impl Claim {
+impl WriteLock {
     /// # Errors
-    /// Another process has it.
+    /// Another process holds the lock.
     pub fn new(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| unwritable(path, &error);
         let name = path.file_name().ok_or_else(|| failed(ErrorKind::IsADirectory.into()))?;
@@ -109,7 +109,7 @@ impl Claim {
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // Whoever had it before may have removed it meanwhile.
+            // The last holder may have removed the file before it was locked here.
             let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
             let (ours, there) = (file.metadata().map_err(failed)?, fs::metadata(&beside));
             if there.is_ok_and(|there| of(there) == of(ours)) {
@@ -119,7 +119,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for WriteLock {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
         // Not only closed: a child that is being started may have it open, too.
@@ -318,9 +318,9 @@ mod tests {
     fn one_process_at_a_time_writes_a_file_again_and_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x");
-        let first = Claim::new(&path).unwrap();
+        let first = WriteLock::new(&path).unwrap();
         write(&path, true, "one").unwrap();
-        let refused = Claim::new(&path).unwrap_err().to_string();
+        let refused = WriteLock::new(&path).unwrap_err().to_string();
         assert!(refused.contains("another evaluation writes it"), "{refused}");
         drop(first);
         assert_eq!(names(directory.path()), ["x"]);
@@ -331,10 +331,10 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        if let Ok(claim) = Claim::new(&path) {
+                        if let Ok(lock) = WriteLock::new(&path) {
                             assert_eq!(inside.fetch_add(1, relaxed), 0);
                             inside.fetch_sub(1, relaxed);
-                            drop(claim);
+                            drop(lock);
                         }
                     }
                 });

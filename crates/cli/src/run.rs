@@ -38,7 +38,7 @@ use crate::{design, facts, signals};
 /// superpage reach it. A one-line report on standard error says which pages it got.
 ///
 /// Without --heap, --mmap, --shm, --text, --data, --stack and --files, libsuperpage.so backs malloc's memory and the
-/// program's own mappings with THP; of a static program glibc's malloc is told to. With any of them,
+/// program's own mappings with THP; for a static program glibc's tunable backs malloc's. With any of them,
 /// libsuperpage.so backs exactly that memory: THP where free memory is contiguous, or pages of a hugetlb
 /// pool, reserved when memory is mapped. --pages hugetlb, --prezero and --prefault imply --heap and --mmap.
 #[derive(Debug, clap::Args)]

@@ -14,11 +14,11 @@ use crate::extent::{Extent, PAGES};
 use crate::make::{self, MAX_RUN};
 use crate::turn::{Executor, now_since};
 
-/// So many extents, one after the other, have the pages that the design asks for where a program is taken to go on.
+/// Adjacent extents with the pages that the design asks for, from which a program counts as filling memory in order.
 const BELOW: usize = 10;
-/// Fewer than these are not worth a call.
-const LEAST_AHEAD: usize = 4;
-/// With more pages an extent is about to be full, and growth goes on in the next one.
+/// Fewer superpages are not worth a call.
+const MIN_AHEAD: usize = 4;
+/// Pages of an extent from which the program may reach the next one during the call.
 const NEAR: u16 = PAGES / 2;
 
 impl Executor {
@@ -80,32 +80,26 @@ impl Executor {
     /// filled.
     fn ahead_of(&mut self, pid: Pid, start: u64, most: usize) -> Vec<u64> {
         let now = self.now();
-        let Some(process) = self.processes.get_mut(&pid) else { return Vec::new() };
-        if make::after(start).next().is_none_or(|at| !process.is_untouched(at)) {
-            return Vec::new();
-        }
-        let room = self.room_ahead(now);
-        let Some(process) = self.processes.get_mut(&pid) else { return Vec::new() };
-        // Its handler would be told of a touch that the program did not make.
-        if process.has_userfaultfd(&self.root, now) {
-            return Vec::new();
-        }
-        let process = &*process;
         let least = self.least;
+        let Some(process) = self.processes.get(&pid) else { return Vec::new() };
         let is_filled = |at: &u64| {
             process.extents.get(at).is_some_and(|it| it.is_huge || it.populated >= least)
         };
-        if make::before(start).take(BELOW).take_while(is_filled).count() < BELOW
-            || room < LEAST_AHEAD
-        {
+        let is_in_order = make::before(start).take(BELOW).filter(is_filled).count() == BELOW;
+        if make::after(start).next().is_none_or(|at| !process.is_untouched(at)) || !is_in_order {
             return Vec::new();
         }
-        let is_untouched = |at: &u64| process.is_untouched(*at);
-        let count = most.min(room);
-        // The program would come to the next one meanwhile.
+        let allowed = self.most_ahead(now);
+        let Some(process) = self.processes.get_mut(&pid) else { return Vec::new() };
+        // Its handler would be told of a touch that the program did not make.
+        if allowed < MIN_AHEAD || process.has_userfaultfd(&self.root, now) {
+            return Vec::new();
+        }
+        let process = &*process;
         let is_near = process.extents.get(&start).is_some_and(|it| it.populated > NEAR);
+        let is_untouched = |at: &u64| process.is_untouched(*at);
         let above = make::after(start).take_while(is_untouched).skip(usize::from(is_near));
-        let above: Vec<u64> = above.take(count).collect();
+        let above: Vec<u64> = above.take(most.min(allowed)).collect();
         let (populated, policy) = (least, &mut self.policy);
         let wants = |at: &u64| {
             let mapping = process.mapping_of(*at).unwrap_or_default();

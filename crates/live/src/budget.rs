@@ -19,8 +19,8 @@ const SHARE: i64 = 50;
 /// Credit at the start, and at most, in nanoseconds.
 const START: i64 = 1_000_000;
 const MOST: i64 = 50_000_000;
-/// Where superpages can be made ahead of a program, base pages are copied from this credit on while it grows, and while it does
-/// not; and ahead is gone down to that debt.
+/// For designs that make superpages ahead: the least credit for copying, while a program grows and while it does not, and the most
+/// debt for making ahead.
 const SPARE_TO_GROW: i64 = 10 * START;
 const SPARE: i64 = 2 * START;
 const DEBT: i64 = 2 * START;
@@ -114,8 +114,8 @@ impl Budget {
         }
     }
 
-    /// The call that ended was for superpages before their first touch. What it took more than twice the faults that it saves the
-    /// host took to back the memory: the program's faults would have waited for that as well.
+    /// The last call was for superpages ahead. Time beyond twice that of the faults saved is credited again: the host took it to back
+    /// the memory, and faults would have waited as long.
     pub(crate) fn made_ahead(&mut self, pid: Pid, superpages: usize, took: Duration) {
         let each = nanoseconds(took) / (superpages.max(1) as i64);
         let excess = (each - 2 * self.fault * i64::from(PAGES)).max(0) * superpages as i64;
@@ -158,10 +158,12 @@ impl Budget {
 
     /// How many superpages of a process may be asked for in one call before their first touch.
     pub(crate) fn affordable_ahead(&self, pid: Pid) -> usize {
-        match () {
-            () if self.waits() => 0,
-            () if self.pays_ahead() => self.asked.max(1),
-            () => self.affordable(pid),
+        if self.waits() {
+            0
+        } else if self.pays_ahead() {
+            self.asked.max(1)
+        } else {
+            self.affordable(pid)
         }
     }
 

@@ -12,7 +12,7 @@ use sys::SysError;
 use sys::perf::{Event, Ring};
 use units::Pid;
 
-/// One of so many faults is sampled: of those that fill an extent with the pages that a design asks for, two or more.
+/// Faults per sample, at least and at most: two samples or more of the faults that a design waits for.
 const EVERY: (u64, u64) = (32, 128);
 /// Base pages of a ring, of 512 samples.
 const RING: usize = 4;

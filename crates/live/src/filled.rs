@@ -29,8 +29,8 @@ const SAMPLES: u64 = 16;
 /// How long after it was made a superpage is read to see which faults it saved, and again where most of it was not used yet,
 /// in ticks.
 const CLAIM_AFTER: [u64; 2] = [2_000, 50_000];
-/// Superpages that are read at a time where there is room for fewer more.
-const READ_FOR_ROOM: u64 = 8;
+/// Superpages that are read again where fewer more may be made ahead.
+const READ_AGAIN: u64 = 8;
 /// Superpages that are read at a time.
 const CLAIMS: usize = 4;
 
@@ -122,7 +122,7 @@ impl Executor {
         affordable
     }
 
-    /// These were asked for, with so many pages missing. What was made before its first touch is taken for used until it is read.
+    /// Notes superpages that were asked for, with the number of pages that were missing. One made ahead counts as used until it is read.
     pub(crate) fn note_filled(&mut self, pid: Pid, asked: &[(u64, u64)]) {
         let now = self.now();
         let mut expected = 0;
@@ -198,13 +198,13 @@ impl Executor {
         }
     }
 
-    /// How many superpages more may be made before their first touch: a tenth of what programs hold. Reads some that were, if these
-    /// are few.
-    pub(crate) fn room_ahead(&mut self, now: u64) -> usize {
+    /// How many superpages more may be made before their first touch: a tenth of what programs hold, less those that are not known
+    /// to be used. Where few are left, reads some of these again.
+    pub(crate) fn most_ahead(&mut self, now: u64) -> usize {
         let most = self.most_filled(now).min(self.filled.held / SHARE_OF_MEMORY);
         let pages = u64::from(PAGES);
-        for _ in 0..READ_FOR_ROOM {
-            if most.saturating_sub(self.filled.pages) >= READ_FOR_ROOM * pages {
+        for _ in 0..READ_AGAIN {
+            if most.saturating_sub(self.filled.pages) >= READ_AGAIN * pages {
                 break;
             }
             self.oldest_is_used();

@@ -124,3 +124,9 @@ impl RecordError {
         Self::Io { path: path.to_path_buf(), doing, source, remedy: "" }
     }
 }
+
+impl From<sys::trust::Untrusted> for RecordError {
+    fn from(sys::trust::Untrusted { path, what }: sys::trust::Untrusted) -> Self {
+        Self::Untrusted { path, what }
+    }
+}

@@ -27,6 +27,6 @@ mod wire;
 
 pub use error::RecordError;
 pub use faults::FaultSession;
-pub use plugin::{Tools, is_private};
+pub use plugin::Tools;
 pub use session::{Ended, Limits, Progress, Recorded, Recording, Session, Streams, record};
 pub use stream::Counts;

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sys::trust::{self, Untrusted};
+use sys::trust;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::RecordError;
@@ -46,7 +46,7 @@ impl Tools {
         let tools = Self::find(search, cache)?;
         let failed =
             |error| RecordError::io(cache, "the QEMU plugin cannot be written there", error);
-        check_private(cache)?;
+        trust::check(cache)?;
         DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(|source| {
             let remedy = "; set XDG_CACHE_HOME to a directory that you may write to";
             let doing = "the QEMU plugin cannot be written there";
@@ -54,7 +54,7 @@ impl Tools {
         })?;
         // Links are followed once, here: what QEMU is given has none.
         let cache = cache.canonicalize().map_err(failed)?;
-        check_private(&cache)?;
+        trust::check(&cache)?;
         let name = tools.plugin.file_name().unwrap_or_default();
         let tools = Self { plugin: cache.join(name), ..tools };
         if !tools.is_built() {
@@ -100,16 +100,6 @@ fn find(name: &str, search: &str) -> Option<PathBuf> {
         path.metadata()
             .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     })
-}
-
-/// Whether nobody but this user and root can change what lies in `directory`, which may be one that is yet to be made.
-pub fn is_private(directory: &Path) -> bool {
-    check_private(directory).is_ok()
-}
-
-fn check_private(directory: &Path) -> Result<(), RecordError> {
-    trust::check(directory)
-        .map_err(|Untrusted { path, what }| RecordError::Untrusted { path, what })
 }
 
 fn version(qemu: &Path) -> Result<String, RecordError> {
@@ -210,15 +200,15 @@ mod tests {
         std::fs::rename(&plugin, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &plugin).unwrap();
         assert!(!tools.is_built());
-        assert!(is_private(&cache.path().join("yet/to/be/made")));
+        assert!(trust::check(&cache.path().join("yet/to/be/made")).is_ok());
         let open = cache.path().join("open");
         std::fs::create_dir_all(open.join("inner")).unwrap();
         for (bits, private) in [(0o755, true), (0o770, false), (0o777, false), (0o1777, true)] {
             mode(&open, bits);
-            assert_eq!(is_private(&open.join("inner")), private, "{bits:o}");
+            assert_eq!(trust::check(&open.join("inner")).is_ok(), private, "{bits:o}");
         }
         mode(&open, 0o777);
-        let error = check_private(&open.join("inner")).unwrap_err();
+        let error = RecordError::from(trust::check(&open.join("inner")).unwrap_err());
         assert!(error.is_cannot() && error.to_string().contains("mode 777"), "{error}");
     }
 
@@ -227,7 +217,7 @@ mod tests {
         testkit::require!(sys::param::effective_user() == 0, "needs root");
         let home = tempfile::tempdir().unwrap();
         std::os::unix::fs::chown(home.path(), Some(65534), Some(65534)).unwrap();
-        assert!(!is_private(&home.path().join(".cache")));
+        assert!(trust::check(&home.path().join(".cache")).is_err());
         let cache = tempfile::tempdir().unwrap();
         let plugin = cache.path().join("recorder.so");
         std::fs::write(&plugin, "code").unwrap();

@@ -43,7 +43,7 @@ pub fn is_ours(metadata: &Metadata) -> bool {
     intruder(metadata, BY_OTHERS).is_none()
 }
 
-/// That nobody but this user and root can put anything at `path`, which may be yet to be made, or at what it leads to.
+/// Checks that no user but this one and root can replace `path`, which may not exist yet, or what it leads to.
 pub fn check(path: &Path) -> Result<(), Untrusted> {
     let is_there = path.canonicalize().is_ok();
     let there = path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());

@@ -249,6 +249,17 @@ impl Word {
     }
 }
 
+/// Makes the directories below `directory` that jobs read and write; for root only where no other user can write, who else could
+/// have root run code.
+pub fn make_directories(directory: &str, names: &[&str]) -> Result<(), Failure> {
+    names.iter().try_for_each(|name| {
+        let path = Path::new(directory).join(name);
+        sys::trust::directory(&path).map_err(|error| {
+            Failure::usage(format!("{}: {error}; choose another directory", path.display()))
+        })
+    })
+}
+
 /// The text of a path, which goes into scripts.
 ///
 /// # Errors

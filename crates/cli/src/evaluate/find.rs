@@ -45,7 +45,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// A file, or the name of one that comes with superpage; after a colon an entry's name. A bare name is no file of the working
-/// directory: whoever can write there would choose what root runs.
+/// directory: another user who can write there would choose what root runs.
 fn find(suite: &str) -> Result<PathBuf, Failure> {
     let names = || entry::splits(suite).chain([(suite, "")]);
     let is_path = |name: &str| name.contains('/') || name.ends_with(".toml");

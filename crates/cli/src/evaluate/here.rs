@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Args, PLAN_SCHEMA, find, read};
 use crate::compare::entry::Entry;
 use crate::exit::{self, Done, Failure};
-use crate::files::{self, Claim};
+use crate::files::{self, WriteLock};
 use crate::runs::JobOutcome;
 use crate::signals;
 
@@ -22,7 +22,7 @@ const MEASURED: f64 = 0.7;
 
 /// Runs what is not done yet. The end says what a signal or a failure made of it; what was made is there all the same.
 pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
-    let _claim = args.resume.as_deref().map(Claim::new).transpose()?;
+    let _lock = args.resume.as_deref().map(WriteLock::new).transpose()?;
     let evaluation = args.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
     let (evaluation, pending) = divided(args, evaluation, Entry::missing)?;
     if pending.is_empty() && evaluation.applications.is_empty() {

@@ -15,10 +15,12 @@ use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Args, find, here, read};
-use crate::cluster::{Kind, Launch, Share, Task, Watched, Word, Work, quoted, text_of};
+use crate::cluster::{
+    Kind, Launch, Share, Task, Watched, Word, Work, make_directories, quoted, text_of,
+};
 use crate::compare::entry::Entry;
 use crate::exit::{self, Done, Failure};
-use crate::files::Claim;
+use crate::files::WriteLock;
 
 const KIND: Kind = Kind {
     name: "evaluation",
@@ -34,9 +36,9 @@ const KIND: Kind = Kind {
 
 /// Has the entries compared that FILE does not have yet.
 pub fn evaluate(args: &Args) -> Result<(Evaluation, Result<Done, Failure>), Failure> {
-    let _claim = args.resume.as_deref().map(Claim::new).transpose()?;
+    let _lock = args.resume.as_deref().map(WriteLock::new).transpose()?;
     let cluster = Cluster::new(args)?;
-    cluster.make_directories()?;
+    make_directories(&cluster.directory, &["results", "logs"])?;
     cluster.collect()?;
     let cluster = Cluster { seconds: cluster.share(), ..cluster };
     let watched = match cluster.pending().next() {
@@ -125,16 +127,6 @@ impl<'a> Cluster<'a> {
             Some(file) if !file.exists() => here::save(self.args, &self.made.borrow().evaluation),
             _ => Ok(()),
         }
-    }
-
-    /// What jobs read and write. Whoever can write there has what he puts there run.
-    fn make_directories(&self) -> Result<(), Failure> {
-        ["results", "logs"].into_iter().try_for_each(|name| {
-            let path = Path::new(&self.directory).join(name);
-            sys::trust::directory(&path).map_err(|error| {
-                Failure::usage(format!("{}: {error}; choose another file", path.display()))
-            })
-        })
     }
 
     fn launch(&self) -> Result<Launch<'_>, Failure> {

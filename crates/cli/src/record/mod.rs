@@ -245,7 +245,7 @@ pub fn cache() -> Result<PathBuf, Failure> {
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     let is_root = sys::param::effective_user() == 0;
-    let base = base.map(|base| match is_root && !::record::is_private(&base) {
+    let base = base.map(|base| match is_root && sys::trust::check(&base).is_err() {
         true => PathBuf::from(OF_ROOT),
         false => base,
     });

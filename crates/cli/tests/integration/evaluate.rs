@@ -253,7 +253,7 @@ fn a_dry_run_and_a_list_run_no_check() {
     assert!(PathBuf::from(suite.path("made")).exists(), "it is run before the entry");
 }
 
-/// Whoever can write to the working directory would choose what root runs.
+/// Another user who can write to the working directory would choose what root runs.
 #[test]
 fn a_bare_name_is_a_suite_that_comes_with_superpage() {
     let suite = Suite::new("command = 'true'\n");

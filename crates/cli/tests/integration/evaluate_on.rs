@@ -347,7 +347,7 @@ fn what_cannot_be_is_refused_in_a_line() {
 /// Modules, files and links that another user put there would be root's to import and to write through.
 #[test]
 fn root_uses_no_directory_of_another_users() {
-    testkit::require!(testkit::is_root(), "not root: there is nobody's directory to refuse");
+    testkit::require!(testkit::is_root(), "not root: directories of other users are not refused");
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     std::fs::write(path("s.toml"), "command = 'true'\n").unwrap();

@@ -1,5 +1,5 @@
 /* Allocates and frees under a seccomp filter that allows what malloc calls natively in a program without threads, and ends the
- * process for anything else: `filtered BYTES MIB`, of objects of so many bytes. */
+ * process for anything else: `filtered BYTES MIB` uses MIB of objects of BYTES. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdio.h>

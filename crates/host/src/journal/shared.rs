@@ -90,8 +90,8 @@ impl SharedKnob {
         sizes.iter().map(allow).collect()
     }
 
-    /// Raises `knob` as `want` has it, beside whoever else does. What dead holders left is undone first. Who is changing the
-    /// knob is waited for while `goes_on`.
+    /// Raises `knob` as `want` has it, beside other holders. What dead holders left is undone first. Waits for a
+    /// process that is changing the knob while `goes_on`.
     ///
     /// # Errors
     /// [`JournalError::Busy`] where a journal has the knob for itself; what the knob's file says.

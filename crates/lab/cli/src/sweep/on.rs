@@ -4,7 +4,9 @@
 
 use std::path::Path;
 
-use cli::cluster::{self, ClusterArgs, Kind, Launch, On, Share, Task, Word, only, quoted, text_of};
+use cli::cluster::{
+    self, ClusterArgs, Kind, Launch, On, Share, Task, Word, make_directories, only, quoted, text_of,
+};
 use cli::exit::{self, Failure};
 use lab::sweep::{Group, Hash, Plan, Shard, State, Store, states};
 use serde_json::json;
@@ -130,14 +132,7 @@ impl<'a> Sweep<'a> {
 
     /// Runs it on its cluster, to the end.
     pub fn run(&self, quiet: bool) -> Result<Ended, Failure> {
-        for name in ["groups", "locks", "logs"] {
-            // Whoever can write there has what he puts there run.
-            let path = Path::new(&self.directory).join(name);
-            sys::trust::directory(&path).map_err(|error| {
-                let what = format!("{}: {error}; choose another directory", path.display());
-                Failure::usage(what)
-            })?;
-        }
+        make_directories(&self.directory, &["groups", "locks", "logs"])?;
         let _launched = self.store.launch().map_err(Failure::usage)?;
         let before = self.store.read().map_err(Failure::usage)?;
         complain(&before.damaged, "run again");

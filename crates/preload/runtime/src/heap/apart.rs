@@ -1,8 +1,8 @@
-//! Large objects that glibc cut from what an arena was grown ahead by: natively they would have mappings of their own, as the top of
-//! an arena is short, and go back to the kernel when they are freed. So they get one here.
+//! Separate mappings for large objects that glibc cut from the top of an arena that was grown ahead. Natively the top of an arena is
+//! short, glibc maps such objects, and freeing one unmaps it.
 //!
-//! glibc gives a mapping to what is larger than the threshold and than the arena's top. So an object is asked for that is larger
-//! than any top is grown to, and cut down to what is wanted, which `realloc` does by `mremap`.
+//! glibc maps an object that is larger than the mmap threshold and than the arena's top. `moved` allocates an object larger than any
+//! top, and shrinks it to the size wanted; `realloc` does that by `mremap`.
 //!
 //! # Safety
 //! What is moved was just allocated by this thread.
@@ -15,18 +15,18 @@ use super::chunk::{Chunk, HEADER};
 use super::{arenas, next, thresholds};
 use crate::{filter, limits, raw};
 
-/// Larger than an arena's top, which goes back from less than this on.
+/// More bytes than an arena's top holds: glibc trims a smaller one.
 const LARGE: usize = 64 << 20;
 
-/// (a) Whether malloc fills what it returns.
+/// (a) Whether malloc fills what it returns (`M_PERTURB`).
 static ARE_FILLED: AtomicBool = AtomicBool::new(false);
 
-/// The program asks for that, or did once.
+/// The program set `M_PERTURB`.
 pub fn objects_are_filled() {
     ARE_FILLED.store(true, Ordering::Relaxed);
 }
 
-/// Whether an object of so many bytes may be cut from what an arena was grown ahead by.
+/// Whether an object of `bytes` may be cut from memory that an arena was grown ahead by.
 #[inline(always)]
 pub fn may_be_ahead(bytes: usize) -> bool {
     bytes >= thresholds::mapped_from() && can_be_moved()
@@ -35,15 +35,16 @@ pub fn may_be_ahead(bytes: usize) -> bool {
 fn can_be_moved() -> bool {
     arenas::have_grown()
         && thresholds::are_known()
+        && !ARE_FILLED.load(Ordering::Relaxed)
         && !filter::may_be_in_place()
         && limits::are_none()
-        && !ARE_FILLED.load(Ordering::Relaxed)
 }
 
-/// Gives an object that was cut from an arena's top a mapping of its own, with the first `kept` bytes of its contents; `None`: it stays.
+/// Moves an object that was cut from an arena's top to a separate mapping, with the first `kept` bytes of its contents; `None`: it
+/// stays.
 ///
 /// # Safety
-/// It was just allocated, and nobody else has seen it.
+/// The object was just allocated by this thread, and was not handed out.
 #[cold]
 pub unsafe fn moved(chunk: Chunk, kept: usize) -> Option<Chunk> {
     // SAFETY: the contract, throughout.

@@ -29,12 +29,8 @@ use crate::settings::{self, Fallback};
 use crate::table;
 use crate::{executor, filter, in_place, limits, pagemap, raw, sizes, source, write_protect};
 
-/// From this size of the heap on the main arena gets superpages of THP, if so much of it is touched: its last one is half used on
-/// average.
+/// Size of the heap from which the main arena gets superpages of THP: its last one is half used on average.
 const LARGE_HEAP: usize = 3 << 20;
-/// The newest part of an arena, which tells whether a program touches what it allocates; and its end, which it may be about to.
-const JUDGED: usize = 4 << 20;
-const UNJUDGED: usize = 256 << 10;
 /// The same of threads' arenas, each of which has such a last superpage.
 const LARGE_HEAP_OF_THREADS: usize = 32 << 20;
 /// The same of all arenas where mapped objects and arenas hold [`LARGE_IN_ALL`].
@@ -42,6 +38,9 @@ const LARGE_HEAP_BESIDE: usize = 4 << 20;
 const LARGE_IN_ALL: usize = 64 << 20;
 /// The same of all arenas on the pool.
 const LARGE_HEAP_ON_POOL: usize = 4 << 20;
+/// The newest part of an arena, whose density decides, without its end, which the program may be about to touch.
+const JUDGED: usize = 4 << 20;
+const UNJUDGED: usize = 256 << 10;
 /// How far ahead an arena is grown: an eighth of the heap, within these.
 const MIN_AHEAD: usize = 4 << 20;
 const MAX_AHEAD: usize = 16 << 20;
@@ -90,7 +89,7 @@ pub fn begin() {
         START.store(start, Ordering::Relaxed);
         let settings = settings::get();
         let page = sizes::superpage();
-        if is_for_pool() && is_asked() && !settings.maps_nothing {
+        if is_asked() && is_for_pool() && !settings.maps_nothing {
             map_less();
         }
         if !settings.whole_heap || page > MAX_AHEAD {
@@ -213,21 +212,27 @@ fn map_less() {
     thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
 }
 
-/// From this much in objects with mappings of their own on, those that are too small for the pool's pages come from arenas.
+/// On the pool, bytes in separately mapped objects from which smaller ones come from arenas.
 const MAPPED_UNTIL: usize = 16 << 20;
-/// What such objects hold.
+/// Bytes that separately mapped objects hold, on the pool.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// An object got a mapping of its own.
+/// An object got a separate mapping.
 pub fn mapped(length: usize) {
+    if !settings::get().is_hugetlb() {
+        return;
+    }
     let holds = MAPPED.fetch_add(length, Ordering::Relaxed) + length;
     if holds >= MAPPED_UNTIL && is_for_pool() {
         raw::keeping_errno(map_less);
     }
 }
 
-/// It is about to be freed.
+/// A separately mapped object is about to be freed.
 pub fn unmapped(length: usize) {
+    if !settings::get().is_hugetlb() {
+        return;
+    }
     let less = |holds: usize| Some(holds.saturating_sub(length));
     let _ = MAPPED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
 }
@@ -245,7 +250,7 @@ pub unsafe fn is_cut_from_top(chunk: Chunk) -> bool {
     /// Where `struct _heap_info` of a thread's arena has its size (`malloc/arena.c`).
     const SIZE: usize = 2 * size_of::<usize>();
     let (next, span) = (chunk.end(), chunk.memory / SPAN * SPAN);
-    // Other spans than these are smaller, and the page may be anybody's or nobody's (glibc.malloc.hugetlb=2).
+    // With glibc.malloc.hugetlb=2 heaps of threads are smaller than a span, and the span's first page may be unmapped.
     if chunk.is_of_a_thread() && pagemap::is_resident(span) != Some(true) {
         return false;
     }

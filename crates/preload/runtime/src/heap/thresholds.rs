@@ -47,7 +47,7 @@ fn set_mapped_from() {
     set_option(libc::M_MMAP_THRESHOLD, size as c_int);
 }
 
-/// Whether glibc gives an object of this size a mapping of its own, unless it has as much free.
+/// Whether glibc maps an object of this size separately, unless a free chunk is large enough.
 #[inline(always)]
 pub fn is_large(chunk: Chunk) -> bool {
     chunk.size() >= MAPPED_FROM.load(Ordering::Relaxed)

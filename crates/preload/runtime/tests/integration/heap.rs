@@ -487,7 +487,7 @@ fn uses_the_heap_again_after(discard: impl FnOnce()) {
 }
 
 #[test]
-#[ignore = "run by the tests above, in a process of its own"]
+#[ignore = "run by the tests above, as another process"]
 fn child_trims() {
     uses_the_heap_again_after(|| {
         // SAFETY: no pointers.
@@ -496,7 +496,7 @@ fn child_trims() {
 }
 
 #[test]
-#[ignore = "run by the tests above, in a process of its own"]
+#[ignore = "run by the tests above, as another process"]
 fn child_runs_out_and_goes_on() {
     uses_the_heap_again_after(|| {
         // SAFETY: nothing is that large.

@@ -53,8 +53,8 @@ static void thresholds(int option) {
     }
 }
 
-/* Small objects, so many MiB, then as many large ones, beside which more small ones come; 4 of 5 of the large are freed. They come
-   from malloc, calloc and realloc in turn. */
+/* `amount` MiB of small objects, then 600 large ones from malloc, calloc and realloc in turn, with small ones between; 4 of 5 of the
+   large ones are freed. */
 static void mix(long amount) {
     enum { LARGE = 1000000 };
     unsigned char *large[600];
@@ -63,8 +63,10 @@ static void mix(long amount) {
         if (i % 3 == 0) large[i] = malloc(LARGE);
         if (i % 3 == 1) large[i] = calloc(LARGE, 1);
         if (i % 3 == 2) large[i] = realloc(memset(malloc(5000), i, 5000), LARGE);
-        for (int at = 0; i % 3 && at < LARGE; at++)
-            if (large[i][at] != (i % 3 == 1 || at >= 5000 ? 0 : (unsigned char)i) && (i % 3 == 1 || at < 5000)) abort();
+        /* calloc zeroes all of it; realloc keeps 5000 bytes. */
+        int known = i % 3 == 1 ? LARGE : i % 3 == 2 ? 5000 : 0;
+        for (int at = 0; at < known; at++)
+            if (large[i][at] != (i % 3 == 1 ? 0 : (unsigned char)i)) abort();
         memset(large[i], i + 1, LARGE);
         if (i % 10 == 0) memset(malloc(3000), 1, 3000);
     }

@@ -319,7 +319,7 @@ fn child_maps_small() {
 }
 
 #[test]
-#[ignore = "run by the tests above, in a process of its own"]
+#[ignore = "run by the tests above, as another process"]
 fn child_maps_small_ones_with_thp() {
     // The first 4 MiB are left alone.
     for _ in 0..40 {
