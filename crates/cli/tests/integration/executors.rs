@@ -79,6 +79,33 @@ fn memory_in_files_behaves_as_private_memory() {
     }
 }
 
+/// Programs of the harmless tests: what they print on base pages and in files.
+#[test]
+fn private_memory_stays_private_in_files() {
+    let Some(bench) = in_place() else { return };
+    testkit::lock_machine!(shared);
+    for (program, case) in [
+        ("limits", "address_space_and_fork"),
+        ("limits", "address_space_past_libc_and_fork"),
+        ("limits", "data_and_fork"),
+        ("limits", "data_counts_what_is_mapped"),
+        ("remap", "map_again"),
+        ("advice", "memory_policy"),
+        ("protect", "guards_while_others_fork"),
+        ("protect", "raw_protection_and_fork"),
+        ("transfers", "registered_buffer"),
+        ("sandbox", "filter_and_fork"),
+    ] {
+        let source = format!("../../../preload/runtime/tests/programs/harmless/{program}.c");
+        let program = bench.build(&source, &["-pthread"]);
+        let native = std::process::Command::new(&program).arg(case).output().unwrap();
+        let design = with_design("quicksilver-sync-64", &IN_PLACE);
+        let backed = run(&[&["run", "-q"], &design[..], &["--", &program, case]].concat());
+        let both = [&native, &backed].map(|it| (stdout(it), it.status.code()));
+        assert_eq!(both[0], both[1], "{program} {case}: {}", stderr(&backed));
+    }
+}
+
 /// It is the kernel that maps pages, so nobody waits for a launcher that is stopped or gone.
 #[test]
 fn a_launcher_that_is_stopped_or_killed_stops_no_program() {

@@ -30,7 +30,8 @@ impl Bench {
     /// Builds one of the programs beside this file.
     pub fn build(&self, file: &str, flags: &[&str]) -> String {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration").join(file);
-        let name = format!("{}{}", file.trim_end_matches(".c"), flags.concat());
+        let stem = source.file_stem().unwrap().display();
+        let name = format!("{stem}{}", flags.concat());
         let program = self.0.path().join(name);
         let mut command = Command::new("cc");
         let built = command.arg("-O1").args(flags).arg("-o").arg(&program).arg(source).output();

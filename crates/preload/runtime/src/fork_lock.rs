@@ -19,9 +19,10 @@ pub fn take() {
     FORKS.fetch_add(1, Ordering::SeqCst);
 }
 
-/// It has.
+/// It has, or could not. In a child of `daemon(3)` none is counted any more.
 pub fn release() {
-    FORKS.fetch_sub(1, Ordering::SeqCst);
+    let less = |forks: u32| forks.checked_sub(1);
+    let _ = FORKS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
 }
 
 /// In a forked child: its one thread may have interrupted so many forks of its own.

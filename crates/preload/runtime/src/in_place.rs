@@ -85,7 +85,7 @@ fn may_be_placed(length: usize) -> Result<(), Reason> {
         asked == 0 && limit[0] == libc::RLIM_INFINITY
     };
     let used = USED.load(Ordering::Relaxed).saturating_add(length);
-    let is_limited = !is_unlimited(libc::RLIMIT_DATA as c_int)
+    let is_limited = !limits::are_none()
         || !is_unlimited(libc::RLIMIT_FSIZE as c_int)
         || counts_all_memory()
         || used / sizes::superpage() > MAX_SUPERPAGES
@@ -110,7 +110,10 @@ fn counts_all_memory() -> bool {
     })
 }
 
-/// A file of that length, which has its name in /proc/self/maps only.
+/// What a file is longer than its mapping by: a program that enlarges the mapping past us finds memory there.
+const ROOM: usize = 1 << 40;
+
+/// A file for a mapping of that length, which has its name in /proc/self/maps only.
 fn new_file(directory: c_int, length: usize) -> Option<c_int> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let process = Decimal::new(raw::pid() as u64);
@@ -125,7 +128,7 @@ fn new_file(directory: c_int, length: usize) -> Option<c_int> {
             return None;
         }
         let is_gone = raw::call!(SYS_unlinkat, directory, name.as_c(), 0) == 0;
-        if is_gone && raw::call!(SYS_ftruncate, fd, length) == 0 {
+        if is_gone && raw::call!(SYS_ftruncate, fd, length + ROOM) == 0 {
             return Some(fd);
         }
         raw::close(fd);
@@ -154,13 +157,18 @@ pub unsafe fn discard(from: usize, to: usize) -> Result<(), Errno> {
 pub fn taking_away<T, E>(
     from: usize,
     to: usize,
-    work: impl FnOnce() -> Result<T, E>,
+    work: &mut dyn FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
     // The same part of the file at another address: shared memory can be mapped again so (mremap(2)).
     let also = raw::keeping_errno(|| {
         // SAFETY: a new mapping, wherever the kernel puts it.
         unsafe { raw::call!(SYS_mremap, from, 0, to - from, libc::MREMAP_MAYMOVE) }
     });
+    if also == -1 && to - from > raw::base_page() {
+        // Parts of it differ in their protection: they are mappings of their own.
+        let middle = from + (to - from) / 2 / raw::base_page() * raw::base_page();
+        return taking_away(from, middle, &mut || taking_away(middle, to, work));
+    }
     let result = work();
     if also != -1 {
         let also = also as usize;

@@ -10,6 +10,7 @@
 //! One system call, with a place for its answer.
 //! See docs/decisions/library.md#1.
 
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 
 use crate::files::read_file;
@@ -149,8 +150,16 @@ pub fn are_none() -> bool {
     KNOWN.load(Ordering::Relaxed)
 }
 
+/// The limits of a process on what it maps.
+const COUNT_MEMORY: [libc::__rlimit_resource_t; 2] = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
+
+/// Whether a resource of `setrlimit(2)` is one of them.
+pub fn counts_memory(resource: c_int) -> bool {
+    COUNT_MEMORY.iter().any(|which| *which as c_int == resource)
+}
+
 fn ask_for_limits() -> bool {
-    [libc::RLIMIT_AS, libc::RLIMIT_DATA].into_iter().all(|which| {
+    COUNT_MEMORY.into_iter().all(|which| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the kernel fills the structure in.
         let got = raw::keeping_errno(|| unsafe {

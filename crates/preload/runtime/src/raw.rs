@@ -169,6 +169,26 @@ pub fn close(fd: c_int) {
     unsafe { call!(SYS_close, fd) };
 }
 
+/// A descriptor that is closed with its owner.
+pub struct File(pub c_int);
+
+impl File {
+    /// Fills `buffer` with what is at `at`; `None` if less is there.
+    pub fn read_at(&self, at: usize, buffer: &mut [u64]) -> Option<()> {
+        let bytes = size_of_val(buffer);
+        // SAFETY: a buffer of that size, whose numbers may be any.
+        let got =
+            keeping_errno(|| unsafe { call!(SYS_pread64, self.0, buffer.as_mut_ptr(), bytes, at) });
+        (got == bytes as libc::c_long).then_some(())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        keeping_errno(|| close(self.0));
+    }
+}
+
 /// `fstatat(2)`, of what a path leads to.
 pub fn stat(path: &CStr, flags: c_int) -> Option<libc::stat> {
     // SAFETY: a C string.
@@ -390,20 +410,18 @@ pub const MPOL_PREFERRED: c_int = 1;
 /// The same: no other node.
 pub const MPOL_BIND: c_int = 2;
 
-/// `mbind(2)` to one node; errno is left alone. `ENOSYS` where the kernel knows no nodes.
+/// The words of a mask of as many nodes as Linux can be built for (CONFIG_NODES_SHIFT up to 10).
+pub const NODE_WORDS: usize = 1024 / u64::BITS as usize;
+
+/// `mbind(2)` to the nodes of a mask; errno is left alone. `ENOSYS` where the kernel knows no nodes.
 ///
 /// # Safety
 /// The caller owns the range.
-pub unsafe fn mbind(at: usize, length: usize, policy: c_int, node: u32) -> Result<(), Errno> {
-    // The most nodes Linux can be built for (CONFIG_NODES_SHIFT up to 10).
-    const NODES: usize = 1024;
-    let mut mask = [0usize; NODES / usize::BITS as usize];
-    let Some(word) = mask.get_mut((node / usize::BITS) as usize) else { return Err(libc::EINVAL) };
-    *word |= 1 << (node % usize::BITS);
+pub unsafe fn mbind(at: usize, length: usize, policy: c_int, nodes: &[u64]) -> Result<(), Errno> {
     // The kernel looks at one bit less than it is told (`get_nodes`, mm/mempolicy.c).
-    let bits = NODES + 1;
+    let bits = nodes.len() * u64::BITS as usize + 1;
     keeping_errno(|| {
-        let mask = mask.as_ptr();
+        let mask = nodes.as_ptr();
         // SAFETY: by the contract; the mask has as many bits as the kernel reads.
         checked(unsafe { call!(SYS_mbind, at, length, policy, mask, bits, 0) }).map(drop)
     })

@@ -88,9 +88,8 @@ pub unsafe fn place(
             return Err(libc::ENOMEM);
         }
     }
-    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: the caller's contract.
-    if let Err(errno) = unsafe { raw::mmap(at, length, protection, flags, -1, 0) } {
+    if let Err(errno) = unsafe { place_ordinary(at, length, protection) } {
         counters::count(kind, Column::Refused, length);
         return Err(errno);
     }
@@ -99,6 +98,23 @@ pub unsafe fn place(
     counters::count(kind, column, taken);
     counters::count(kind, Column::FellBack, length - taken);
     Ok(if taken > 0 { Backing::Advised } else { Backing::Base })
+}
+
+/// Ordinary memory at `[at, at + length)`.
+///
+/// # Safety
+/// As [`place`].
+unsafe fn place_ordinary(at: usize, length: usize, protection: c_int) -> Result<(), Errno> {
+    let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the contract.
+    unsafe {
+        if !limits::are_none() {
+            // The kernel does not hold against RLIMIT_DATA what replaces a mapping of any kind (mmap_region, mm/vma.c,
+            // Linux 6.18), but a change of protection.
+            raw::mprotect(at, length, protection)?;
+        }
+        raw::mmap(at, length, protection, flags, -1, 0).map(drop)
+    }
 }
 
 /// Pool pages at `[at, at + length)`, all of them or none.
@@ -171,8 +187,20 @@ pub fn is_left_alone_if_stuck() -> bool {
     !settings.always_pool && settings.fallback != Fallback::Error
 }
 
+/// Whether the program has set limits of its own on what it maps.
+static IS_LIMITED: AtomicBool = AtomicBool::new(false);
+
+/// From now on all private memory is ordinary: the program limits what it maps.
+/// See docs/decisions/fork.md#6.
+pub fn limited() {
+    IS_LIMITED.store(true, Ordering::SeqCst);
+}
+
 /// Whether private memory may lie on pages that are not ordinary. From now on a fork asks whether any does.
 fn may_be_private() -> Result<(), Reason> {
+    if IS_LIMITED.load(Ordering::SeqCst) {
+        return Err(Reason::Limit);
+    }
     // Without the list of mappings (another root, without /proc) no part of it can be moved, nor a fork have a copy.
     let is_listed = || filter::may_be_in_place() || maps::are_there();
     let can_be_moved = || !filter::is_set() && is_listed();

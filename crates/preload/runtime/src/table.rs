@@ -39,8 +39,19 @@ pub struct Marks {
     pub dont_dump: bool,
     /// MADV_SEQUENTIAL or MADV_RANDOM; 0: MADV_NORMAL. Mappings that differ in it are not one.
     pub order: c_int,
+    /// mbind(2)
+    pub policy: Option<MemoryPolicy>,
     /// mlock, or with MLOCK_ONFAULT; of base pages alone, because the pool has no such mark.
     pub locked: Locked,
+}
+
+/// A memory policy other than the default, of nodes below 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPolicy {
+    /// With its flags.
+    pub mode: c_int,
+    /// A bit for each node.
+    pub nodes: u64,
 }
 
 /// Whether memory was locked.

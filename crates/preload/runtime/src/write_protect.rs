@@ -13,7 +13,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use crate::once::OnceBool;
-use crate::raw;
+use crate::{filter, raw};
 
 /// Whether this process can hold up writers. Where it cannot, private memory must not be put on
 /// pages of the pool: neither parts of them nor a fork could be dealt with.
@@ -227,7 +227,8 @@ fn is_ours(fd: c_int) -> bool {
 pub fn after_fork() {
     let fd = KEPT.swap(-1, Ordering::Relaxed);
     raw::keeping_errno(|| {
-        if is_ours(fd) {
+        // A filter may end us for looking; it is closed when another program is executed.
+        if !filter::may_be_in_place() && is_ours(fd) {
             raw::close(fd);
         }
     });

@@ -61,10 +61,14 @@ cases! {
         whole_without_descriptors               [T P H S]
         unmap_part                              [T P H S]
         raw_system_calls                        [T P H S]
+        guards_while_others_fork                [T P H S]
+        // The kernel refuses it for part of a page of the pool.
+        raw_protection_and_fork                 [T P]
     }
     advice {
         every_advice                            [T P H S]
         wipe_on_fork                            [T P H S]
+        memory_policy                           [T P H S]
         do_not_fork                             [T P H S]
         no_superpages                           [T P H S]
         fresh_memory_is_not_resident            [T P H S]
@@ -73,6 +77,7 @@ cases! {
         populates_without_advice                [T P]
     }
     remap {
+        map_again                               [T P H S]
         grow                                    [T P H S]
         grow_from_the_middle                    [T P H S]
         to_a_place                              [T P H S]
@@ -168,7 +173,11 @@ cases! {
     }
     limits {
         address_space                           [T P H S]
+        address_space_and_fork                  [T P H S]
+        address_space_past_libc_and_fork        [T P H S]
         data                                    [T P H S]
+        data_and_fork                           [T P H S]
+        data_counts_what_is_mapped              [T P H S]
         descriptors                             [T P H S]
         processes                               [T P H S]
         stack                                   [T P H S]

@@ -35,7 +35,8 @@ use crate::maps::{self, Vma};
 use crate::settings::{self, Children};
 use crate::table::{Entry, Range};
 use crate::{
-    executor, filter, fork_lock, in_place, message, raw, sizes, source, stack, table, write_protect,
+    executor, filter, fork_lock, in_place, limits, message, raw, sizes, source, stack, table,
+    write_protect,
 };
 
 /// One fork, from the handler before it to the ones after it.
@@ -93,6 +94,27 @@ impl Fork {
             raw::set_signals(signals);
         }
     }
+}
+
+/// Whether the child of a fork can be given copies. What the kernel would refuse for want of memory or of room below a limit
+/// is refused here, before a child is there. Nothing more is put on such pages meanwhile (`fork_lock`).
+/// See docs/decisions/fork.md#6.
+pub fn is_possible() -> bool {
+    if !source::has_private_hugetlb() {
+        return true;
+    }
+    if in_place::is_asked() {
+        return demote::make_all_ordinary().is_ok();
+    }
+    let needs_no_room =
+        || settings::get().children == Children::Same || filter::is_set() || limits::are_none();
+    let has_room = || raw::map(STEP, 0).is_ok_and(|at| unmap(at, STEP));
+    needs_no_room() || has_room() || demote::make_all_ordinary().is_ok()
+}
+
+fn unmap(at: usize, length: usize) -> bool {
+    // SAFETY: the callers mapped it, and nobody uses it.
+    unsafe { raw::munmap(at, length) }.is_ok()
 }
 
 /// Before a fork: a socket to the child if there is anything to copy, and free pages of the pool for it.
@@ -321,11 +343,18 @@ fn copy_everything() {
 fn replace(vma: &Vma, ours: c_int) {
     let page = table::first(vma.start, vma.end).map_or_else(sizes::superpage, |entry| entry.page);
     let is_ours = table::first(vma.start, vma.end).is_some();
-    let step = page.max(STEP);
+    let mut step = page.max(STEP);
     let mut from = vma.start;
     while from < vma.end {
         let length = step.min(vma.end - from);
-        let copied = copy(from, length, page, vma.protection(), ours);
+        let Ok(fresh) = raw::map(length, 0) else {
+            if step == page {
+                die(b"no memory for a forked child's copy of its superpages");
+            }
+            step = page;
+            continue;
+        };
+        let copied = copy(fresh, from, length, page, vma.protection(), ours);
         if !copied && is_ours {
             die(b"a forked child's superpages could not be replaced");
         }
@@ -349,11 +378,15 @@ const STEP: usize = 32 << 20;
 /// From this size on the parent copies.
 const GIGANTIC: usize = 1 << 30;
 
-/// Whether the copy took the place of `[start, start + length)`.
-fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int) -> bool {
-    let Ok(fresh) = raw::map(length, 0) else {
-        die(b"no memory for a forked child's copy of its superpages");
-    };
+/// Whether the copy, made at `fresh`, took the place of `[start, start + length)`.
+fn copy(
+    fresh: usize,
+    start: usize,
+    length: usize,
+    page: usize,
+    protection: c_int,
+    ours: c_int,
+) -> bool {
     executor::advise(live::Kind::Copy, settings::get().fallback, fresh, length);
     if protection & libc::PROT_READ == 0 {
         // SAFETY: nobody else runs; what takes its place gets its protection.
@@ -371,8 +404,7 @@ fn copy(start: usize, length: usize, page: usize, protection: c_int, ours: c_int
             .and_then(|()| raw::move_to(fresh, length, start))
     };
     if moved.is_err() {
-        // SAFETY: ours, and used by nobody.
-        let _ = unsafe { raw::munmap(fresh, length) };
+        unmap(fresh, length);
         return false;
     }
     if page >= GIGANTIC {

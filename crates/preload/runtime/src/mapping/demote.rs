@@ -99,6 +99,8 @@ pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> 
     }
     let make = |scope| carry_out(&mut Plan::new(from, to, scope)?, true);
     alone(from, to, scope, || match make(scope) {
+        // Of a file in which private memory lies, the kernel carries a call for any base page.
+        Err(_) if matches!(scope, Scope::Edges | Scope::Removed) && in_place::is_asked() => Ok(()),
         // Whole superpages can be unmapped where they are. What is left of the object stays where it is.
         Err(_) if scope == Scope::Removed => make(Scope::Edges),
         result => result,
@@ -119,8 +121,13 @@ pub fn make_all_ordinary() -> Result<(), Errno> {
             // What leaves the pool makes no memory free: some stays there before all of that is used up.
             let is_there = in_place::is_asked()
                 || limits::available_memory().is_none_or(|memory| memory > at - from + 2 * PIECE);
+            let one_by_one = || {
+                let mut pages = (from..at).step_by(range.page);
+                pages.try_for_each(|page| make_ordinary(page, page + range.page, Scope::Covered))
+            };
             let made = match is_there {
-                true => make_ordinary(from, at, Scope::Covered),
+                // A limit may leave no room for a copy of all.
+                true => make_ordinary(from, at, Scope::Covered).or_else(|_| one_by_one()),
                 false => Err(libc::ENOMEM),
             };
             result = made.and(result);
@@ -224,9 +231,6 @@ fn replace(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
     let result = make_copies(extents).and_then(|()| {
         let guard = if keeps_contents { protect_from_writes(extents, rings)? } else { None };
         let result = fill_copies(extents, keeps_contents).and_then(|()| put_copies(extents));
-        if result.is_err() {
-            close_again(extents);
-        }
         drop(guard);
         result
     });
@@ -315,15 +319,13 @@ fn protect_from_writes(extents: &[Extent], rings: Rings) -> Result<Option<WriteP
 /// Gives the copies the contents, the protections and the advice of the extents.
 fn fill_copies(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
     for extent in extents.iter_mut().filter(|extent| extent.copy != 0) {
-        let (start, copy, length) = (extent.start, extent.copy, extent.length());
-        // SAFETY: the extent is readable once it is made so, nobody writes it, and the copy is ours.
+        let (copy, length) = (extent.copy, extent.length());
+        let is_readable = extent.protection & libc::PROT_READ != 0;
+        // SAFETY: the extent is readable where that is asked, nobody writes it, and the copy is ours.
         unsafe {
             if keeps_contents {
-                if extent.protection & libc::PROT_READ == 0 {
-                    raw::mprotect(start, length, extent.protection | libc::PROT_READ)?;
-                    extent.is_opened = true;
-                }
-                copy_contents(extent);
+                let source = if is_readable { Source::Mapped } else { Source::protected()? };
+                copy_contents(extent, &source)?;
             }
             advise_alike(copy, length, extent.marks)?;
             raw::mprotect(copy, length, extent.protection)?;
@@ -333,7 +335,7 @@ fn fill_copies(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno
                 _ => raw::call!(SYS_mlock, copy, length),
             };
             // What cannot be read is locked, and said not to be populated.
-            if locked != 0 && extent.protection & libc::PROT_READ != 0 {
+            if locked != 0 && is_readable {
                 return Err(libc::ENOMEM);
             }
         }
@@ -341,7 +343,7 @@ fn fill_copies(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno
     Ok(())
 }
 
-/// Gives a copy the advice that the kernel keeps per mapping, without which it is no part of its mapping.
+/// Gives a copy the advice and the policy that the kernel keeps per mapping, without which it is no part of its mapping.
 ///
 /// # Safety
 /// It is the caller's own.
@@ -355,15 +357,37 @@ pub unsafe fn advise_alike(copy: usize, length: usize, marks: Marks) -> Result<(
         // SAFETY: the contract; it changes no contents.
         unsafe { raw::madvise(copy, length, advice) }?;
     }
-    Ok(())
+    match marks.policy {
+        // SAFETY: as above.
+        Some(policy) => unsafe { raw::mbind(copy, length, policy.mode, &[policy.nodes]) },
+        None => Ok(()),
+    }
+}
+
+/// How the contents of an extent are read.
+enum Source {
+    /// Where they are mapped.
+    Mapped,
+    /// By the kernel: the program may not read them, and to let it meanwhile would let other threads.
+    Memory(raw::File),
+}
+
+impl Source {
+    fn protected() -> Result<Self, Errno> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let fd =
+            raw::keeping_errno(|| raw::open(c"/proc/self/mem", flags, 0)).ok_or(libc::ENOMEM)?;
+        Ok(Self::Memory(raw::File(fd)))
+    }
 }
 
 /// Copies what is not zero: the rest of a fresh copy is.
 ///
 /// # Safety
-/// The extent can be read, the copy is ours.
-unsafe fn copy_contents(extent: &Extent) {
+/// The extent can be read as `source` says, the copy is ours.
+unsafe fn copy_contents(extent: &Extent, source: &Source) -> Result<(), Errno> {
     let base = raw::base_page();
+    let mut buffer = [0u64; 512];
     for page in (0..extent.length()).step_by(extent.page) {
         // Of a shared object there may be pages that this process has not mapped yet.
         let at = extent.start + page;
@@ -375,7 +399,11 @@ unsafe fn copy_contents(extent: &Extent) {
             continue;
         }
         for at in (page..page + extent.page).step_by(base) {
-            let (from, to) = (extent.start + at, extent.copy + at);
+            let (mut from, to) = (extent.start + at, extent.copy + at);
+            if let Source::Memory(file) = source {
+                file.read_at(from, &mut buffer).ok_or(libc::ENOMEM)?;
+                from = buffer.as_ptr() as usize;
+            }
             // SAFETY: the contract.
             unsafe {
                 if !raw::is_zero(from, base) {
@@ -384,20 +412,20 @@ unsafe fn copy_contents(extent: &Extent) {
             }
         }
     }
+    Ok(())
 }
 
 /// Moves the copies over the extents.
 fn put_copies(extents: &mut [Extent]) -> Result<(), Errno> {
     for extent in extents.iter_mut().filter(|extent| extent.copy != 0) {
         // SAFETY: both are whole mappings or parts of them; what was there is in the copy.
-        let put = || unsafe { raw::move_to(extent.copy, extent.length(), extent.start) };
+        let mut put = || unsafe { raw::move_to(extent.copy, extent.length(), extent.start) };
         let is_put = match extent.in_place {
-            true => in_place::taking_away(extent.start, extent.end, put),
+            true => in_place::taking_away(extent.start, extent.end, &mut put),
             false => put(),
         };
         is_put.map_err(|_| libc::ENOMEM)?;
         extent.is_replaced = true;
-        extent.is_opened = false;
     }
     Ok(())
 }
@@ -415,14 +443,6 @@ fn note_ordinary(extent: &Extent) {
         counters::because(Reason::Split);
         counters::count(kind, Column::Returned, end - start);
         counters::count(kind, Column::FellBack, end - start);
-    }
-}
-
-/// Gives extents that stay the protection they had.
-fn close_again(extents: &[Extent]) {
-    for extent in extents.iter().filter(|extent| extent.is_opened) {
-        // SAFETY: as it was before.
-        let _ = unsafe { raw::mprotect(extent.start, extent.length(), extent.protection) };
     }
 }
 

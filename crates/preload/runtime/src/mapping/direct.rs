@@ -12,6 +12,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 
 use super::demote::Scope;
 use super::{Request, others, parts, remap};
+use crate::table::{self, MemoryPolicy};
 use crate::{prepare, raw, source};
 
 /// `long syscall(long number, ...)`.
@@ -132,18 +133,7 @@ unsafe extern "C" fn seen(
             libc::SYS_process_madvise => {
                 others::process_madvise(a as c_int, b as _, c, d as c_int, e as _) as c_long
             }
-            libc::SYS_mbind => {
-                // What has a policy of its own is not kept, and reservations know no nodes: a touch would fail.
-                const MPOL_BIND: usize = 2;
-                let end = parts::round_up(a, b);
-                prepare::changed(a, end);
-                if c & 0xff == MPOL_BIND
-                    && let Err(errno) = parts::first_make_ordinary(a, end, Scope::Covered)
-                {
-                    return raw::fails_with(errno).into();
-                }
-                raw::system_call(number, a, b, c, d, e, f)
-            }
+            libc::SYS_mbind => bind(a, b, c as c_int, d as *const u64, e, f),
             libc::SYS_set_mempolicy => {
                 const MPOL_BIND: usize = 2;
                 if a & 0xff == MPOL_BIND {
@@ -178,4 +168,38 @@ unsafe extern "C" fn seen(
             _ => raw::system_call(number, a, b, c, d, e, f),
         }
     }
+}
+
+/// `mbind(2)`, whose policy copies get, too.
+unsafe fn bind(
+    start: usize,
+    length: usize,
+    mode: c_int,
+    nodes: *const u64,
+    bits: usize,
+    flags: usize,
+) -> c_long {
+    /// Without the flags of a mode.
+    const MODE: c_int = 0xff;
+    let end = parts::round_up(start, length);
+    prepare::changed(start, end);
+    // Reservations know no nodes: a touch would fail. And the table has no place for higher nodes.
+    let words = bits.saturating_sub(1).div_ceil(u64::BITS as usize);
+    if (mode & MODE == libc::MPOL_BIND || words > 1)
+        && let Err(errno) = parts::first_make_ordinary(start, end, Scope::Covered)
+    {
+        return raw::fails_with(errno).into();
+    }
+    // SAFETY: the caller's contract.
+    let result =
+        unsafe { raw::system_call(libc::SYS_mbind, start, length, mode, nodes, bits, flags) };
+    if result == 0 {
+        let has_nodes = words > 0 && !nodes.is_null();
+        // SAFETY: the kernel has read it.
+        let nodes = if has_nodes { unsafe { nodes.read_unaligned() } } else { 0 };
+        let policy = MemoryPolicy { mode, nodes };
+        let policy = (mode & MODE != libc::MPOL_DEFAULT).then_some(policy);
+        table::mark(start, end, |marks| marks.policy = policy);
+    }
+    result
 }

@@ -33,6 +33,7 @@ pub mod demote;
 mod direct;
 mod exclusive;
 mod file;
+mod limited;
 mod object;
 mod others;
 mod parts;

@@ -88,7 +88,7 @@ fn taking_away(
         let Some(Entry { range, mapping, .. }) = entry else { break work() };
         let (start, end) = (at.max(range.start), to.min(range.end));
         if mapping.0 < from || to < mapping.1 {
-            break in_place::taking_away(start, end, || taking_away(end, to, work));
+            break in_place::taking_away(start, end, &mut || taking_away(end, to, work));
         }
         // All of its file goes.
         whole += end - start;

@@ -35,8 +35,6 @@ pub struct Extent {
     pub offset: u64,
     /// Where the copy lies, once there is one.
     pub copy: usize,
-    /// Whether the extent was made readable to be copied.
-    pub is_opened: bool,
     /// Whether the copy has taken its place.
     pub is_replaced: bool,
 }
@@ -56,7 +54,6 @@ impl Extent {
             file: (0, 0),
             offset: 0,
             copy: 0,
-            is_opened: false,
             is_replaced: false,
         }
     }
@@ -213,8 +210,10 @@ impl Drop for Plan {
 }
 
 fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
+    // Past us a program may have changed the protection of part of a superpage, which files allow.
+    let is_whole = [start, end].iter().all(|edge| edge.is_multiple_of(entry.range.page));
     Extent {
-        page: if entry.is_ordinary { raw::base_page() } else { entry.range.page },
+        page: if entry.is_ordinary || !is_whole { raw::base_page() } else { entry.range.page },
         shared: vma.is_shared_memory(),
         in_place: vma.is_in_place(),
         protection: vma.protection(),

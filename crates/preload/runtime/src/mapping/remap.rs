@@ -83,10 +83,12 @@ impl Call {
                 // SAFETY: the caller's contract.
                 return unsafe { self.shrink() };
             }
-            // What is shared can be mapped again, with no length at all.
-            if entry.range.shared || self.old_size > 0 {
-                demote::make_ordinary(self.start, around, Scope::Covered)?;
+            // What is shared can be mapped again, with no length at all; private memory in files, which the kernel takes for
+            // shared, cannot.
+            if !entry.range.shared && self.old_size == 0 {
+                return Err(libc::EINVAL);
             }
+            demote::make_ordinary(self.start, around, Scope::Covered)?;
         }
         if self.is_fixed() {
             first_make_ordinary(self.target, target_end, Scope::Removed)?;

@@ -7,7 +7,6 @@
 //! | `stock` | mappings that were unmapped and are kept for the next request of that length |
 //! | `ahead` | populating the beginning of a new mapping |
 //! | `bound` | by what it is decided how much of either there may be |
-//! | `calls` | functions of libc after which there must be no stock |
 //! | `zero` | zeroing past the caches |
 //!
 //! How much of either, and for how long, is decided by `policy::live`. There is no thread of ours and no address space is reserved. What a program gets is an ordinary
@@ -24,7 +23,6 @@ use crate::{executor, filter, settings};
 
 mod ahead;
 mod bound;
-mod calls;
 mod given;
 mod stock;
 mod zero;

@@ -14,6 +14,8 @@ use std::mem::transmute;
 use libc::{pid_t, ucontext_t};
 
 use super::next_function;
+use crate::fork::copy;
+use crate::fork_lock;
 use crate::raw;
 use crate::settings::{self, Children};
 use crate::table::{self, Range};
@@ -72,13 +74,21 @@ extern "C" fn enter(high: u32, low: u32) {
     work();
 }
 
-/// Whether a fork made from here must be made from an alternate stack.
-fn for_fork<R>(work: impl FnOnce() -> R) -> R {
-    if settings::get().children == Children::Same {
-        work()
+/// Makes a fork, from an alternate stack if it must be; -1 with ENOMEM where the child could not have its memory.
+fn for_fork(make: impl FnOnce() -> c_int) -> c_int {
+    fork_lock::take();
+    let result = if !copy::is_possible() {
+        raw::fails_with(libc::ENOMEM)
+    } else if settings::get().children == Children::Same {
+        make()
     } else {
-        on_alternate_if_within(0, usize::MAX, work)
+        on_alternate_if_within(0, usize::MAX, make)
+    };
+    // The child has set its own right.
+    if result != 0 {
+        fork_lock::release();
     }
+    result
 }
 
 unsafe extern "C" {

@@ -136,5 +136,32 @@ static int populates(void)
     return 0;
 }
 
-MAIN(CASE(populates_without_advice), CASE(populates), CASE(every_advice), CASE(wipe_on_fork), CASE(do_not_fork), CASE(no_superpages),
+static int policy_at(char *address)
+{
+    int policy = -1;
+    syscall(SYS_get_mempolicy, &policy, 0, 0, address, 2 /* MPOL_F_ADDR */);
+    return policy;
+}
+
+/* What memory policy holds when contents were discarded, a page is read-only, and the other process of a fork has it. */
+static int memory_policy(void)
+{
+    unsigned long nodes = 1;
+    char *start = map_filled(8 * MIB), *middle = start + 4 * MIB;
+    long result = syscall(SYS_mbind, start, 8 * MIB, 1 /* MPOL_PREFERRED */, &nodes, 64, 0);
+    printf("mbind %s, policy %d", outcome(result), policy_at(middle));
+    madvise(start, 8 * MIB, MADV_DONTNEED);
+    printf(", discarded %d", policy_at(middle));
+    memset(start, 7, 8 * MIB);
+    mprotect(middle + PAGE, PAGE, PROT_READ);
+    printf(", protected %d, beside it %d", policy_at(middle + PAGE), policy_at(middle));
+    munmap(start, PAGE);
+    printf(", unmapped %d\n", policy_at(start + PAGE));
+    pid_t child = fork();
+    if (!child)
+        _exit(policy_at(middle));
+    return ended_well("child", child);
+}
+
+MAIN(CASE(memory_policy), CASE(populates_without_advice), CASE(populates), CASE(every_advice), CASE(wipe_on_fork), CASE(do_not_fork), CASE(no_superpages),
      CASE(fresh_memory_is_not_resident))

@@ -2,6 +2,7 @@
  * program uses and nothing else. */
 #include "common.h"
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 static void limit(int resource, size_t most)
 {
@@ -157,6 +158,57 @@ static int locks_of_a_child(void)
     return !ended_well("child", child);
 }
 
-MAIN(CASE(address_space), CASE(data), CASE(descriptors), CASE(processes), CASE(stack),
+/* What a child finds of 40 MiB that its parent filled. */
+static int read_by_a_child(char *start)
+{
+    pid_t child = fork();
+    if (child < 0)
+        return printf("fork: %s\n", strerrorname_np(errno)), 1;
+    if (!child) {
+        int lost = 0;
+        for (size_t at = 0; at < 40 * MIB; at += PAGE)
+            lost |= start[at] != 7;
+        _exit(lost);
+    }
+    return !ended_well("child", child);
+}
+
+/* A limit leaves no room for a second copy: a fork needs none. */
+static int address_space_and_fork(void)
+{
+    char *start = map_filled(40 * MIB);
+    limit(RLIMIT_AS, 70 * MIB);
+    return read_by_a_child(start);
+}
+
+static int data_and_fork(void)
+{
+    char *start = map_filled(40 * MIB);
+    limit(RLIMIT_DATA, 50 * MIB);
+    return read_by_a_child(start);
+}
+
+/* Set past libc's functions, with room for little. */
+static int address_space_past_libc_and_fork(void)
+{
+    char *start = map_filled(40 * MIB);
+    size_t most = ((size_t)status_kib("VmSize:") << 10) + 12 * MIB;
+    struct rlimit both = {most, most};
+    printf("limit %s\n", outcome(syscall(SYS_prlimit64, 0, RLIMIT_AS, &both, 0)));
+    return read_by_a_child(start);
+}
+
+/* What is mapped counts, whatever it replaces on the way. */
+static int data_counts_what_is_mapped(void)
+{
+    char *start = map_filled(40 * MIB);
+    limit(RLIMIT_DATA, 64 * MIB);
+    printf("80 MiB: %s", mapped(mmap(0, 80 * MIB, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+    printf(", 4 MiB: %s\n", mapped(mmap(0, 4 * MIB, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)));
+    return read_by_a_child(start);
+}
+
+MAIN(CASE(address_space_and_fork), CASE(data_and_fork), CASE(address_space_past_libc_and_fork),
+     CASE(data_counts_what_is_mapped), CASE(address_space), CASE(data), CASE(descriptors), CASE(processes), CASE(stack),
      CASE(lock_everything), CASE(lock_everything_as_root), CASE(unmap_what_is_locked),
      CASE(unmap_what_root_locked), CASE(lock_parts), CASE(locks_of_a_child))

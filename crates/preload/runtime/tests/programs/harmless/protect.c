@@ -1,6 +1,7 @@
 /* Protection and discarding of parts of private memory. On base pages every page has the protection
  * it was given last, and discarded memory reads as zeroes and keeps its protection. */
 #include "common.h"
+#include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -162,7 +163,57 @@ static int barriers_on_a_small_stack(void)
     return 0;
 }
 
-MAIN(CASE(discard_over_a_guard), CASE(discard_from_a_guard), CASE(discard_over_a_readonly_page),
+static int forks_left = 2;
+
+static void *fork_often(void *nothing)
+{
+    for (int i = 0; i < 150; i++) {
+        pid_t child = fork();
+        if (!child)
+            _exit(0);
+        waitpid(child, 0, 0);
+    }
+    __sync_fetch_and_sub(&forks_left, 1);
+    return nothing;
+}
+
+/* Memory that may not be read stays so while other threads fork. */
+static int guards_while_others_fork(void)
+{
+    pthread_t threads[2];
+    int worked = 0;
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], 0, fork_often, 0);
+    while (__atomic_load_n(&forks_left, __ATOMIC_RELAXED)) {
+        char *start = map_filled(6 * MIB);
+        mprotect(start, 5 * MIB, PROT_NONE);
+        for (size_t at = 0; at < 5 * MIB; at += 64 * PAGE)
+            worked += strcmp(load(start + at), "SIGSEGV") != 0;
+        munmap(start, 6 * MIB);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], 0);
+    printf("loads that worked: %d\n", worked);
+    return worked != 0;
+}
+
+/* A page is protected by the program's own syscall instruction, which nobody can see, and a child has the memory. */
+static int raw_protection_and_fork(void)
+{
+    char *start = map_filled(8 * MIB);
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(SYS_mprotect), "D"(start), "S"(PAGE), "d"(PROT_READ)
+                     : "rcx", "r11", "memory");
+    pid_t child = fork();
+    if (!child)
+        _exit(start[0] != 7 || start[PAGE] != 7 || start[7 * MIB] != 7);
+    printf("protect %ld, ", result);
+    return !ended_well("child", child) || strcmp(store(start), "SIGSEGV") || strcmp(store(start + PAGE), "written");
+}
+
+MAIN(CASE(raw_protection_and_fork), CASE(guards_while_others_fork), CASE(discard_over_a_guard), CASE(discard_from_a_guard), CASE(discard_over_a_readonly_page),
      CASE(discard_part), CASE(every_second_page), CASE(executable_part), CASE(protection_keys),
      CASE(unmap_part), CASE(raw_system_calls), CASE(barriers_on_a_small_stack),
      CASE(whole_without_descriptors))

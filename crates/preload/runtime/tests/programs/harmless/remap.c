@@ -143,5 +143,17 @@ static int protected_parts(void)
     return 0;
 }
 
-MAIN(CASE(grow), CASE(grow_from_the_middle), CASE(to_a_place), CASE(and_keep_the_old), CASE(shrink),
+/* With no length at all shared memory is mapped a second time, and private memory is not. */
+static int map_again(void)
+{
+    char *private = map_filled(8 * MIB), *shared = map_shared(8 * MIB);
+    printf("private %s", mapped(mremap(private + SUPERPAGE, 0, SUPERPAGE, MREMAP_MAYMOVE)));
+    char *again = mremap(shared + SUPERPAGE, 0, SUPERPAGE, MREMAP_MAYMOVE);
+    printf(", shared %s", mapped(again));
+    shared[SUPERPAGE + 5] = 9;
+    printf(", %d\n", again == MAP_FAILED ? 9 : again[5]);
+    return 0;
+}
+
+MAIN(CASE(map_again), CASE(grow), CASE(grow_from_the_middle), CASE(to_a_place), CASE(and_keep_the_old), CASE(shrink),
      CASE(over_a_renewed_piece), CASE(over_pieces_that_became_alike), CASE(protected_parts))

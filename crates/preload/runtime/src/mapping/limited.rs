@@ -1,4 +1,5 @@
-//! Functions of libc that limit what is mapped: after them there must be no stock.
+//! Functions of libc that limit what is mapped: after them there must be no stock, no memory of which a fork makes a copy, and
+//! none that the limit would not count.
 //!
 //! # Safety
 //! The exported functions are the system calls of the same names, with the same contracts.
@@ -7,8 +8,20 @@ use std::ffi::c_int;
 
 use libc::{pid_t, rlimit};
 
-use super::give_way;
-use crate::raw;
+use super::demote;
+use crate::{limits, prepare, raw, source};
+
+/// A limit of this process is about to be set.
+fn expect(pid: pid_t, resource: c_int) {
+    prepare::give_way();
+    if limits::counts_memory(resource) && (pid == 0 || pid == raw::pid()) {
+        source::limited();
+        if source::has_private_hugetlb() {
+            // What cannot be moved stays; a fork that has no room for its copy fails.
+            let _ = demote::make_all_ordinary();
+        }
+    }
+}
 
 /// `int prlimit(pid_t pid, int resource, const struct rlimit *new, struct rlimit *old)`. Once there
 /// is a limit nothing is kept any more (`bound`).
@@ -23,7 +36,7 @@ pub unsafe extern "C" fn prlimit(
     old: *mut rlimit,
 ) -> c_int {
     if !new.is_null() {
-        give_way();
+        expect(pid, resource);
     }
     // SAFETY: the caller's contract.
     unsafe { raw::call!(SYS_prlimit64, pid, resource, new, old) as c_int }
@@ -50,7 +63,7 @@ pub unsafe extern "C" fn prlimit64(
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setrlimit(resource: c_int, new: *const rlimit) -> c_int {
-    give_way();
+    expect(0, resource);
     // SAFETY: the caller's contract. The older system call of this name is the newer one.
     unsafe { raw::call!(SYS_prlimit64, 0, resource, new, std::ptr::null_mut::<rlimit>()) as c_int }
 }
