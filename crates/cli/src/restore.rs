@@ -1,16 +1,20 @@
 //! `superpage restore`: put back what a killed superpage left changed.
 
+use std::path::PathBuf;
+
 use host::Root;
 use host::journal::{self, Outcome};
+use serde_json::{Value, json};
+use sys::scratch::{self, Left};
 
 use crate::exit::{self, Done, Failure};
 use crate::pool_guard;
 
-/// Restore settings that a killed superpage left changed.
+/// Restore settings that a killed superpage left changed, and remove its directories.
 ///
 /// The old value of every setting is saved before it is changed, and restored when superpage ends,
 /// also after ^C or a crash. This command is needed only after kill -9. Settings that were changed
-/// by others meanwhile are left alone and reported (exit code 1).
+/// by others meanwhile are left alone and reported (exit code 1), as are directories below TMPDIR that cannot be removed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.
@@ -20,18 +24,38 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     let restored = journal::restore_orphans(&pool_guard::journal_dir(), &Root::real())?;
+    let removed = scratch::remove_left(&std::env::temp_dir());
     if args.json {
-        let document = serde_json::json!({ "schema": "superpage.restore/1", "restored": restored });
+        let directories: Vec<_> = removed.iter().map(directory).collect();
+        let document = json!({
+            "schema": "superpage.restore/1", "restored": restored, "directories": directories,
+        });
         exit::print(&format!("{document:#}\n"))?;
-    } else if restored.is_empty() {
+    } else if restored.is_empty() && removed.is_empty() {
         exit::print("nothing to restore\n")?;
     } else {
         for restoration in &restored {
             exit::print(&format!("{restoration}\n"))?;
         }
+        for directory in &removed {
+            match directory {
+                Ok(path) => exit::print(&format!("{}: removed\n", path.display()))?,
+                Err(left) => exit::print(&format!("{left}\n"))?,
+            }
+        }
     }
-    let left = restored.iter().any(|restoration| is_left_changed(&restoration.outcome));
-    Ok(if left { Done::Negative } else { Done::Fine })
+    let is_left = restored.iter().any(|restoration| is_left_changed(&restoration.outcome))
+        || removed.iter().any(Result::is_err);
+    Ok(if is_left { Done::Negative } else { Done::Fine })
+}
+
+fn directory(removed: &Result<PathBuf, Left>) -> Value {
+    match removed {
+        Ok(path) => json!({ "path": path, "removed": true }),
+        Err(Left { path, why }) => {
+            json!({ "path": path, "removed": false, "why": why.to_string() })
+        }
+    }
 }
 
 /// Whether somebody should look: a setting is, or may be, not what it was.

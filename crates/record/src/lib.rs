@@ -19,7 +19,6 @@ mod numbers;
 mod parts;
 mod plugin;
 mod program;
-mod scratch;
 mod session;
 mod space;
 mod stream;

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use sys::guard::{self, Guarded};
 use sys::prctl::ThpControl;
+use sys::scratch::Scratch;
 use sys::spawn::ChildSetup;
 use trace::{Filter, Header, Mappings, MruSets, Totals, Writer};
 use units::Pid;
 
 use crate::plugin::Tools;
 use crate::program::Program;
-use crate::scratch::Scratch;
 use crate::stream::{Counts, Stream};
 use crate::{RecordError, wire};
 
@@ -159,10 +159,10 @@ impl Session {
         let most = recording.limits.accesses.unwrap_or(u64::MAX);
         let stream = Stream::new(data, code.transpose()?, recording.limits.skip, most);
 
-        let scratch = Scratch::new().map_err(|error| {
+        let scratch = Scratch::new(None).map_err(|error| {
             RecordError::io(&std::env::temp_dir(), "cannot create a directory there", error)
         })?;
-        let path = scratch.directory.path().join("frames");
+        let path = scratch.path().join("frames");
         let socket = UnixDatagram::bind(&path);
         let socket =
             socket.map_err(|error| RecordError::io(&path, "cannot create a socket", error))?;

@@ -29,6 +29,7 @@ pub mod pidfd;
 pub mod pin;
 pub mod prctl;
 pub mod procmap;
+pub mod scratch;
 pub mod secure;
 pub mod shared;
 pub mod signal;

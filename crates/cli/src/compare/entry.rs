@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Parser;
 use host::{Root, process};
 use launch::Program;
-use tempfile::TempDir;
+use sys::scratch::Scratch;
 use toml_keys::Reader;
 use units::Pid;
 
@@ -42,7 +42,7 @@ pub struct Entry {
 
 /// What `setup` made, for as long as a command is compared.
 pub struct Around {
-    directory: Option<TempDir>,
+    directory: Option<Scratch>,
     teardown: Option<String>,
 }
 
@@ -130,10 +130,10 @@ impl Entry {
     fn apply(mut self, mut args: Args) -> Result<(Args, Around), Failure> {
         let mut service = std::mem::take(&mut self.suite.service);
         let plain = self.suite.plain.take();
-        let directory = plain.is_some().then(tempfile::tempdir).transpose();
+        let directory = plain.is_some().then(|| Scratch::new(None)).transpose();
         let directory = directory.map_err(|error| Failure::cannot(format!("TMPDIR: {error}")))?;
         for text in service.texts() {
-            *text = text.take().map(|text| self.fill(&text, directory.as_ref().map(TempDir::path)));
+            *text = text.take().map(|text| self.fill(&text, directory.as_ref().map(Scratch::path)));
         }
         let mut around = Around { teardown: None, directory };
         match plain {
@@ -151,7 +151,7 @@ impl Entry {
                         self.name
                     )));
                 }
-                let directory = around.directory.as_ref().map(TempDir::path);
+                let directory = around.directory.as_ref().map(Scratch::path);
                 let words = words.iter().map(|word| self.fill(word, directory));
                 let parsed = parse(words)?;
                 (args.workload, args.command) = (parsed.workload, parsed.command);
@@ -271,6 +271,9 @@ impl Drop for Around {
     fn drop(&mut self) {
         if let Some(Err(why)) = self.teardown.as_deref().map(sh) {
             exit::say(&format!("teardown: {why}"));
+        }
+        if let Some(Err(left)) = self.directory.take().map(Scratch::close) {
+            exit::say(&format!("the directory for {{dir}}: {left}"));
         }
     }
 }

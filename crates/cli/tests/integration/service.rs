@@ -384,13 +384,17 @@ fn killed_it_takes_service_and_load_with_it() {
     testkit::require!(has_python(), "no python3");
     let directory = tempfile::tempdir().unwrap();
     let made = directory.path().join("made");
-    let waits = format!("touch {}; sleep 600", made.display());
+    let waits = format!("mkdir -p {{dir}}/a/b; touch {}; sleep 600", made.display());
     let compared = Compared::new("8 forks", &["--arm", "base", "--load", &waits]);
     let mut child = started(&compared, &made);
     assert!(compared.running().len() >= 2, "{:?}", compared.running());
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("service and load are gone", || compared.running().is_empty());
+    let restored =
+        superpage(&["restore"]).env("TMPDIR", compared.temporary.path()).output().unwrap();
+    assert!(stdout(&restored).contains("superpage-run-"), "{}", stdout(&restored));
+    compared.left_nothing();
 }
 
 #[test]
@@ -399,7 +403,8 @@ fn as_another_user_service_and_phases_are_that_users() {
     let nobody = sys::user::User::find("nobody").unwrap();
     testkit::require!(nobody.is_some(), "no user `nobody`");
     let script = "sh -c 'id -un > who; exec sleep 600'";
-    let load = "test \"$(cat {dir}/who)\" = nobody && echo rate $(id -u)";
+    // Nobody else may look into it.
+    let load = "test \"$(cat {dir}/who)$(stat -c %a {dir})\" = nobody700 && echo rate $(id -u)";
     let words = [
         "compare",
         "-q",

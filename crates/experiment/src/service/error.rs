@@ -57,9 +57,12 @@ pub enum ServiceError {
     Port(std::io::Error),
     /// No directory.
     #[error(
-        "the directory for {{dir}} cannot be made or removed: {0}; is TMPDIR full, or may it not be written?"
+        "the directory for {{dir}} cannot be made: {0}; is TMPDIR full, or may it not be written?"
     )]
     Directory(std::io::Error),
+    /// A directory that stays.
+    #[error("the directory for {{dir}}: {0}")]
+    Left(sys::scratch::Left),
     /// A path that a shell would take apart.
     #[error(
         "the directory for {{dir}} would be {0}, which a shell would take apart; set TMPDIR to a plain path"

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use host::Root;
 use launch::{Plan, Start};
 use sys::guard::Guarded;
+use sys::scratch::Scratch;
 use sys::user::User;
 use sys::wait::{self, Usage};
-use tempfile::TempDir;
 use units::Pid;
 
 use super::error::{ServiceError, how, said};
@@ -43,7 +43,7 @@ pub(crate) struct Session<'a> {
     arm: String,
     interrupt: &'a Interrupt,
     port: Option<u16>,
-    directory: Option<TempDir>,
+    directory: Option<Scratch>,
     /// All below us that is of the run.
     all: ProcessTree,
     /// The same without what there was when the service was started.
@@ -98,7 +98,7 @@ impl<'a> Session<'a> {
     }
 
     fn path(&self) -> Option<&Path> {
-        self.directory.as_ref().map(TempDir::path)
+        self.directory.as_ref().map(Scratch::path)
     }
 
     fn failed(&self, error: ServiceError) -> RunError {
@@ -357,8 +357,8 @@ impl<'a> Session<'a> {
             done = done.and(torn.map(drop));
             self.all.end();
         }
-        let removed = self.directory.take().map_or(Ok(()), TempDir::close);
-        let removed = removed.map_err(|error| self.failed(ServiceError::Directory(error)));
+        let removed = self.directory.take().map_or(Ok(()), Scratch::close);
+        let removed = removed.map_err(|error| self.failed(ServiceError::Left(error)));
         done.and(removed)
     }
 }
@@ -376,16 +376,11 @@ impl Loaded {
 }
 
 /// An empty one, the user's.
-fn directory(user: Option<&User>) -> Result<TempDir, ServiceError> {
-    let made = tempfile::Builder::new().prefix("superpage-").tempdir();
-    let made = made.map_err(ServiceError::Directory)?;
+fn directory(user: Option<&User>) -> Result<Scratch, ServiceError> {
+    let made = Scratch::new(user).map_err(ServiceError::Directory)?;
     let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
-    if !made.path().to_str().is_some_and(|path| path.chars().all(is_plain)) {
-        return Err(ServiceError::Path(made.path().to_path_buf()));
+    match made.path().to_str().is_some_and(|path| path.chars().all(is_plain)) {
+        true => Ok(made),
+        false => Err(ServiceError::Path(made.path().to_path_buf())),
     }
-    if let Some(user) = user {
-        let (id, group) = (Some(user.id), Some(user.group));
-        std::os::unix::fs::chown(made.path(), id, group).map_err(ServiceError::Directory)?;
-    }
-    Ok(made)
 }

@@ -112,7 +112,7 @@ fn a_document_without_a_schema_is_found_in_what_a_command_printed() {
     let check = |words: &[&str], text: &str| {
         std::panic::catch_unwind(|| check_output(words, &printed(text))).ok()
     };
-    let fits = r#"{"schema":"superpage.restore/1","restored":[]}"#;
+    let fits = r#"{"schema":"superpage.restore/1","restored":[],"directories":[]}"#;
     assert_eq!(check(&["restore", "--json"], fits), Some(1));
     assert_eq!(check(&["restore", "--json"], &format!("{fits}\n{fits}\n")), Some(2));
     assert_eq!(check(&["restore"], "nothing to restore\n"), Some(0));
