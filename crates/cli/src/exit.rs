@@ -8,6 +8,7 @@ use std::process::{ExitCode, ExitStatus};
 use experiment::execute::RunError;
 use host::journal::JournalError;
 use launch::LaunchError;
+use report::markup::visible;
 
 /// The last paragraph of `--help`.
 pub const HELP: &str = "\
@@ -259,13 +260,13 @@ fn by_signal(signal: i32) -> u8 {
 /// Writes one line of ours to stderr. That nobody reads it is no reason to fail.
 pub fn say(line: &str) {
     use std::io::Write;
-    let _ = writeln!(anstream::stderr(), "superpage: {line}");
+    let _ = writeln!(anstream::stderr(), "superpage: {}", visible(line));
 }
 
 /// Writes text of several lines to stderr, for commands whose stdout is a program's.
 pub fn print_aside(text: &str) {
     use std::io::Write;
-    let _ = anstream::stderr().write_all(text.as_bytes());
+    let _ = anstream::stderr().write_all(visible(text).as_bytes());
 }
 
 /// Writes to stdout. A reader that went away (`| head`) is success, as for every filter.
@@ -276,7 +277,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// The same, for what has more to print: whether somebody still reads.
 pub fn print_some(text: &str) -> Result<bool, Failure> {
     use std::io::Write;
-    match anstream::stdout().write_all(text.as_bytes()) {
+    match anstream::stdout().write_all(visible(text).as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::usage(format!("standard output: {error}"))),
         Ok(()) => Ok(true),

@@ -116,8 +116,28 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// Runs a command's main function, in a thread where the main thread's stack may not grow as far as it needs (`ulimit -s`).
+pub fn on_enough_stack(work: fn() -> ExitCode) -> ExitCode {
+    const NEEDED: u64 = 1 << 20;
+    if sys::param::stack_limit().is_none_or(|limit| limit >= NEEDED) {
+        return work();
+    }
+    match std::thread::Builder::new().stack_size(8 << 20).spawn(work) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        Err(error) => exit::finish(Err(signals::no_thread(error))),
+    }
+}
+
 /// The program.
 pub fn main() -> ExitCode {
+    // `run` needs little, and gives its main thread's stack back.
+    match std::env::args_os().nth(1).is_some_and(|word| word == "run") {
+        true => command_named(),
+        false => on_enough_stack(command_named),
+    }
+}
+
+fn command_named() -> ExitCode {
     if let Some(code) = legacy::under_own_name() {
         return code;
     }

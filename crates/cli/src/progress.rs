@@ -54,12 +54,14 @@ impl Progress {
         let shower = bar.clone().map(|bar| {
             let (shower, ended) = channel::<()>();
             // Not from `tell`: the work may have nothing to tell for long.
-            std::thread::spawn(move || {
+            let show = move || {
                 if ended.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout) {
                     bar.set_draw_target(ProgressDrawTarget::stderr());
                     bar.enable_steady_tick(REDRAWN);
                 }
-            });
+            };
+            // Without a thread there is no bar.
+            let _ = std::thread::Builder::new().spawn(show);
             shower
         });
         let lines = lines && !terminal && !quiet;

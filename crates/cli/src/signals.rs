@@ -19,6 +19,12 @@ use units::Pid;
 
 use crate::exit::Failure;
 
+/// No thread can be started.
+pub fn no_thread(error: std::io::Error) -> Failure {
+    let remedy = "allow more processes (ulimit -u; pids.max of the control group)";
+    Failure::cannot(format!("a thread cannot be started: {error}; {remedy}"))
+}
+
 /// The signal that asked an experiment to stop; 0 while none did.
 pub type Interruption = Arc<AtomicI32>;
 
@@ -28,12 +34,13 @@ pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, F
     let asked = Interruption::default();
     let (mut signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let (noted, handle) = (Arc::clone(&asked), signals.handle());
-    std::thread::spawn(move || {
+    let note = move || {
         for origin in signals.forever() {
             noted.store(origin.signal, Ordering::SeqCst);
             interrupt.interrupt();
         }
-    });
+    };
+    Builder::new().spawn(note).map_err(no_thread)?;
     Ok(Interrupting { asked, handle, _heeding: heeding })
 }
 
@@ -107,10 +114,7 @@ impl Relay {
                 }
             }
         };
-        let thread = Builder::new().spawn(relay).map_err(|error| {
-            let remedy = "allow more processes (ulimit -u; pids.max of the control group)";
-            Failure::cannot(format!("a thread cannot be started: {error}; {remedy}"))
-        })?;
+        let thread = Builder::new().spawn(relay).map_err(no_thread)?;
         let asked = Asked::default();
         for signal in ENDING.into_iter().filter(|signal| !sys::signal::is_ignored(*signal)) {
             let noted = flag::register_usize(signal, Arc::clone(&asked.0), signal as usize);

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use sys::guard::{self, Guarded};
@@ -288,7 +288,7 @@ impl Child {
         let started = guard::spawn(command, |command| sys::spawn::prepare(command, setup));
         let Guarded { guard, program: pid } =
             started.map_err(|error| RecordError::io(program, "cannot be started", error))?;
-        let waiter = std::thread::spawn(move || {
+        let wait = move || {
             let _ = sys::wait::until_exit(guard);
             let ended = Instant::now();
             if let Some(path) = wake {
@@ -296,7 +296,11 @@ impl Child {
                 let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to(&[], path));
             }
             ended
-        });
+        };
+        let waiter = Builder::new().spawn(wait).map_err(|error| {
+            let _ = sys::signal::send(guard, SIGKILL);
+            RecordError::io(program, "cannot be waited for by a thread", error)
+        })?;
         Ok(Self { pid, guard, waiter: Some(waiter) })
     }
 

@@ -1,6 +1,7 @@
 //! `Element`: HTML and SVG that is well formed and escaped by construction. The only place that
 //! writes `<`; everything else on the page goes through here.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 /// One element, written as it is built.
@@ -97,6 +98,21 @@ fn escape(text: &str) -> String {
     escaped
 }
 
+/// Text for a terminal: what would reorder or hide the rest of its line is escaped, as JSON does it.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_invisible) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for char in text.chars() {
+        match is_invisible(char) {
+            true => escaped += &format!("\\u{:04x}", u32::from(char)),
+            false => escaped.push(char),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 fn is_invisible(char: char) -> bool {
     matches!(char, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
@@ -105,6 +121,12 @@ fn is_invisible(char: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_shows_what_is_written() {
+        assert_eq!(visible("a\u{202e}b\u{200f}\n"), "a\\u202eb\\u200f\n");
+        assert!(matches!(visible("\u{1b}[1mä\t"), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn escapes_what_could_be_markup_or_a_trick() {

@@ -24,6 +24,11 @@ pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// How far the main thread's stack may grow (RLIMIT_STACK); `None`: without a limit.
+pub fn stack_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Stack).current
+}
+
 /// This process.
 pub fn own_pid() -> units::Pid {
     units::Pid(rustix::process::getpid().as_raw_nonzero().get())

@@ -146,14 +146,16 @@ impl Driver {
         let _ = child.stdin.as_mut().map(|stdin| stdin.write_all(request.as_bytes()));
         let (sender, lines) = channel();
         let stdout = child.stdout.take().expect("it was asked for");
-        std::thread::spawn(move || {
+        let read = move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     break;
                 }
             }
-        });
-        Ok(Self { child, lines })
+        };
+        let driver = Self { child, lines };
+        std::thread::Builder::new().spawn(read).map_err(crate::signals::no_thread)?;
+        Ok(driver)
     }
 }
 

@@ -89,6 +89,11 @@ impl Voice {
         }
         // hugeadm alone has no blank there, and scripts look for these lines.
         let blank = if self.name == "hugeadm" { "" } else { " " };
-        let _ = writeln!(anstream::stderr(), "{}:{blank}{prefix}: {what}", self.name);
+        let _ = writeln!(
+            anstream::stderr(),
+            "{}:{blank}{prefix}: {}",
+            self.name,
+            report::markup::visible(&what.to_string())
+        );
     }
 }

@@ -22,10 +22,10 @@ pub struct Stdin {
 
 impl Stdin {
     /// Reads until `asked` says that a signal came.
-    pub fn new(asked: Interruption) -> Self {
+    pub fn new(asked: Interruption) -> io::Result<Self> {
         let (to, pieces) = sync_channel(4);
         // It ends with the process: nobody can end a read that waits.
-        std::thread::spawn(move || {
+        let read = move || {
             loop {
                 let mut piece = vec![0; PIECE];
                 let read = io::stdin().read(&mut piece).map(|read| {
@@ -37,8 +37,9 @@ impl Stdin {
                     return;
                 }
             }
-        });
-        Self { pieces, piece: Vec::new(), at: 0, asked }
+        };
+        std::thread::Builder::new().spawn(read)?;
+        Ok(Self { pieces, piece: Vec::new(), at: 0, asked })
     }
 }
 

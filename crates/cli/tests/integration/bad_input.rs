@@ -1,6 +1,6 @@
 //! Bad input: one line that says what, where and the remedy; the right code; nothing changed.
 
-use crate::common::{NO_POOL, has_pool, overcommit, pool_is_empty, run, stderr};
+use crate::common::{NO_POOL, has_pool, overcommit, pool_is_empty, run, stderr, superpage};
 
 /// Arguments, exit code, and what the line must hold: the culprit and the remedy.
 type Case = (&'static [&'static str], i32, &'static [&'static str]);
@@ -175,5 +175,18 @@ mod exclusive {
             assert_eq!(overcommit(), before, "{arguments:?}");
         }
         assert_eq!(std::fs::read_to_string(taken).unwrap(), "", "nothing was written over it");
+    }
+}
+
+#[test]
+fn a_small_stack_is_enough() {
+    let own = superpage(&[]).get_program().to_os_string();
+    for words in ["compare --dry-run -- true", "design list", "evaluate --list", "run -q -- true"] {
+        for kib in ["64", "128"] {
+            let script = format!("ulimit -s {kib}; exec \"$0\" {words}");
+            let output = std::process::Command::new("sh").arg("-c").arg(script).arg(&own).output();
+            let output = output.unwrap();
+            assert_eq!(output.status.code(), Some(0), "{words}, {kib} KiB: {}", stderr(&output));
+        }
     }
 }

@@ -64,10 +64,13 @@ enum Command {
 
 /// The program.
 pub fn main() -> ExitCode {
-    match Args::try_parse() {
-        Ok(args) => exit::finish(run(args.command)),
-        Err(error) => exit::of_clap(&error, &[]),
-    }
+    cli::on_enough_stack(|| {
+        lab::side_by_side::start_threads();
+        match Args::try_parse() {
+            Ok(args) => exit::finish(run(args.command)),
+            Err(error) => exit::of_clap(&error, &[]),
+        }
+    })
 }
 
 fn run(command: Command) -> Result<Done, Failure> {

@@ -8,7 +8,7 @@ pub mod plot;
 mod profile;
 mod report;
 mod run;
-mod side_by_side;
+pub mod side_by_side;
 pub mod sweep;
 pub mod tables;
 pub mod validation;

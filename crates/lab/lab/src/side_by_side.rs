@@ -9,6 +9,14 @@ use std::sync::Mutex;
 
 use rayon::prelude::*;
 
+/// Starts the threads among which work is divided, once for a process. Where none can be started this one does all of it.
+pub fn start_threads() {
+    if rayon::ThreadPoolBuilder::new().build_global().is_err() {
+        // Had they been started before, they stay.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global();
+    }
+}
+
 /// Whether what is done now may use more threads.
 pub(crate) fn is_wanted() -> bool {
     rayon::current_thread_index().is_none() && rayon::current_num_threads() > 1
