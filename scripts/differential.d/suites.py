@@ -34,7 +34,7 @@ def compile_c(target, sources, *flags):
 
 
 class Fuzz:
-    """Our own fuzzers, each seed a test: its verdict is the hash over all results."""
+    """Our own fuzzers, each seed a test: its verdict is the hash over all results, or the number of differences from the model."""
 
     name = "fuzz"
     packages = ["gcc", "libc6-dev"]
@@ -45,6 +45,7 @@ class Fuzz:
         ("malloc_calls", 1, 20000, 10, 1),
         ("malloc_calls", 4, 20000, 6, 1),
         ("shared_counters", 4, 3000, 6, 1),
+        ("fork_calls", 3, 20000, 10, 1),
     ]
 
     def __init__(self):
@@ -81,12 +82,12 @@ class Fuzz:
     @staticmethod
     def read(test):
         def of(finished, _directory):
-            said = re.search(r"^calls (\d+) hash (\w+)$", finished.output, re.M)
+            said = re.search(r"^calls (\d+) (?:hash|differences) (\w+)$", finished.output, re.M)
             verdict = finished.verdict()
             if verdict == "pass":
                 verdict = f"pass {said[2]}" if said else "pass without a hash"
             elif verdict == "fail":
-                wrong = re.search(r"^mismatch in .*", finished.output, re.M)
+                wrong = re.search(r"^mismatch\b.*", finished.output, re.M)
                 verdict = wrong[0][:200] if wrong else f"exit {finished.status}"
             return {test: verdict}, int(said[1]) if said else 0
 

@@ -12,6 +12,7 @@
 //! The child's handler runs alone in its process, in the state a forked child of many threads is in:
 //! it makes system calls and nothing else.
 
+mod calls;
 pub mod copy;
 
 use std::sync::OnceLock;

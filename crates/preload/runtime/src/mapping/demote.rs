@@ -54,8 +54,7 @@ pub enum Scope {
     Mapping,
 }
 
-/// One demotion of a superpage after the other: a second thread finds it ordinary, and is done. A signal
-/// handler that interrupted one makes its own in between, of other pages: no two mappings share one.
+/// One demotion of a superpage after the other: a second thread finds it ordinary, and is done.
 fn alone<R>(from: usize, to: usize, scope: Scope, work: impl FnOnce() -> R) -> R {
     let is_of_mapping = |entry: &Entry| entry.range.shared || scope == Scope::Mapping;
     let (from, to) = match table::first_entry(from, to, is_of_mapping) {

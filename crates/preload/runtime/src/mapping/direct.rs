@@ -190,16 +190,18 @@ unsafe fn bind(
     {
         return raw::fails_with(errno).into();
     }
-    // SAFETY: the caller's contract.
-    let result =
-        unsafe { raw::system_call(libc::SYS_mbind, start, length, mode, nodes, bits, flags) };
-    if result == 0 {
-        let has_nodes = words > 0 && !nodes.is_null();
-        // SAFETY: the kernel has read it.
-        let nodes = if has_nodes { unsafe { nodes.read_unaligned() } } else { 0 };
-        let policy = MemoryPolicy { mode, nodes };
-        let policy = (mode & MODE != libc::MPOL_DEFAULT).then_some(policy);
-        table::mark(start, end, |marks| marks.policy = policy);
-    }
-    result
+    super::undisturbed(start, end, || {
+        // SAFETY: the caller's contract.
+        let result =
+            unsafe { raw::system_call(libc::SYS_mbind, start, length, mode, nodes, bits, flags) };
+        if result == 0 {
+            let has_nodes = words > 0 && !nodes.is_null();
+            // SAFETY: the kernel has read it.
+            let nodes = if has_nodes { unsafe { nodes.read_unaligned() } } else { 0 };
+            let policy = MemoryPolicy { mode, nodes };
+            let policy = (mode & MODE != libc::MPOL_DEFAULT).then_some(policy);
+            table::mark(start, end, |marks| marks.policy = policy);
+        }
+        result
+    })
 }

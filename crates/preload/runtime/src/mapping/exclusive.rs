@@ -5,7 +5,7 @@
 //! ordinary thread of its CPU has had its turn. So the lock is held to enter and to leave a range, and who
 //! waits does so for a superpage that it names itself.
 //!
-//! No circle: a thread that works on a range never waits for another, also not in a signal handler. Who works
+//! No circle: a thread that works on a range never waits for another, and runs no signal handler. Who works
 //! on a range holds up those that write to it, and must write to its own stack; so a thread whose stack lies
 //! on the pool works alone.
 //!
@@ -16,8 +16,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lock::{Lock, Rank};
-use crate::raw;
 use crate::table;
+use crate::{filter, raw};
 
 /// (d) A range and the thread (its errno's address) that works on it; 0: none.
 #[derive(Clone, Copy)]
@@ -40,13 +40,14 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 
 enum Attempt {
     Entered,
-    /// This thread works on a range already: what it interrupted, or does on the way.
+    /// This thread works on a range already, and does this on the way.
     Nested,
     /// Somebody else is there; what [`LEFT`] was.
     Occupied(u32),
 }
 
-/// Runs `work` while nobody else works on `[from, to)`.
+/// Runs `work` while nobody else works on `[from, to)`. No signal handler runs meanwhile: one that forked would work on what this
+/// thread works on, and one that stopped this thread would have others wait for it.
 pub fn within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     let me = raw::errno_address();
     let here = 0u8;
@@ -55,6 +56,8 @@ pub fn within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     let (from, to) = if is_alone { (0, usize::MAX) } else { (from, to) };
     // A thread that is cancelled where it stands would never leave.
     raw::not_cancelled(|| {
+        // A filter may end us for that; nothing is made ordinary then.
+        let signals = (!filter::may_be_in_place()).then(|| raw::set_signals(u64::MAX));
         let is_entered = loop {
             match WORKERS.with_or(|workers| enter(workers, me, from, to), || Attempt::Nested) {
                 Attempt::Entered => break true,
@@ -67,6 +70,7 @@ pub fn within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
             WORKERS.with(|workers| leave(workers, me));
             raw::futex_wake(LEFT.as_ptr(), i32::MAX);
         }
+        signals.map(raw::set_signals);
         result
     })
 }

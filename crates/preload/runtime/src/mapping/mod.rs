@@ -119,17 +119,13 @@ fn may_use_pool(settings: &Settings) -> bool {
     (settings.always_pool || can_be_moved()) && !IS_MERGED.load(Ordering::Relaxed)
 }
 
-/// Runs `work`, which takes away or changes what may lie in files at `[from, to)`, while nobody makes that ordinary: a fork
-/// copies what other threads may be unmapping. (Of the pool a fork copies under the table's lock.) `work` is system calls. No
-/// signal handler runs meanwhile: one that stops this thread would have a fork of the thread that stopped it wait.
+/// Runs `work`, which takes away or changes what may lie on superpages of the table at `[from, to)`, while nobody makes that
+/// ordinary: a fork copies what other threads may be unmapping or protecting. `work` is system calls.
 pub fn undisturbed<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
-    if !in_place::is_asked() || table::first(from, to).is_none() {
-        return work();
+    match table::first(from, to) {
+        Some(_) => exclusive::within(from, to, work),
+        None => work(),
     }
-    let signals = raw::set_signals(u64::MAX);
-    let result = exclusive::within(from, to, work);
-    raw::set_signals(signals);
-    result
 }
 
 /// Superpages of the table at `[from, to)` that were just mapped: a fork that is under way did not see them, and its child

@@ -257,10 +257,12 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
             if let Some(scope) = scope_of(advice) {
                 demote::make_ordinary(start, end, scope)?;
             }
-            // SAFETY: the caller's contract.
-            unsafe { raw::madvise(start, end - start, advice) }?;
-            note(start, end, advice);
-            Ok(())
+            undisturbed(start, end, || {
+                // SAFETY: the caller's contract.
+                unsafe { raw::madvise(start, end - start, advice) }?;
+                note(start, end, advice);
+                Ok(())
+            })
         }
     }
 }

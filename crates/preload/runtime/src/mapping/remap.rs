@@ -91,7 +91,8 @@ impl Call {
             demote::make_ordinary(self.start, around, Scope::Covered)?;
         }
         if self.is_fixed() {
-            first_make_ordinary(self.target, target_end, Scope::Removed)?;
+            // The kernel moves one mapping after the other to the target, and cannot unmap parts of a superpage there.
+            first_make_ordinary(self.target, target_end, Scope::Covered)?;
         }
         // SAFETY: the caller's contract.
         let plain = || unsafe { self.plain() };

@@ -8,16 +8,12 @@
 //! is meant. In a forked child that stack is a copy, at the same address.
 //! See docs/decisions/fork.md#5.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 
-use libc::{pid_t, ucontext_t};
+use libc::ucontext_t;
 
-use super::next_function;
-use crate::fork::copy;
-use crate::fork_lock;
 use crate::raw;
-use crate::settings::{self, Children};
 use crate::table::{self, Range};
 
 /// Runs `work` on an alternate stack if this one is on private pool pages of `[from, to)`, else here.
@@ -72,72 +68,4 @@ extern "C" fn enter(high: u32, low: u32) {
     // SAFETY: the address of a local of `on_alternate`, which waits.
     let work = unsafe { &mut *(argument as *mut &mut dyn FnMut()) };
     work();
-}
-
-/// Makes a fork, from an alternate stack if it must be; -1 with ENOMEM where the child could not have its memory.
-fn for_fork(make: impl FnOnce() -> c_int) -> c_int {
-    fork_lock::take();
-    let result = if !copy::is_possible() {
-        raw::fails_with(libc::ENOMEM)
-    } else if settings::get().children == Children::Same {
-        make()
-    } else {
-        on_alternate_if_within(0, usize::MAX, make)
-    };
-    // The child has set its own right.
-    if result != 0 {
-        fork_lock::release();
-    }
-    result
-}
-
-unsafe extern "C" {
-    /// glibc's own name for `fork`: to be had without a search, which a signal handler must not do.
-    fn __fork() -> pid_t;
-}
-
-/// `pid_t fork(void)`
-///
-/// # Safety
-/// As in libc.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fork() -> pid_t {
-    // SAFETY: the caller's contract.
-    for_fork(|| unsafe { __fork() })
-}
-
-/// `int daemon(int nochdir, int noclose)`, which forks inside libc.
-///
-/// # Safety
-/// As in libc.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
-    type Function = unsafe extern "C" fn(c_int, c_int) -> c_int;
-    let real = next_function!(super::DAEMON, Function);
-    for_fork(|| match real {
-        // SAFETY: the caller's contract.
-        Some(real) => unsafe { real(no_chdir, no_close) },
-        None => -1,
-    })
-}
-
-/// `int forkpty(int *amaster, char *name, const struct termios *, const struct winsize *)`, likewise.
-///
-/// # Safety
-/// As in libc.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn forkpty(
-    master: *mut c_int,
-    name: *mut c_char,
-    terminal: *const c_void,
-    window: *const c_void,
-) -> pid_t {
-    type Function =
-        unsafe extern "C" fn(*mut c_int, *mut c_char, *const c_void, *const c_void) -> pid_t;
-    let real = next_function!(super::FORKPTY, Function);
-    for_fork(|| match real {
-        // SAFETY: the caller's contract.
-        Some(real) => unsafe { real(master, name, terminal, window) },
-        None => -1,
-    })
 }

@@ -35,7 +35,7 @@ pub fn provide(settings: &Settings) {
 }
 
 /// A function that would be called without this library.
-struct Next {
+pub(crate) struct Next {
     name: &'static [u8],
     found: AtomicPtr<c_void>,
 }
@@ -46,7 +46,7 @@ impl Next {
     }
 
     /// Its address; null if there is none.
-    fn address(&self) -> *mut c_void {
+    pub(crate) fn address(&self) -> *mut c_void {
         let mut found = self.found.load(Ordering::Acquire);
         if found.is_null() {
             found = symbols::next(self.name).map_or(std::ptr::null_mut(), |(found, _)| found);
@@ -58,7 +58,7 @@ impl Next {
 
 macro_rules! next_functions {
     ($($name:ident = $text:literal,)*) => {
-        $(static $name: Next = Next::new($text);)*
+        $(pub(crate) static $name: Next = Next::new($text);)*
 
         /// At start-up: finds them. Later the loader may hold its lock and wait for the thread that looks (a plugin whose
         /// constructor waits for its thread).
@@ -89,4 +89,4 @@ macro_rules! next_function {
         unsafe { std::mem::transmute::<*mut std::ffi::c_void, Option<$type>>($next.address()) }
     };
 }
-use next_function;
+pub(crate) use next_function;
