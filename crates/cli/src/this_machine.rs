@@ -84,8 +84,7 @@ pub fn miss_cost_if_kept() -> Result<Option<MissCost>, Failure> {
 /// A calibration of this machine, and where it lies.
 fn calibration() -> Result<(String, Calibration), Failure> {
     let (shown, text) = kept(path()?.with_extension(CALIBRATION), "a calibration")?;
-    let found: Calibration =
-        serde_json::from_str(&text).map_err(|error| unusable(&shown, &error.to_string()))?;
+    let found: Calibration = report::document::read(&text).map_err(|why| unusable(&shown, &why))?;
     match of_another(&found) {
         Some(there) => Err(unusable(&shown, &format!("it is of another machine ({there})"))),
         None => Ok((shown, found)),

@@ -19,6 +19,7 @@ pub const SCHEMA: &str = "superpage.compare/1";
 
 /// A comparison. Numbers are in base units (bytes, seconds); unknown is `null`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
@@ -61,6 +62,7 @@ pub struct Document {
     #[serde(default)]
     pub looks: Looks,
     /// Seconds from the first warm-up to the last run.
+    #[serde(deserialize_with = "units::seconds")]
     pub elapsed_seconds: f64,
     /// What superpages were predicted to bring, if that was asked.
     #[serde(default)]
@@ -70,12 +72,16 @@ pub struct Document {
     pub arrays: Option<Arrays>,
 }
 
+units::checked!(Document);
+
 /// Where STREAM's arrays were, and where else they were tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrays {
     /// By how much they are shifted at a time: a cache line.
+    #[serde(deserialize_with = "units::bytes")]
     pub line_bytes: u64,
     /// The `--offset` of the runs.
+    #[serde(deserialize_with = "units::bytes")]
     pub offset_bytes: u64,
     /// How much these runs differed; `null` under two runs.
     pub deviation: Option<Deviation>,
@@ -91,6 +97,7 @@ pub struct Deviation {
     /// The metric's name.
     pub metric: String,
     /// The deviation as a share of the mean.
+    #[serde(deserialize_with = "units::proportion")]
     pub share: f64,
 }
 
@@ -98,6 +105,7 @@ pub struct Deviation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Their `--offset`.
+    #[serde(deserialize_with = "units::bytes")]
     pub offset_bytes: u64,
     /// How much they differed.
     pub deviation: Option<Deviation>,
@@ -106,6 +114,7 @@ pub struct Attempt {
     /// Every run, in the order they were made.
     pub samples: Vec<Sample>,
     /// Seconds from the first warm-up to the last run.
+    #[serde(deserialize_with = "units::seconds")]
     pub elapsed_seconds: f64,
 }
 
@@ -183,22 +192,19 @@ pub fn machine_line(machine: &Snapshot) -> String {
     format!("{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}")
 }
 
-/// Seconds that somebody may have waited: no more than three thousand years, so that sums and squares of
-/// them stay numbers.
-fn is_time(seconds: f64) -> bool {
-    (0.0..=1e11).contains(&seconds)
-}
-
 /// How verdicts are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judging {
     /// Differences within this fraction are "the same", even if certain.
+    #[serde(deserialize_with = "units::share")]
     pub same_within: f64,
     /// Differences that may be none are "the same" up to this fraction.
+    #[serde(deserialize_with = "units::share")]
     pub same_at_most: f64,
     /// Confidence of the intervals.
     pub confidence: Confidence,
     /// Least share of the memory that can be on superpages for an arm that promised them.
+    #[serde(deserialize_with = "units::share")]
     pub least_coverage: f64,
 }
 
@@ -247,10 +253,10 @@ pub struct LeftOut {
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// Not JSON, or not of our fields.
-    #[error("{0}: not a comparison written by `superpage compare --json`: {1}")]
+    #[error("{0}: {1}; give a comparison that `superpage compare --json` wrote")]
     NotADocument(String, String),
     /// The same of an evaluation.
-    #[error("{0}: not an evaluation written by `superpage evaluate --json`: {1}")]
+    #[error("{0}: {1}; give an evaluation that `superpage evaluate --json` wrote")]
     NotAnEvaluation(String, String),
     /// Of another version.
     #[error(
@@ -263,36 +269,20 @@ pub enum DocumentError {
         /// Its schema.
         found: String,
     },
-    /// The parts do not fit together.
-    #[error("{0}: damaged: {1}")]
-    Inconsistent(String, String),
 }
 
 impl Document {
     /// Reads a document; `file` is for messages.
     pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
-        let broken =
-            |error: serde_json::Error| DocumentError::NotADocument(file.into(), error.to_string());
-        let value: serde_json::Value = serde_json::from_str(text).map_err(broken)?;
+        let broken = |why: String| DocumentError::NotADocument(file.into(), why);
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
         let found = value.get("schema").and_then(|schema| schema.as_str()).unwrap_or("none");
         if found != SCHEMA {
             return Err(DocumentError::OtherSchema { file: file.into(), found: found.into() });
         }
         // From the text again, not from `value`: an error then names line and column.
-        let document: Self = serde_json::from_str(text).map_err(broken)?;
-        document.checked(file)?;
-        Ok(document)
-    }
-
-    /// That one which was read as part of another document is of this version, and says nothing that cannot be.
-    pub(crate) fn checked(&self, file: &str) -> Result<(), DocumentError> {
-        if self.schema != SCHEMA {
-            return Err(DocumentError::OtherSchema {
-                file: file.into(),
-                found: self.schema.clone(),
-            });
-        }
-        self.check().map_err(|why| DocumentError::Inconsistent(file.into(), why))
+        report::document::read(text).map_err(broken)
     }
 
     /// The document as JSON, ending in a newline.
@@ -302,59 +292,29 @@ impl Document {
         text
     }
 
-    /// What is no measurement is neither judged nor drawn.
-    fn check_sample(sample: &Sample, arm: &str) -> Result<(), String> {
-        let times = [
-            ("wall_seconds", sample.wall_seconds, sample.wall_seconds > 0.0),
-            ("user_seconds", sample.user_seconds, true),
-            ("system_seconds", sample.system_seconds, true),
-            ("watch_seconds", sample.memory.watch_seconds, true),
-            ("longest_look_seconds", sample.memory.longest_look_seconds, true),
-        ];
-        let at = format!("a run of {arm} in block {}", sample.block);
-        for (name, seconds, is_possible) in times {
-            if !(is_time(seconds) && is_possible) {
-                return Err(format!("{at}: {name} is {seconds:e}, which is not a valid run time"));
-            }
-        }
-        let mut figures = sample.metric.iter().chain(&sample.more_metrics);
-        match figures.find(|figure| !(figure.is_finite() && **figure > 0.0)) {
-            Some(figure) => {
-                Err(format!("{at}: its metric is {figure:e}, which is not a positive number"))
+    fn check_samples(samples: &[Sample], arms: &[&str], place: &str) -> Result<(), String> {
+        let strange = samples.iter().position(|sample| sample.arm as usize >= arms.len());
+        match strange {
+            Some(at) => {
+                let arm = samples[at].arm;
+                Err(format!("{place}[{at}].arm: {arm}: expected less than {}", arms.len()))
             }
             None => Ok(()),
         }
     }
 
-    fn check_samples(samples: &[Sample], arms: &[&str], elapsed: f64) -> Result<(), String> {
-        for sample in samples {
-            let arm = arms.get(sample.arm as usize).ok_or_else(|| {
-                format!("a sample belongs to arm {} of {}", sample.arm, arms.len())
-            })?;
-            Self::check_sample(sample, arm)?;
-        }
-        match is_time(elapsed) {
-            true => Ok(()),
-            false => Err(format!("elapsed_seconds is {elapsed:e}, which is not a valid time")),
-        }
-    }
-
     fn check(&self) -> Result<(), String> {
+        if self.schema != SCHEMA {
+            return Err(format!("schema: `{}`: expected {SCHEMA}", self.schema));
+        }
         if self.arms.is_empty() {
-            return Err("it has no arms".to_string());
+            return Err("arms: there are none".to_string());
         }
         let names: Vec<&str> = self.arms.iter().map(|arm| arm.name.as_str()).collect();
-        Self::check_samples(&self.samples, &names, self.elapsed_seconds)?;
+        Self::check_samples(&self.samples, &names, "samples")?;
         for attempt in self.arrays.iter().flat_map(|arrays| &arrays.earlier) {
             let names: Vec<&str> = attempt.arms.iter().map(String::as_str).collect();
-            Self::check_samples(&attempt.samples, &names, attempt.elapsed_seconds)?;
-        }
-        let judging = &self.judging;
-        let fractions = [judging.same_within, judging.same_at_most, judging.least_coverage];
-        if fractions.iter().any(|share| !(0.0..=1.0).contains(share)) {
-            return Err(
-                "same_within, same_at_most and least_coverage lie between 0 and 1".to_string()
-            );
+            Self::check_samples(&attempt.samples, &names, "arrays.earlier: samples")?;
         }
         Ok(())
     }

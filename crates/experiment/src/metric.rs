@@ -71,7 +71,8 @@ impl Metric {
         })?;
         let found = last.iter().skip(1).flatten().next().unwrap_or(last.get(0).expect("group 0"));
         match without_groups(found.as_str().trim()).parse::<f64>() {
-            Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+            // What a document may hold when it is read back.
+            Ok(value) if (f64::MIN_POSITIVE..=units::MAX_FIGURE).contains(&value) => Ok(value),
             _ => Err(MetricError::NotANumber {
                 pattern: pattern(),
                 found: found.as_str().to_string(),

@@ -26,9 +26,10 @@ pub struct Settings {
     /// The stopping rule.
     pub rule: Rule,
     /// Limit for the measured blocks together.
+    #[serde(deserialize_with = "units::seconds")]
     pub max_seconds: Option<f64>,
     /// Where that limit is nobody's wish: up to how many seconds it gives way to a few runs of each arm.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::seconds")]
     pub patience_seconds: Option<f64>,
 }
 

@@ -45,12 +45,16 @@ pub struct Supply {
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Supplied {
     /// Requests of its processes.
+    #[serde(deserialize_with = "units::count")]
     pub requests: u64,
     /// Superpages they asked for.
+    #[serde(deserialize_with = "units::count")]
     pub wanted: u64,
     /// Superpages made free.
+    #[serde(deserialize_with = "units::count")]
     pub got: u64,
     /// How long that took, in all.
+    #[serde(deserialize_with = "units::seconds")]
     pub seconds: f64,
     /// The same of each request, in microseconds.
     #[serde(skip)]

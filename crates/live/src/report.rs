@@ -10,56 +10,70 @@ use crate::make;
 
 /// What a design in force did for a run. Times are in seconds; `None` is unknown, or none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Report {
     /// Superpages made.
+    #[serde(deserialize_with = "units::count")]
     pub made: u64,
     /// Base pages that were copied for them, and pages of zeros that were added to them.
+    #[serde(deserialize_with = "units::count")]
     pub copied_pages: u64,
     /// See `copied_pages`.
+    #[serde(deserialize_with = "units::count")]
     pub filled_pages: u64,
     /// Of `made`: without a copy, in the frame where their pages were.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::count")]
     pub in_place: u64,
     /// Of `made`: before the program touched them, as it came to those below one after the other.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::count")]
     pub ahead: u64,
     /// Attempts that failed, by the kernel's reason.
     pub failed: BTreeMap<String, u64>,
     /// Attempts that were repeated soon, because the kernel held a page for a moment (EAGAIN).
+    #[serde(deserialize_with = "units::count")]
     pub repeated: u64,
     /// Those that the program had unmapped, or ended with, before they were made.
+    #[serde(deserialize_with = "units::count")]
     pub gone: u64,
     /// Superpages' worth of memory that the policy asked for and that were not superpages when it was last looked.
+    #[serde(deserialize_with = "units::count")]
     pub unmade: u64,
     /// Superpages' worth of memory that the policy asked for and that stayed as they were, because too much of what was
     /// filled is not used.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::count")]
     pub held: u64,
     /// Of `unmade`: those that waited when their program ended, because more copying would have taken more than 2 % of its time.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::count")]
     pub waiting: u64,
     /// Superpages' worth of memory that had pages, and the most base pages seen in one that was not asked for.
+    #[serde(deserialize_with = "units::count")]
     pub touched: u64,
     /// See `touched`.
     pub fullest: u16,
     /// Superpages that were made by somebody else: of memory that the program advises itself.
+    #[serde(deserialize_with = "units::count")]
     pub by_others: u64,
     /// Superpages that the kernel's fault made of memory that was advised for the design, as they were seen.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::count")]
     pub by_fault: u64,
     /// From when memory qualified until it was a superpage; at most, as it qualified some time after the look before.
     pub delay: Option<Delay>,
     /// CPU time for reading page tables, and for making superpages.
+    #[serde(deserialize_with = "units::seconds")]
     pub looking_seconds: f64,
     /// See `looking_seconds`.
+    #[serde(deserialize_with = "units::seconds")]
     pub making_seconds: f64,
     /// Looks at all page tables of a process, and at those of extents where faults were sampled.
+    #[serde(deserialize_with = "units::count")]
     pub looks: u64,
     /// See `looks`.
+    #[serde(deserialize_with = "units::count")]
     pub frontier_looks: u64,
     /// Why no faults were sampled.
     pub unsampled: Option<String>,
     /// Processes that were served.
+    #[serde(deserialize_with = "units::count")]
     pub processes: u64,
     /// Why a process could not be looked at.
     pub unseen: Option<String>,
@@ -73,11 +87,34 @@ pub struct Report {
 
 /// Times of many superpages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Delay {
     /// Half of them took no longer.
+    #[serde(deserialize_with = "units::seconds")]
     pub median_seconds: f64,
     /// 95 % of them took no longer.
+    #[serde(deserialize_with = "units::seconds")]
     pub p95_seconds: f64,
+}
+
+units::checked!(Report, Delay);
+
+impl Report {
+    fn check(&self) -> Result<(), String> {
+        let Self { made, in_place, unmade, waiting, .. } = self;
+        match () {
+            () if in_place > made => Err(format!("in_place is {in_place} of {made} made")),
+            () if waiting > unmade => Err(format!("waiting is {waiting} of {unmade} unmade")),
+            () => Ok(()),
+        }
+    }
+}
+
+impl Delay {
+    fn check(&self) -> Result<(), String> {
+        let ascend = self.median_seconds <= self.p95_seconds;
+        ascend.then_some(()).ok_or("median_seconds is more than p95_seconds".to_string())
+    }
 }
 
 /// A report under way.

@@ -12,7 +12,7 @@ use crate::prices::ByDistance;
 use crate::{Demand, Prices, Sequential};
 
 /// A run of the program on base pages.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Native {
     /// Seconds of one thread in user mode.
     pub user_seconds: f64,
@@ -26,23 +26,39 @@ pub struct Native {
 
 /// A value and what it lies between.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Range {
     /// The least.
+    #[serde(deserialize_with = "units::share_more_or_less")]
     pub low: f64,
     /// The best estimate.
+    #[serde(deserialize_with = "units::share_more_or_less")]
     pub mid: f64,
     /// The most.
+    #[serde(deserialize_with = "units::share_more_or_less")]
     pub high: f64,
+}
+
+units::checked!(Range);
+
+impl Range {
+    fn check(&self) -> Result<(), String> {
+        let ascend = self.low <= self.mid && self.mid <= self.high;
+        ascend.then_some(()).ok_or("low, mid and high do not ascend".to_string())
+    }
 }
 
 /// Where a run's seconds go.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Parts {
     /// Everything but the following.
+    #[serde(deserialize_with = "units::seconds_more_or_less")]
     pub rest: f64,
     /// Waiting for translations.
+    #[serde(deserialize_with = "units::seconds")]
     pub translation: f64,
     /// First touches of memory that superpages could back.
+    #[serde(deserialize_with = "units::seconds")]
     pub faults: f64,
 }
 
@@ -58,8 +74,10 @@ pub struct Prediction {
     /// The run on superpages.
     pub superpage: Parts,
     /// Where between independent accesses (0) and a chase (1) the program lies.
+    #[serde(deserialize_with = "units::share")]
     pub dependence: f64,
     /// Seconds that the memory accesses account for in the two extremes: independent, dependent.
+    #[serde(deserialize_with = "units::seconds")]
     pub explained: (f64, f64),
 }
 

@@ -1,4 +1,4 @@
-//! The one kit for what people read: numbers as text (`format` for measured figures, `sig3` for those of a model), `markup` that is
+//! The one kit for what people read, and for documents that are read back (`document`): numbers as text (`format` for measured figures, `sig3` for those of a model), `markup` that is
 //! escaped by construction, `scale`, `axis`, `marks`, `legend`, `place` and `swarm` for charts, `tables`, `csv`, and
 //! `frame` for the pictures and pages around them.
 //!
@@ -8,6 +8,7 @@
 
 pub mod axis;
 pub mod csv;
+pub mod document;
 pub mod format;
 pub mod frame;
 pub mod legend;

@@ -8,6 +8,7 @@
 mod as_found;
 pub mod cluster;
 mod control_group;
+pub mod figures;
 pub mod schemas;
 
 use std::fs::{self, File, OpenOptions};

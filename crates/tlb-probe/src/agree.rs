@@ -8,15 +8,18 @@ use crate::statistics::median;
 
 /// A cost in cycles.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Cost {
     /// Cycles.
+    #[serde(deserialize_with = "units::cycles")]
     pub cycles: f64,
     /// The 95 % confidence interval of `cycles`, lower and upper end.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::cycles_more_or_less")]
     pub interval: Option<(f64, f64)>,
     /// Whether the interval is no wider than [`TOLERANCE`] on either side would be.
     pub agreed: bool,
     /// All estimates, in order.
+    #[serde(deserialize_with = "units::cycles_more_or_less")]
     pub estimates: Vec<f64>,
 }
 
@@ -42,7 +45,15 @@ pub(crate) fn typical(
     Ok(Cost::new(center(&estimates), resamples, estimates))
 }
 
+units::checked!(Cost);
+
 impl Cost {
+    fn check(&self) -> Result<(), String> {
+        let is_inside =
+            self.interval.is_none_or(|(low, high)| low <= self.cycles && self.cycles <= high);
+        is_inside.then_some(()).ok_or("cycles are not inside interval".to_string())
+    }
+
     /// With the percentiles 2.5 and 97.5 of `resamples` for an interval (Efron's bootstrap).
     pub(crate) fn new(cycles: f64, mut resamples: Vec<f64>, estimates: Vec<f64>) -> Self {
         resamples.sort_by(f64::total_cmp);

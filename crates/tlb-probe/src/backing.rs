@@ -27,25 +27,42 @@ pub enum Verdict {
 
 /// The finding, with what it rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Backing {
     /// The size of the superpages that were looked at.
     pub page: PageSize,
     /// What was found.
     pub verdict: Verdict,
     /// Superpages looked at.
+    #[serde(deserialize_with = "units::count")]
     pub looked_at: u64,
     /// Of these, fractured.
+    #[serde(deserialize_with = "units::count")]
     pub fractured: u64,
     /// Of these, whole.
+    #[serde(deserialize_with = "units::count")]
     pub whole: u64,
     /// Lines in each.
+    #[serde(deserialize_with = "units::count")]
     pub lines: u64,
     /// Cycles per access, one line in each base page of a superpage: the median of all.
+    #[serde(deserialize_with = "units::cycles")]
     pub within: f64,
     /// Cycles per access of as many lines side by side in one superpage.
+    #[serde(deserialize_with = "units::cycles")]
     pub together: f64,
     /// Cycles per access of as many lines in base pages of their own.
+    #[serde(deserialize_with = "units::cycles")]
     pub apart: f64,
+}
+
+units::checked!(Backing);
+
+impl Backing {
+    fn check(&self) -> Result<(), String> {
+        let is_part = self.fractured.saturating_add(self.whole) <= self.looked_at;
+        is_part.then_some(()).ok_or("fractured and whole are more than looked_at".to_string())
+    }
 }
 
 /// Superpages to look at.

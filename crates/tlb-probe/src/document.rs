@@ -20,6 +20,7 @@ pub struct Calibration {
     /// The seed of every random order.
     pub seed: u64,
     /// How long it took.
+    #[serde(deserialize_with = "units::seconds")]
     pub seconds: f64,
     /// The processor, as far as it says what it is; nothing of it was used to measure.
     pub processor: Processor,
@@ -28,6 +29,7 @@ pub struct Calibration {
     /// The base page.
     pub base_page: PageSize,
     /// Cycles of a load that hits the first level of TLB and cache.
+    #[serde(deserialize_with = "units::cycles")]
     pub load_cycles: f64,
     /// By page size, ascending.
     pub sizes: Vec<SizeReport>,
@@ -70,21 +72,47 @@ pub struct Processor {
 
 /// The clock, measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct ClockReport {
     /// The core's cycles in a microsecond, by a chain of dependent additions.
+    #[serde(deserialize_with = "units::mhz")]
     pub core_mhz: f64,
     /// The time-stamp counter's ticks in a microsecond.
+    #[serde(deserialize_with = "units::mhz")]
     pub counter_mhz: Option<f64>,
     /// The lowest and highest clock of the core between measurements.
+    #[serde(deserialize_with = "units::mhz")]
     pub seen_mhz: (f64, f64),
     /// Chases that were made again because the clock changed under them.
     pub retried: u32,
+}
+
+units::checked!(ClockReport, LevelReport);
+
+impl ClockReport {
+    fn check(&self) -> Result<(), String> {
+        let (low, high) = self.seen_mhz;
+        (low <= high).then_some(()).ok_or("seen_mhz does not ascend".to_string())
+    }
+}
+
+impl LevelReport {
+    fn check(&self) -> Result<(), String> {
+        let ascends = self.range.is_none_or(|(low, high)| low <= high);
+        let has_ways = self.ways.zip(self.entries).is_none_or(|(ways, entries)| ways <= entries);
+        match () {
+            () if !ascends => Err("range does not ascend".to_string()),
+            () if !has_ways => Err("ways are more than entries".to_string()),
+            () => Ok(()),
+        }
+    }
 }
 
 /// Accesses to memory far beyond the caches.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Accesses {
     /// The bytes of that memory.
+    #[serde(deserialize_with = "units::bytes")]
     pub bytes: u64,
     /// Loads each of which needs the one before.
     pub dependent: OnPages,
@@ -96,8 +124,10 @@ pub struct Accesses {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OnPages {
     /// Base pages.
+    #[serde(deserialize_with = "units::nanoseconds")]
     pub base_ns: f64,
     /// Superpages.
+    #[serde(deserialize_with = "units::nanoseconds")]
     pub superpage_ns: f64,
 }
 
@@ -113,9 +143,10 @@ pub struct SizeReport {
     /// What a miss of all levels costs beyond a hit in the first, page tables being in the caches.
     pub miss: Option<Cost>,
     /// The footprint at which that was measured.
+    #[serde(deserialize_with = "units::count")]
     pub miss_pages: Option<u64>,
     /// The share of resamples of the curve's rounds in which the same levels are found; null or missing: unknown.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::share")]
     pub confidence: Option<f64>,
     /// The curve.
     pub curve: Vec<CurvePoint>,
@@ -123,18 +154,21 @@ pub struct SizeReport {
 
 /// One TLB level for one page size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct LevelReport {
     /// The most neighbouring pages whose translations it keeps; null if the curve ends first.
+    #[serde(deserialize_with = "units::count")]
     pub entries: Option<u64>,
     /// Where `entries` may as well lie: what noise allows of a level that ends with its first miss; else from the
     /// first misses to where half of all accesses miss.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::count")]
     pub range: Option<(u64, u64)>,
     /// Whether it ends with its first miss. If not, sets are drawn by a hash, and `entries` is where misses cost a
     /// tenth of all they will.
     #[serde(default = "yes")]
     pub sharp: bool,
     /// Its ways; as many as entries: fully associative; null: it does not show.
+    #[serde(deserialize_with = "units::count")]
     pub ways: Option<u64>,
     /// What a hit costs beyond one in the first level; null for the first.
     pub hit: Option<Cost>,
@@ -148,10 +182,13 @@ fn yes() -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
     /// Pages.
+    #[serde(deserialize_with = "units::count")]
     pub pages: u64,
     /// One line in each page.
+    #[serde(deserialize_with = "units::cycles")]
     pub spread: f64,
     /// As many lines in few pages, freed of what their own translation cost.
+    #[serde(deserialize_with = "units::cycles_more_or_less")]
     pub packed: f64,
 }
 

@@ -18,10 +18,13 @@ pub struct Step {
     /// Page-table entries that a walk reads with this step: 2 for the entry above the leaf's table.
     pub reads: u32,
     /// What the walk caches keep of such entries; `None`: no change shows.
+    #[serde(deserialize_with = "units::count")]
     pub entries: Option<u64>,
     /// Cycles of the step when it is not saved; `None`: no change shows.
+    #[serde(deserialize_with = "units::cycles")]
     pub cycles: Option<f64>,
     /// Regions and cycles per access.
+    #[serde(deserialize_with = "units::cycles_more_or_less")]
     pub curve: Vec<(u64, f64)>,
 }
 

@@ -7,10 +7,10 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A number of bytes. Serialized as a plain number of bytes.
+/// A number of bytes. Serialized as a plain number of bytes; read as [`bytes`](crate::bytes).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ByteSize(pub u64);
+pub struct ByteSize(#[serde(deserialize_with = "crate::bytes")] pub u64);
 
 /// Why a size could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

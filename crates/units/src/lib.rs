@@ -1,4 +1,4 @@
-//! Byte sizes, page sizes and ids of processes and nodes. No I/O, nothing of the kernel's.
+//! Byte sizes, page sizes, ids of processes and nodes, and the ranges of other quantities. No I/O, nothing of the kernel's.
 //! See docs/decisions/crates.md#3.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -8,10 +8,12 @@ extern crate alloc;
 mod byte_size;
 mod page_size;
 mod pid;
+mod quantity;
 
 pub use byte_size::{ByteSize, ParseSizeError};
 pub use page_size::{NotAPageSize, PageSize};
 pub use pid::{NodeId, Pid};
+pub use quantity::*;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -341,7 +341,7 @@ fn what_cannot_be_is_refused_in_a_line() {
         one_line(evaluated.run("ray", &nowhere), 3, "no Ray cluster at `nowhere`");
     }
     fs::write(&evaluated.file, "[]").unwrap();
-    one_line(evaluated.run("slurm", &["-q"]), 2, "not an evaluation");
+    one_line(evaluated.run("slurm", &["-q"]), 2, "give an evaluation that");
 }
 
 /// Modules, files and links that another user put there would be root's to import and to write through.

@@ -132,12 +132,7 @@ impl Evaluation {
             return Err(broken(format!("its schema is {}, not \"{SCHEMA}\"", value["schema"])));
         }
         // From the text again: an error then names line and column, and the reader is the one of a single comparison.
-        let evaluation: Self =
-            serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
-        for one in &evaluation.applications {
-            one.comparison.checked(file)?;
-        }
-        Ok(evaluation)
+        report::document::read(text).map_err(broken)
     }
 
     /// Whether it has the application's comparison.

@@ -28,6 +28,7 @@ pub struct Point {
     /// The value as it was given to the program.
     pub value: String,
     /// The same as a number: bytes of a size.
+    #[serde(deserialize_with = "units::number")]
     pub number: f64,
     /// The comparison.
     pub comparison: Document,
@@ -45,12 +46,7 @@ impl Series {
     /// # Errors
     /// If it is not JSON of these fields, or a comparison in it is damaged.
     pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
-        let series: Self = serde_json::from_str(text)
-            .map_err(|error| DocumentError::NotADocument(file.into(), error.to_string()))?;
-        for point in &series.points {
-            point.comparison.checked(file)?;
-        }
-        Ok(series)
+        report::document::read(text).map_err(|why| DocumentError::NotADocument(file.into(), why))
     }
 
     /// The ratios as a picture, a panel for each quantity; `None` if nothing has a ratio.

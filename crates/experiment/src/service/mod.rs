@@ -46,8 +46,10 @@ pub struct Service {
     /// Whom service and phases run as. `null`: as superpage.
     pub user: Option<String>,
     /// How long it may take to be ready.
+    #[serde(deserialize_with = "units::seconds")]
     pub ready_seconds: f64,
     /// How long it may take to stop.
+    #[serde(deserialize_with = "units::seconds")]
     pub stop_seconds: f64,
     /// Where service and load run. `null`: on all CPUs.
     pub cpus: Option<Cpus>,
@@ -65,12 +67,16 @@ pub struct Service {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
     /// Of `setup`.
+    #[serde(deserialize_with = "units::seconds")]
     pub setup_seconds: Option<f64>,
     /// From the start of the service until it was ready.
+    #[serde(deserialize_with = "units::seconds")]
     pub ready_seconds: f64,
     /// Of `prepare`.
+    #[serde(deserialize_with = "units::seconds")]
     pub prepare_seconds: Option<f64>,
     /// From its being asked to stop until it had.
+    #[serde(deserialize_with = "units::seconds")]
     pub stop_seconds: f64,
     /// Its port.
     pub port: Option<u16>,

@@ -28,13 +28,18 @@ pub struct Rule {
     /// How sure to be of each ratio.
     pub confidence: Confidence,
     /// How well every ratio must be known, as a fraction.
+    #[serde(deserialize_with = "units::proportion")]
     pub within: f64,
     /// From so many seconds on, decided verdicts are enough; `null`: never.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::seconds")]
     pub decide_after: Option<f64>,
     /// Stop after the least number of runs where the figures of equal runs have a larger standard deviation, as a
     /// fraction of their mean, and as much time is left as they took; `null`: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "units::proportion"
+    )]
     pub max_deviation: Option<f64>,
 }
 

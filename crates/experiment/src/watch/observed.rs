@@ -13,16 +13,27 @@ const MAX_POINTS: usize = 240;
 
 /// What the tree held at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Moment {
     /// Seconds since the program was started.
+    #[serde(deserialize_with = "units::seconds")]
     pub seconds: f64,
     /// Resident bytes of all its processes, hugetlb included.
+    #[serde(deserialize_with = "units::bytes")]
     pub resident_bytes: u64,
     /// Of these on superpages; `null` when only a tick was made.
+    #[serde(deserialize_with = "units::bytes")]
     pub superpage_bytes: Option<u64>,
 }
 
+units::checked!(Moment, Observed);
+
 impl Moment {
+    fn check(&self) -> Result<(), String> {
+        let is_part = self.superpage_bytes.is_none_or(|some| some <= self.resident_bytes);
+        is_part.then_some(()).ok_or("superpage_bytes are more than resident_bytes".to_string())
+    }
+
     /// The share of what was held that was on superpages; `None` of a tick, and where nothing was held.
     pub fn coverage(&self) -> Option<f64> {
         let superpages = self.superpage_bytes.filter(|_| self.resident_bytes > 0)?;
@@ -41,18 +52,20 @@ pub struct Killed {
 
 /// What a watch saw.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Observed {
     /// The largest resident size, hugetlb included, what several processes share counted once; within 5 %,
     /// `null` if only bounds of it are known.
+    #[serde(deserialize_with = "units::bytes")]
     pub peak_resident_bytes: Option<u64>,
     /// It was at least this: what was seen, or the kernel's high-water mark of one process if that is more.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::bytes")]
     pub peak_at_least_bytes: Option<u64>,
     /// And at most this; `null` if unknown.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::bytes")]
     pub peak_at_most_bytes: Option<u64>,
     /// Processes that ended before it was seen what they held, or left the others.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "units::count")]
     pub processes_unseen: u64,
     /// Coverage at the last look that found (nearly) most; see [`Observed::coverage_of_peak`].
     pub coverage: Option<Coverage>,
@@ -60,7 +73,7 @@ pub struct Observed {
     #[serde(default)]
     pub over_time: OverTime,
     /// Superpage memory that was all zero at that look, estimated by sampling.
-    #[serde(alias = "wasted_bytes")]
+    #[serde(alias = "wasted_bytes", deserialize_with = "units::bytes")]
     pub zero_filled_bytes: Option<u64>,
     /// Whether every process had THP disabled and no hugetlb page, at every tick; `null` if no tick
     /// saw any.
@@ -70,8 +83,10 @@ pub struct Observed {
     /// Looks made, those that the program's processes made at themselves included.
     pub looks: u32,
     /// CPU seconds spent watching.
+    #[serde(deserialize_with = "units::seconds")]
     pub watch_seconds: f64,
     /// CPU seconds the longest look took: about the most it can have held the program up.
+    #[serde(deserialize_with = "units::seconds")]
     pub longest_look_seconds: f64,
     /// Why something above is unknown, if the kernel said so.
     pub unknown: Option<String>,
@@ -98,6 +113,22 @@ pub struct Observed {
 }
 
 impl Observed {
+    fn check(&self) -> Result<(), String> {
+        let (least, most) = (self.peak_at_least_bytes, self.peak_at_most_bytes);
+        let peak = self.peak_resident_bytes;
+        let bounds = [(least, peak), (peak, most), (least, most)];
+        if bounds.iter().any(|(low, high)| low.zip(*high).is_some_and(|(low, high)| low > high)) {
+            return Err(
+                "peak_at_least_bytes, peak_resident_bytes and peak_at_most_bytes do not ascend"
+                    .to_string(),
+            );
+        }
+        match self.timeline.is_sorted_by_key(|moment| moment.seconds) {
+            true => Ok(()),
+            false => Err("the timeline is not in the order of time".to_string()),
+        }
+    }
+
     /// How large a share of the peak the coverage is of; `None` if one of them is unknown.
     pub fn coverage_of_peak(&self) -> Option<f64> {
         let (peak, coverage) = (self.peak_resident_bytes?, self.coverage.as_ref()?);

@@ -12,6 +12,7 @@ use super::Moment;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverTime {
     /// The share of resident memory on superpages, mean over the run, weighted by time.
+    #[serde(deserialize_with = "units::share")]
     pub mean_coverage: Option<f64>,
     /// At the end: of the looks in the last fifth of the run (50 ms at least) the last of those that found most, so that
     /// memory which a program frees one object after the other before it ends is seen whole.
@@ -22,11 +23,23 @@ pub struct OverTime {
 
 /// A time in which memory was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Gap {
     /// Seconds since the program was started.
+    #[serde(deserialize_with = "units::seconds")]
     pub from_seconds: f64,
     /// The same.
+    #[serde(deserialize_with = "units::seconds")]
     pub to_seconds: f64,
+}
+
+units::checked!(Gap);
+
+impl Gap {
+    fn check(&self) -> Result<(), String> {
+        let is_gap = self.from_seconds <= self.to_seconds;
+        is_gap.then_some(()).ok_or("from_seconds is after to_seconds".to_string())
+    }
 }
 
 /// Without a look for a longer part of the run, the mean is unknown.

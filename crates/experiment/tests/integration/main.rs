@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod documents;
 mod error_rate;
 mod html;
 mod methods;

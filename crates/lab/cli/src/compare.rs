@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lab::Report;
 use lab::analysis::{Figures, figures};
+use report::document;
 use serde::{Deserialize, Serialize};
 
 use super::outputs::Outputs;
@@ -109,36 +110,37 @@ pub fn nothing_to_run() -> Failure {
 
 /// Reports from a file that `run --json` or `compare --json` wrote.
 pub fn read(path: &Path) -> Result<Vec<Report>, Failure> {
-    let shown = path.display();
-    let text = what::text(path, "a file that `lab run --json` or `lab compare --json` wrote")?;
-    let bad = |error: serde_json::Error| {
-        Failure::usage(format!(
-            "{shown}: {error}; give a file that `lab run --json` or `lab compare --json` wrote"
-        ))
-    };
+    let text = what::text(path, WANTED)?;
+    let bad = |why: String| Failure::usage(format!("{}: {why}; give {WANTED}", path.display()));
+    reports(&text).map_err(bad)
+}
+
+const WANTED: &str = "a file that `lab run --json` or `lab compare --json` wrote";
+
+/// The reports in the text of such a file.
+///
+/// # Errors
+/// The field that cannot be what it is, and why, in one line.
+pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
     }
-    let head: Head = serde_json::from_str(&text).map_err(bad)?;
-    match head.schema.as_str() {
-        lab::SCHEMA => Ok(vec![serde_json::from_str(&text).map_err(bad)?]),
+    let Head { schema } = document::read(text)?;
+    match schema.as_str() {
+        lab::SCHEMA => Ok(vec![document::read(text)?]),
         SCHEMA => {
-            let facts: Facts = serde_json::from_str(&text).map_err(bad)?;
+            let facts: Facts = document::read(text)?;
             let strange = |report: &&Report| report.schema != lab::SCHEMA;
             match facts.reports.iter().find(strange) {
-                Some(report) => Err(foreign(path, &report.schema)),
+                Some(report) => Err(foreign(&report.schema)),
                 None => Ok(facts.reports),
             }
         }
-        schema => Err(foreign(path, schema)),
+        schema => Err(foreign(schema)),
     }
 }
 
-fn foreign(path: &Path, schema: &str) -> Failure {
-    Failure::usage(format!(
-        "{}: `{schema}` is neither {} nor {SCHEMA}, which this superpage reads",
-        path.display(),
-        lab::SCHEMA
-    ))
+fn foreign(schema: &str) -> String {
+    format!("`{schema}` is neither {} nor {SCHEMA}, which this superpage reads", lab::SCHEMA)
 }

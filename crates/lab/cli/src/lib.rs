@@ -1,6 +1,6 @@
 //! `superpage-lab`, which is `superpage lab`: superpage designs on a simulated machine, as subcommands over the crate `lab`.
 //!
-//! A library for the module of Python, which runs the same ([`documents`]).
+//! A library for the module of Python, which runs the same ([`documents`]), and for tests of what is read back.
 #![forbid(unsafe_code)]
 
 mod compare;
@@ -18,6 +18,9 @@ mod table;
 mod validate;
 mod what;
 mod words;
+
+pub use compare::reports;
+pub use validate::validation;
 
 use std::process::ExitCode;
 

@@ -219,8 +219,8 @@ pub fn fragmentation_of(ingredient: &NamedInput) -> Result<Fragmentation, Failur
             })
         });
     }
-    let lists: FreeLists = serde_json::from_str(&ingredient.content).map_err(|error| {
-        Failure::usage(format!("the free lists of {name}: {error}; make the plan anew"))
+    let lists: FreeLists = report::document::read(&ingredient.content).map_err(|why| {
+        Failure::usage(format!("the free lists of {name}: {why}; make the plan anew"))
     })?;
     Fragmentation::from_machine(&lists).map_err(Failure::usage)
 }

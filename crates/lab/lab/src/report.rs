@@ -1,7 +1,7 @@
 //! What a run yields: facts only. Ratios, tables, words and pictures are computed from it.
 
 use mm_sim::fragment::FreeLists;
-use mm_sim::{Counters, CycleCounts, Moment, PartUse, Phase};
+use mm_sim::{Cause, Counters, CycleCounts, Moment, PartUse, Phase};
 use serde::{Deserialize, Serialize};
 
 /// The version of the simulation: goes up whenever any report would come out otherwise, so that sweeps
@@ -23,17 +23,18 @@ pub struct Cell {
     /// How memory was fragmented before the workload ran, as it was asked for.
     pub fragmentation: String,
     /// The machine's memory, bytes.
+    #[serde(deserialize_with = "units::bytes")]
     pub memory_bytes: u64,
     /// The memory of each NUMA node, bytes, where there are several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "units::bytes")]
     pub nodes_bytes: Vec<u64>,
     /// Of the machine's memory, what takes movable pages only, bytes.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "units::bytes")]
     pub movable_bytes: u64,
     /// The seed.
     pub seed: u64,
     /// Swap space, bytes. Reports that say nothing of it had none.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "units::bytes")]
     pub swap_bytes: u64,
     /// The free lists that memory was made to look like, if it was: with them it can be run again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,6 +48,7 @@ fn is_zero(number: &u64) -> bool {
 
 /// The outcome of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
@@ -56,14 +58,15 @@ pub struct Report {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bound: bool,
     /// Base pages of the largest superpages, where they are not 512.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::count")]
     pub superpage_pages: Option<u64>,
     /// Of the machine's memory, what its kernel has for itself: the program cannot have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub kernel_bytes: Option<u64>,
     /// How it ended.
     pub end: End,
     /// The machine's cycles per microsecond.
+    #[serde(deserialize_with = "units::mhz")]
     pub mhz: u32,
     /// The program's time from its first event to its end, in cycles.
     pub wall_cycles: u64,
@@ -119,24 +122,83 @@ pub enum End {
 
 /// Latency of requests, in microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Requests {
     /// How many.
     pub count: u64,
     /// The mean.
+    #[serde(deserialize_with = "units::microseconds")]
     pub mean: f64,
     /// Half of them took at most this.
+    #[serde(deserialize_with = "units::microseconds")]
     pub p50: f64,
     /// 95 of 100.
+    #[serde(deserialize_with = "units::microseconds")]
     pub p95: f64,
     /// 99 of 100.
+    #[serde(deserialize_with = "units::microseconds")]
     pub p99: f64,
     /// 999 of 1000.
+    #[serde(deserialize_with = "units::microseconds")]
     pub p999: f64,
     /// The longest.
+    #[serde(deserialize_with = "units::microseconds")]
     pub max: f64,
 }
 
+units::checked!(Report, Requests);
+
+/// `Ok` if it holds, else why not.
+fn holds(condition: bool, why: &str) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(why.to_string()) }
+}
+
+fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
+}
+
+impl Requests {
+    fn check(&self) -> Result<(), String> {
+        let ascending = [self.p50, self.p95, self.p99, self.p999, self.max];
+        holds(ascending.is_sorted(), "p50, p95, p99, p999 and max do not ascend")?;
+        holds(self.mean <= self.max, "mean is more than max")
+    }
+}
+
 impl Report {
+    fn check(&self) -> Result<(), String> {
+        let Self { cell, counters, phases, timeline, .. } = self;
+        let nodes = sum(cell.nodes_bytes.iter().copied());
+        let is_whole = cell.nodes_bytes.is_empty() || nodes == cell.memory_bytes;
+        holds(is_whole, "cell.nodes_bytes are not cell.memory_bytes together")?;
+        let is_part = cell.movable_bytes <= cell.memory_bytes;
+        holds(is_part, "cell.movable_bytes is more than cell.memory_bytes")?;
+        let passed = sum(phases.iter().map(|phase| phase.wall_cycles));
+        holds(passed <= self.wall_cycles, "the phases take more than wall_cycles")?;
+        let made = sum(phases.iter().map(|phase| phase.accesses));
+        holds(made <= counters.accesses, "the phases have more than counters.accesses")?;
+        let is_part = |&cause: &Cause| {
+            sum(phases.iter().map(|phase| phase.ledger[cause])) <= self.ledger[cause]
+        };
+        holds(Cause::ALL.iter().all(is_part), "the phases' ledgers are more than ledger")?;
+        let is_part = counters.superpage_faults <= counters.faults;
+        holds(is_part, "counters.superpage_faults are more than counters.faults")?;
+        let is_sorted = timeline.is_sorted_by_key(|moment| moment.microseconds);
+        holds(is_sorted, "the timeline is not in the order of time")?;
+        let is_part = |moment: &Moment| moment.smaller_superpages <= moment.superpages;
+        holds(timeline.iter().all(is_part), "smaller_superpages are more than superpages")?;
+        let peak = (counters.superpages, counters.resident_pages);
+        let is_below = |at: &Moment| at.superpages <= peak.0 && at.resident_pages <= peak.1;
+        let why = "the timeline has more than counters.superpages or counters.resident_pages";
+        holds(timeline.iter().all(is_below), why)?;
+        let is_whole = |MemoryPart { peak, .. }: &MemoryPart| {
+            let parts =
+                [peak.unmovable_pages, peak.pool_pages, peak.movable_pages, peak.free_pages];
+            sum(parts) == peak.pages
+        };
+        holds(self.memory_parts.iter().all(is_whole), "a part of memory_parts is not its pages")
+    }
+
     /// The program's time in seconds.
     pub fn seconds(&self) -> f64 {
         self.wall_cycles as f64 / (f64::from(self.mhz) * 1e6)

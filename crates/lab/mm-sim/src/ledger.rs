@@ -2,6 +2,7 @@
 
 use std::ops::{AddAssign, Index};
 
+use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
 /// The causes: each with its name, and what its cycles went into.
@@ -109,10 +110,13 @@ impl Serialize for CycleCounts {
 impl<'de> Deserialize<'de> for CycleCounts {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let map = std::collections::BTreeMap::<Cause, u64>::deserialize(deserializer)?;
-        let mut ledger = Self::default();
-        for (cause, cycles) in map {
-            ledger.charge(cause, cycles);
+        let missing = Cause::ALL.iter().find(|cause| !map.contains_key(cause));
+        if let Some(cause) = missing {
+            return Err(D::Error::custom(format!("missing field `{}`", cause.name())));
         }
-        Ok(ledger)
+        if map.values().try_fold(0u64, |sum, cycles| sum.checked_add(*cycles)).is_none() {
+            return Err(D::Error::custom("the cycles of all causes are more than 2^64"));
+        }
+        Ok(Self(Cause::ALL.map(|cause| map[&cause])))
     }
 }

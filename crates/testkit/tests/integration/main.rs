@@ -5,6 +5,7 @@ mod circles;
 mod commands;
 mod dependencies;
 mod public;
+mod quantities;
 mod rows;
 mod schemas;
 mod sources;

@@ -4,6 +4,7 @@
 mod common;
 
 mod backing;
+mod damage;
 mod documents;
 mod oracle;
 mod published;

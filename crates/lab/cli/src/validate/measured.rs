@@ -7,7 +7,7 @@ use experiment::procedure::values;
 use experiment::sample::{Purpose, Sample};
 use experiment::stats::{self, Better, describe};
 use experiment::verdict::Verdict;
-use lab::validation::{Pair, Side, Step};
+use lab::validation::{Compared, Pair, Side, Step, Validation};
 
 /// Bytes of the superpages that are counted.
 const SUPERPAGE: f64 = (2 << 20) as f64;
@@ -31,6 +31,70 @@ pub fn pairs(document: &Document) -> Vec<Pair> {
     };
     let all = (0..arms).flat_map(|than| (than + 1..arms).map(move |design| (than, design)));
     all.filter_map(|(than, design)| pair(than, design)).collect()
+}
+
+/// Whether a validation that was read back says what its live runs say. Not of intervals and superpages, which an earlier
+/// version may have estimated in another way; without live runs there is nothing to compare.
+pub fn check(validation: &Validation, live: &[Document]) -> Result<(), String> {
+    let of = validation.workloads.len();
+    if !live.is_empty() && live.len() != of {
+        return Err(format!("live: {} comparisons of {of} workloads", live.len()));
+    }
+    let mut both = validation.workloads.iter().zip(live).enumerate();
+    both.try_for_each(|(place, (one, document))| {
+        check_one(one, document)
+            .map_err(|why| format!("workloads[{place}].{why}, by live[{place}]"))
+    })
+}
+
+fn check_one(one: &Compared, document: &Document) -> Result<(), String> {
+    if one.command != document.command {
+        return Err("command: another one".to_string());
+    }
+    let (designs, arms) = (one.designs.len(), document.arms.len());
+    if designs != arms {
+        return Err(format!("designs: {designs}, not {arms}"));
+    }
+    if one.runs != runs(document) {
+        return Err(format!("runs: {}, not {}", one.runs, runs(document)));
+    }
+    for (place, (row, side)) in one.designs.iter().zip(sides(document)).enumerate() {
+        let figures = |side: &Side| {
+            [
+                ("seconds", Some(side.seconds)),
+                ("timed_seconds", side.timed_seconds),
+                ("faults", side.faults),
+                ("kernel_seconds", side.kernel_seconds),
+                ("beside_seconds", side.beside_seconds),
+            ]
+        };
+        for ((name, said), (_, made)) in figures(&row.live).into_iter().zip(figures(&side)) {
+            if !is_same(said, made) {
+                let figure = |one: Option<f64>| one.map_or("null".to_string(), |it| it.to_string());
+                let (said, made) = (figure(said), figure(made));
+                return Err(format!("designs[{place}].live.{name}: {said}, not {made}"));
+            }
+        }
+    }
+    let made = pairs(document);
+    if one.pairs.len() != made.len() {
+        return Err(format!("pairs: {}, not {}", one.pairs.len(), made.len()));
+    }
+    for (place, (said, made)) in one.pairs.iter().zip(made).enumerate() {
+        let is_other = (said.than, said.design) != (made.than, made.design);
+        if is_other || !is_same(Some(said.ratio), Some(made.ratio)) {
+            return Err(format!("pairs[{place}].ratio: {}, not {}", said.ratio, made.ratio));
+        }
+    }
+    Ok(())
+}
+
+/// Up to what the order of a sum changes.
+fn is_same(a: Option<f64>, b: Option<f64>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+        (a, b) => a == b,
+    }
 }
 
 /// Measured runs of each arm, at least.

@@ -16,7 +16,8 @@ use lab::sweep::NamedInput;
 use lab::validation::{AsLive, Compared, Row, SCHEMA, Side, Validation};
 use mm_sim::Layout;
 use mm_sim::fragment::Fragmentation;
-use serde::Serialize;
+use report::document;
+use serde::{Deserialize, Serialize};
 use units::ByteSize;
 use workload::Workload;
 use workload_streams::{Both, Setup, WorkloadError, catalog};
@@ -120,7 +121,10 @@ struct Whole<'a> {
 pub fn run(args: Args) -> Result<Done, Failure> {
     args.outputs.check()?;
     let (validation, live, signal) = match &args.from {
-        Some(path) => (read(path)?, Vec::new(), None),
+        Some(path) => {
+            let (validation, live) = read(path)?;
+            (validation, live, None)
+        }
         None => {
             let experiments = args.experiments()?;
             if args.dry_run {
@@ -396,16 +400,35 @@ fn computer(document: &Document) -> String {
     format!("live: {cpus} x {model}, Linux {kernel}")
 }
 
-/// A validation that was written before.
-fn read(path: &Path) -> Result<Validation, Failure> {
+/// A validation that was written before, and the live runs that it is of, if it has them.
+fn read(path: &Path) -> Result<(Validation, Vec<Document>), Failure> {
     let wanted = "a file that `lab validate --json` wrote";
     let text = what::text(path, wanted)?;
-    let shown = path.display();
-    let bad = |why: String| Failure::usage(format!("{shown}: {why}; give {wanted}"));
-    let validation: Validation =
-        serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
-    match validation.schema == SCHEMA {
-        true => Ok(validation),
-        false => Err(bad(format!("`{}` is not {SCHEMA}", validation.schema))),
+    validation(&text)
+        .map_err(|why| Failure::usage(format!("{}: {why}; give {wanted}", path.display())))
+}
+
+/// What was measured and simulated, and the live runs, if the text of such a file has them.
+///
+/// # Errors
+/// The field that cannot be what it is, and why, in one line.
+pub fn validation(text: &str) -> Result<(Validation, Vec<Document>), String> {
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
     }
+    // Apart: what is flattened loses the names of its fields.
+    #[derive(Deserialize)]
+    struct Live {
+        #[serde(default)]
+        live: Vec<Document>,
+    }
+    let Head { schema } = document::read(text)?;
+    if schema != SCHEMA {
+        return Err(format!("`{schema}` is not {SCHEMA}"));
+    }
+    let validation: Validation = document::read(text)?;
+    let Live { live } = document::read(text)?;
+    measured::check(&validation, &live)?;
+    Ok((validation, live))
 }

@@ -3,6 +3,7 @@
 mod clusters;
 mod common;
 mod completions;
+mod damage;
 mod documents;
 mod faults;
 mod profile;

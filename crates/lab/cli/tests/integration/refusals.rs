@@ -1,6 +1,7 @@
 //! What `superpage lab` refuses, in one line with the remedy.
 
 use std::fs;
+use std::path::Path;
 
 use crate::common::{lab, stderr, stdout};
 use crate::{path, with};
@@ -194,6 +195,25 @@ fn foreign_and_damaged_results_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(stderr(&output).contains(part), "{text}: {}", stderr(&output));
     }
+}
+
+#[test]
+fn figures_that_cannot_be_are_refused_before_anything_is_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, page) = (path(&directory, "v.json"), path(&directory, "v.html"));
+    let old = format!("{}/tests/documents/0.1.0/validate-1.json", env!("CARGO_MANIFEST_DIR"));
+    let mut document: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(old).unwrap()).unwrap();
+    document["workloads"][0]["designs"][1]["live"]["seconds"] = (-1).into();
+    fs::write(&file, document.to_string()).unwrap();
+    let output = lab(&["validate", "--from", &file, "--fail-if", "off", "--plot", &page]);
+    let line = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    let why = "workloads[0].designs[1].live.seconds: -1: expected more than 0, up to 1e11 seconds";
+    assert!(line.starts_with(&format!("superpage: {file}: {why}")), "{line}");
+    assert!(line.trim_end().ends_with("; give a file that `lab validate --json` wrote"), "{line}");
+    assert_eq!((line.lines().count(), stdout(&output)), (1, String::new()));
+    assert!(!Path::new(&page).exists());
 }
 
 #[test]

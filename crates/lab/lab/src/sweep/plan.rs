@@ -239,3 +239,18 @@ impl FromStr for Shard {
         shard.ok_or_else(|| ShardError(text.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use testkit::figures::{Legitimate, refused};
+
+    use super::Plan;
+
+    #[test]
+    fn no_figure_can_be_what_it_cannot_be() {
+        let text = include_str!("../../../../../docs/schemas/examples/lab.plan-1.json");
+        let none: [Legitimate; 0] = [];
+        let count = refused(text, &none, |text| report::document::read::<Plan>(text).map(|_| ()));
+        println!("{}: {count:?}", super::PLAN_SCHEMA);
+    }
+}

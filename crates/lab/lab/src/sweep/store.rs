@@ -108,7 +108,7 @@ impl Store {
             _ => SweepError::file(&path, error),
         })?;
         let bad = |why: String| SweepError::BadPlan { path: path.clone(), why };
-        let plan: Plan = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
+        let plan: Plan = report::document::read(&text).map_err(bad)?;
         if plan.schema != PLAN_SCHEMA {
             return Err(bad(format!("`{}` is not {PLAN_SCHEMA}", plan.schema)));
         }
@@ -305,6 +305,8 @@ fn line(cell: Hash, report: &Report) -> String {
     let check = check(cell, report);
     let line =
         serde_json::to_string(&Line { cell, check, report }).expect("a report is plain data");
+    // Else it would be taken for damaged, and made again for ever.
+    debug_assert_eq!(parse(&line).map(|_| ()), Ok(()));
     line + "\n"
 }
 
@@ -318,7 +320,7 @@ fn parse_all(text: &str) -> Result<Vec<(Hash, Report)>, (usize, String)> {
 }
 
 fn parse(line: &str) -> Result<(Hash, Report), String> {
-    let read: Line<Report> = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let read: Line<Report> = report::document::read(line)?;
     let Line { cell, check: stated, report } = read;
     let as_written = check(cell, &report) == stated;
     if as_written { Ok((cell, report)) } else { Err("was changed".to_string()) }

@@ -27,12 +27,14 @@ pub struct Validation {
     /// The simulated machine.
     pub machine: String,
     /// Its memory.
+    #[serde(deserialize_with = "units::bytes")]
     pub memory_bytes: u64,
     /// How memory was fragmented, in both.
     pub fragmentation: String,
     /// The seed of both.
     pub seed: u64,
     /// Confidence of the intervals of live ratios.
+    #[serde(deserialize_with = "units::share")]
     pub confidence: f64,
     /// By workload.
     pub workloads: Vec<Compared>,
@@ -40,6 +42,7 @@ pub struct Validation {
 
 /// One workload under several designs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Compared {
     /// As the laboratory had it.
     pub workload: String,
@@ -55,6 +58,7 @@ pub struct Compared {
 
 /// A design on a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Row {
     /// Its name.
     pub design: String,
@@ -83,18 +87,25 @@ pub struct AsLive {
 
 /// Figures of a program, measured (medians) or simulated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Side {
     /// From its first allocation to the end of its timed phase.
+    #[serde(deserialize_with = "units::elapsed")]
     pub seconds: f64,
     /// Of it, the timed phase.
+    #[serde(deserialize_with = "units::seconds")]
     pub timed_seconds: Option<f64>,
     /// Its faults without I/O: live all of the process, with its start.
+    #[serde(deserialize_with = "units::count")]
     pub faults: Option<f64>,
     /// Its time in the kernel: live all of the process.
+    #[serde(deserialize_with = "units::seconds")]
     pub kernel_seconds: Option<f64>,
     /// CPU time of daemons that made superpages beside it; live only where superpage did.
+    #[serde(deserialize_with = "units::seconds")]
     pub beside_seconds: Option<f64>,
     /// Superpages that it had, at most.
+    #[serde(deserialize_with = "units::count")]
     pub superpages: Option<f64>,
     /// When there were how many.
     pub steps: Vec<Step>,
@@ -104,26 +115,94 @@ pub struct Side {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// As a share of [`Side::seconds`].
+    #[serde(deserialize_with = "units::share")]
     pub at: f64,
     /// So many.
+    #[serde(deserialize_with = "units::count")]
     pub superpages: f64,
 }
 
 /// How many times as fast as `than` a design was live.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Pair {
     /// A place in [`Compared::designs`].
     pub than: usize,
     /// Another one.
     pub design: usize,
     /// The ratio of medians.
+    #[serde(deserialize_with = "units::ratio")]
     pub ratio: f64,
     /// Where the true one lies.
+    #[serde(deserialize_with = "units::ratio")]
     pub interval: Option<[f64; 2]>,
 }
 
+units::checked!(Compared, Row, Side, Pair);
+
+/// `Ok` if it holds, else why not.
+fn holds(condition: bool, why: impl Into<String>) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(why.into()) }
+}
+
+impl Side {
+    fn check(&self) -> Result<(), String> {
+        let steps = self.steps.iter().map(|step| step.at);
+        holds(steps.is_sorted(), "steps are not in the order of `at`")
+    }
+
+    /// What a simulation says of itself. A live side's steps are those of one run, and `superpages` is a median.
+    fn check_simulated(&self) -> Result<(), String> {
+        let most = self.steps.iter().map(|step| step.superpages).reduce(f64::max);
+        let has_most = most.is_none_or(|most| self.superpages == Some(most));
+        holds(has_most, "superpages are not the most of any step")
+    }
+}
+
+impl Row {
+    fn check(&self) -> Result<(), String> {
+        self.lab.check_simulated().map_err(|why| format!("lab: {why}"))?;
+        let mut as_live = self.as_live.iter().map(|as_live| &as_live.lab);
+        let why = |why| format!("as_live.lab: {why}");
+        as_live.try_for_each(Side::check_simulated).map_err(why)
+    }
+}
+
+impl Pair {
+    fn check(&self) -> Result<(), String> {
+        // Both are exponentials of logarithms.
+        let has = |[low, high]: [f64; 2]| {
+            low <= self.ratio * (1.0 + 1e-9) && self.ratio <= high * (1.0 + 1e-9)
+        };
+        holds(self.interval.is_none_or(has), "ratio is not inside interval")
+    }
+}
+
+impl Compared {
+    fn check(&self) -> Result<(), String> {
+        holds(!self.designs.is_empty(), "designs is empty")?;
+        for (place, row) in self.designs.iter().enumerate() {
+            let same = self.designs[..place].iter().position(|other| other.design == row.design);
+            let why = || format!("designs[{place}] has the name of designs[{}]", same.unwrap_or(0));
+            holds(same.is_none(), why())?;
+        }
+        for (place, pair) in self.pairs.iter().enumerate() {
+            let is_pair = pair.than < pair.design && pair.design < self.designs.len();
+            let why = || {
+                let (than, design, of) = (pair.than, pair.design, self.designs.len());
+                format!("pairs[{place}] is of designs {than} and {design} of {of}")
+            };
+            holds(is_pair, why())?;
+            let is_second = |other: &Pair| (other.than, other.design) == (pair.than, pair.design);
+            let why = format!("pairs[{place}] is there twice");
+            holds(!self.pairs[..place].iter().any(is_second), why)?;
+        }
+        Ok(())
+    }
+}
+
 /// How well designs are in their order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Order {
     /// Pairs whose simulated times differ by more than 5 %.
     pub pairs: usize,
@@ -136,7 +215,7 @@ pub struct Order {
 }
 
 /// How far the laboratory is off, over all workloads and designs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Agreement {
     /// The order of designs.
     pub order: Order,
