@@ -52,10 +52,7 @@ pub fn man(args: &ManArgs, command: clap::Command) -> Result<Done, Failure> {
     let failed = |error: std::io::Error| {
         Failure::usage(format!("{}: {error}; give an existing directory", args.directory.display()))
     };
-    let made = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
-        .tempdir()
-        .map_err(Failure::cannot)?;
+    let made = sys::scratch::Scratch::new(None).map_err(Failure::cannot)?;
     clap_mangen::generate_to(command, made.path()).map_err(Failure::cannot)?;
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(made.path()).map_err(Failure::cannot)? {

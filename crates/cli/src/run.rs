@@ -58,7 +58,7 @@ pub struct Args {
     /// How superpages are made of a design's reservations: collapse (their pages are copied into one), in-place (large
     /// private mappings lie in superpages' frames from the beginning, which are then mapped as superpages: no copy), or pool
     /// (they are pages of the hugetlb pool, which grows for the run). in-place is only for programs that make system calls about
-    /// memory through libc: what a program discards by a syscall instruction of its own (Go, JIT compilers, sandboxes) would keep
+    /// memory through libc: what a program discards by its own syscall instruction (Go, JIT compilers, sandboxes) would keep
     /// its contents [default: collapse]
     #[arg(long, value_name = "KIND", requires = "design")]
     executor: Option<Executor>,

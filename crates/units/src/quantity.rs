@@ -145,7 +145,7 @@ quantities! {
     share_more_or_less "-1 to 1" -1.0..=1.0;
     /// How many times as much.
     ratio "a ratio of more than 0, up to 1e20" f64::MIN_POSITIVE..=1e20;
-    /// What a program says of itself, in a unit of its own.
+    /// What a program measures itself, in its unit.
     figure_of_merit "a positive number up to 1e100" f64::MIN_POSITIVE..=MAX_FIGURE;
     /// A number that somebody chose.
     number "0 to 2^64" 0.0..=u64::MAX as f64;

@@ -8,6 +8,7 @@ use std::process::ExitStatus;
 use ::workload::{Settings, Workload};
 use prediction::{Demand, demand_of};
 use record::{Recording, Session, Streams, Tools};
+use sys::scratch::Scratch;
 use workload_streams::Setup;
 
 use super::whole;
@@ -130,18 +131,16 @@ pub fn record(
     fetches: bool,
     quiet: bool,
 ) -> Result<Followed, Failure> {
-    let room = tempfile::Builder::new()
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
-        .tempdir()
+    let directory = Scratch::new(None)
         .map_err(|error| Failure::usage(format!("a directory for the recording: {error}")))?;
-    let path = room.path().join("program.spt");
+    let path = directory.path().join("program.spt");
     let search = facts::search_path();
     let program = launch::Program::find(&command[0], &search)
         .map_err(|error| Failure::of_launcher(&error))?;
     let words = command.iter().map(OsString::from).collect();
     let recording = Recording {
         streams,
-        instructions: fetches.then(|| room.path().join("program.itlb.spt")),
+        instructions: fetches.then(|| directory.path().join("program.itlb.spt")),
         ..Recording::new(&program.path, words, &path)
     };
     let tools = Tools::prepare(&search, &crate::record::cache()?)?;

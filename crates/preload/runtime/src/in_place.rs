@@ -75,18 +75,9 @@ pub unsafe fn place(at: usize, length: usize, protection: c_int, how: c_int) -> 
 /// Whether so much may lie in files: where limits count private memory that do not count shared memory, and where memory
 /// is not there for all of it, a touch could fail that would not on base pages, or a call succeed that would fail.
 fn may_be_placed(length: usize) -> Result<(), Reason> {
-    let is_unlimited = |resource: c_int| {
-        let mut limit = [0u64; 2];
-        let null = std::ptr::null::<u64>();
-        // SAFETY: a place for the answer, two words.
-        let asked = raw::keeping_errno(|| unsafe {
-            raw::call!(SYS_prlimit64, 0, resource, null, limit.as_mut_ptr())
-        });
-        asked == 0 && limit[0] == libc::RLIM_INFINITY
-    };
     let used = USED.load(Ordering::Relaxed).saturating_add(length);
     let is_limited = !limits::are_none()
-        || !is_unlimited(libc::RLIMIT_FSIZE as c_int)
+        || !limits::is_unlimited(libc::RLIMIT_FSIZE)
         || counts_all_memory()
         || used / sizes::superpage() > MAX_SUPERPAGES
         || limits::available_memory().is_none_or(|available| used > available);

@@ -145,7 +145,7 @@ fn reclaimable_in(version: Version, line: &[u8]) -> usize {
 pub fn are_none() -> bool {
     static KNOWN: AtomicBool = AtomicBool::new(true);
     if !filter::may_be_in_place() {
-        KNOWN.store(ask_for_limits(), Ordering::Relaxed);
+        KNOWN.store(COUNT_MEMORY.into_iter().all(is_unlimited), Ordering::Relaxed);
     }
     KNOWN.load(Ordering::Relaxed)
 }
@@ -158,16 +158,15 @@ pub fn counts_memory(resource: c_int) -> bool {
     COUNT_MEMORY.iter().any(|which| *which as c_int == resource)
 }
 
-fn ask_for_limits() -> bool {
-    COUNT_MEMORY.into_iter().all(|which| {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: the kernel fills the structure in.
-        let got = raw::keeping_errno(|| unsafe {
-            let nothing = std::ptr::null::<libc::rlimit>();
-            raw::call!(SYS_prlimit64, 0, which as usize, nothing, &raw mut limit)
-        });
-        got == 0 && limit.rlim_cur == libc::RLIM_INFINITY
-    })
+/// Whether a resource of `setrlimit(2)` has no limit.
+pub fn is_unlimited(resource: libc::__rlimit_resource_t) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the structure in.
+    let got = raw::keeping_errno(|| unsafe {
+        let nothing = std::ptr::null::<libc::rlimit>();
+        raw::call!(SYS_prlimit64, 0, resource as usize, nothing, &raw mut limit)
+    });
+    got == 0 && limit.rlim_cur == libc::RLIM_INFINITY
 }
 
 /// Bytes that can be had without swapping, as the machine and the memory cgroups have it; `None` if

@@ -410,8 +410,12 @@ pub const MPOL_PREFERRED: c_int = 1;
 /// The same: no other node.
 pub const MPOL_BIND: c_int = 2;
 
-/// The words of a mask of as many nodes as Linux can be built for (CONFIG_NODES_SHIFT up to 10).
-pub const NODE_WORDS: usize = 1024 / u64::BITS as usize;
+/// A mask of one node, for [`mbind`]; `None` where Linux cannot have so many (CONFIG_NODES_SHIFT is 10 at most).
+pub fn node_mask(node: u32) -> Option<[u64; 16]> {
+    let mut mask = [0; 16];
+    *mask.get_mut((node / u64::BITS) as usize)? = 1 << (node % u64::BITS);
+    Some(mask)
+}
 
 /// `mbind(2)` to the nodes of a mask; errno is left alone. `ENOSYS` where the kernel knows no nodes.
 ///

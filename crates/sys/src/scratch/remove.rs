@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 
-/// What others put there meanwhile is removed so many times.
+/// How often it is looked for what others put there meanwhile.
 const TRIES: usize = 16;
 
 /// Removes a directory of this user's with whatever is in it. Links are not followed.

@@ -94,14 +94,10 @@ fn ordinary(request: &Request, reason: Reason) -> Result<Memory, Refusal> {
 fn prepare(request: &Request, start: usize, length: usize) -> Result<(), Refusal> {
     if let Some(node) = request.node {
         let policy = if node.is_strict { MPOL_BIND } else { MPOL_PREFERRED };
-        let mut nodes = [0u64; raw::NODE_WORDS];
-        let word = nodes.get_mut((node.number / u64::BITS) as usize);
-        let is_possible = word.map(|word| *word |= 1 << (node.number % u64::BITS)).is_some();
-        let bound = match is_possible {
+        let bound = raw::node_mask(node.number).ok_or(libc::EINVAL).and_then(|nodes| {
             // SAFETY: fresh memory of ours.
-            true => unsafe { raw::mbind(start, length, policy, &nodes) },
-            false => Err(libc::EINVAL),
-        };
+            unsafe { raw::mbind(start, length, policy, &nodes) }
+        });
         match bound {
             Ok(()) => {}
             // A kernel without nodes has all memory on the first.

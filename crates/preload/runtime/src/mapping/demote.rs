@@ -106,20 +106,20 @@ pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> 
     })
 }
 
-/// The same of all private superpages, piece by piece: what is held twice for a moment is little.
+/// The same of all private superpages, part by part: what is held twice for a moment is little.
 ///
 /// # Errors
-/// As [`make_ordinary`], of a piece that stays; the others are ordinary then.
+/// As [`make_ordinary`], of a part that stays; the others are ordinary then.
 pub fn make_all_ordinary() -> Result<(), Errno> {
-    const PIECE: usize = 32 << 20;
+    const PART: usize = 32 << 20;
     let (mut at, mut result) = (0, Ok(()));
     while let Some(range) = table::first(at, usize::MAX) {
         let from = at.max(range.start);
-        at = if range.shared { range.end } else { range.end.min(from + PIECE) };
+        at = if range.shared { range.end } else { range.end.min(from + PART) };
         if !range.shared {
             // What leaves the pool makes no memory free: some stays there before all of that is used up.
             let is_there = in_place::is_asked()
-                || limits::available_memory().is_none_or(|memory| memory > at - from + 2 * PIECE);
+                || limits::available_memory().is_none_or(|memory| memory > at - from + 2 * PART);
             let one_by_one = || {
                 let mut pages = (from..at).step_by(range.page);
                 pages.try_for_each(|page| make_ordinary(page, page + range.page, Scope::Covered))
@@ -317,14 +317,17 @@ fn protect_from_writes(extents: &[Extent], rings: Rings) -> Result<Option<WriteP
 
 /// Gives the copies the contents, the protections and the advice of the extents.
 fn fill_copies(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
+    let mut memory = None;
     for extent in extents.iter_mut().filter(|extent| extent.copy != 0) {
         let (copy, length) = (extent.copy, extent.length());
         let is_readable = extent.protection & libc::PROT_READ != 0;
-        // SAFETY: the extent is readable where that is asked, nobody writes it, and the copy is ours.
+        // SAFETY: the extent is readable or read by `memory`, no thread writes it, and the copy is ours.
         unsafe {
             if keeps_contents {
-                let source = if is_readable { Source::Mapped } else { Source::protected()? };
-                copy_contents(extent, &source)?;
+                if !is_readable && memory.is_none() {
+                    memory = Some(own_memory()?);
+                }
+                copy_contents(extent, memory.as_ref().filter(|_| !is_readable))?;
             }
             advise_alike(copy, length, extent.marks)?;
             raw::mprotect(copy, length, extent.protection)?;
@@ -363,30 +366,18 @@ pub unsafe fn advise_alike(copy: usize, length: usize, marks: Marks) -> Result<(
     }
 }
 
-/// How the contents of an extent are read.
-enum Source {
-    /// Where they are mapped.
-    Mapped,
-    /// By the kernel: the program may not read them, and to let it meanwhile would let other threads.
-    Memory(raw::File),
-}
-
-impl Source {
-    fn protected() -> Result<Self, Errno> {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let fd =
-            raw::keeping_errno(|| raw::open(c"/proc/self/mem", flags, 0)).ok_or(libc::ENOMEM)?;
-        Ok(Self::Memory(raw::File(fd)))
-    }
+/// This process's memory, also what it may not read: to make that readable for a copy would let other threads read it.
+fn own_memory() -> Result<raw::File, Errno> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let opened = raw::keeping_errno(|| raw::open(c"/proc/self/mem", flags, 0));
+    opened.map(raw::File).ok_or(libc::ENOMEM)
 }
 
 /// Copies what is not zero: the rest of a fresh copy is.
 ///
 /// # Safety
-/// The extent can be read as `source` says, the copy is ours.
-unsafe fn copy_contents(extent: &Extent, source: &Source) -> Result<(), Errno> {
-    let base = raw::base_page();
-    let mut buffer = [0u64; 512];
+/// The extent is readable, unless `memory` is there to read it by; the copy is ours.
+unsafe fn copy_contents(extent: &Extent, memory: Option<&raw::File>) -> Result<(), Errno> {
     for page in (0..extent.length()).step_by(extent.page) {
         // Of a shared object there may be pages that this process has not mapped yet.
         let at = extent.start + page;
@@ -397,20 +388,43 @@ unsafe fn copy_contents(extent: &Extent, source: &Source) -> Result<(), Errno> {
         if !may_have_contents {
             continue;
         }
-        for at in (page..page + extent.page).step_by(base) {
-            let (mut from, to) = (extent.start + at, extent.copy + at);
-            if let Source::Memory(file) = source {
-                file.read_at(from, &mut buffer).ok_or(libc::ENOMEM)?;
-                from = buffer.as_ptr() as usize;
-            }
-            // SAFETY: the contract.
-            unsafe {
-                if !raw::is_zero(from, base) {
-                    std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, base);
-                }
+        for at in (page..page + extent.page).step_by(PIECE) {
+            let (from, to) = (extent.start + at, extent.copy + at);
+            match memory {
+                // SAFETY: the contract.
+                None => unsafe { copy_piece(from, to) },
+                // SAFETY: the copy is ours.
+                Some(memory) => unsafe { copy_unreadable(memory, from, to) }?,
             }
         }
     }
+    Ok(())
+}
+
+/// What is copied at once: the smallest base page of any architecture.
+const PIECE: usize = 4096;
+
+/// # Safety
+/// `from` is readable and `to` ours, a piece each.
+unsafe fn copy_piece(from: usize, to: usize) {
+    // SAFETY: the contract.
+    unsafe {
+        if !raw::is_zero(from, PIECE) {
+            std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, PIECE);
+        }
+    }
+}
+
+/// The same of what may not be read, apart from it for its buffer: a signal handler's stack may be small.
+///
+/// # Safety
+/// `to` is ours, a piece.
+#[inline(never)]
+unsafe fn copy_unreadable(memory: &raw::File, from: usize, to: usize) -> Result<(), Errno> {
+    let mut buffer = [0u64; PIECE / size_of::<u64>()];
+    memory.read_at(from, &mut buffer).ok_or(libc::ENOMEM)?;
+    // SAFETY: a buffer of a piece, and the contract.
+    unsafe { copy_piece(buffer.as_ptr() as usize, to) };
     Ok(())
 }
 

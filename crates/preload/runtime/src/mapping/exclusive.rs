@@ -1,5 +1,5 @@
-//! One thread at a time makes a superpage ordinary; others go on with other superpages meanwhile. Calls that take away or
-//! change memory in files enter too (`undisturbed`): a fork makes all of it ordinary, whoever uses it.
+//! One thread at a time makes a superpage ordinary; others go on with other superpages meanwhile. Calls that unmap, protect or
+//! advise such memory enter too (`undisturbed`): a fork makes it ordinary while other threads use it.
 //!
 //! A demotion takes longer than a lock should be held: a thread of a real-time priority would wait until every
 //! ordinary thread of its CPU has had its turn. So the lock is held to enter and to leave a range, and who

@@ -33,13 +33,13 @@ pub mod demote;
 mod direct;
 mod exclusive;
 mod file;
-mod limited;
 mod object;
 mod others;
 mod parts;
 mod pinned;
 mod plan;
 mod remap;
+mod rlimit;
 mod shared;
 pub mod small;
 
