@@ -20,7 +20,7 @@ use experiment::watch::{Depth, Watch};
 use host::{Counters, MemInfo, Root, Thp};
 use launch::{
     Ahead, Children, Executor, Fallback, Files, LaunchError, Memory, Pages, Plan, Recipe, Start,
-    Text,
+    Text, Word,
 };
 use live::Live;
 use policy::Policy;
@@ -192,7 +192,7 @@ pub struct Args {
 
     /// Program and arguments: everything from the first word that is not an option, or after `--`.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
-    command: Vec<String>,
+    command: Vec<Word>,
 }
 
 fn page_size(text: &str) -> Result<PageSize, String> {

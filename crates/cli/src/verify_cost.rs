@@ -11,7 +11,7 @@ use experiment::sample::Sample;
 use experiment::stats::stopping::Rule;
 use experiment::stats::{self, Better, Interval};
 use experiment::verdict::Verdict;
-use launch::{Pages, Recipe};
+use launch::{Pages, Recipe, Word};
 use prediction::{Prediction, Prices};
 use report::format::{digits, percent};
 use serde_json::json;
@@ -39,7 +39,7 @@ pub struct Args {
 
     /// Program and arguments.
     #[arg(last = true, value_name = "PROGRAM")]
-    command: Vec<String>,
+    command: Vec<Word>,
 
     /// Minimum runs per arm, made in pairs [default: 6, at most --max-runs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use host::{MemInfo, Root, coverage};
+use launch::Word;
 use sys::pagemap::Pagemap;
 use units::ByteSize;
 use workload::{Details, Options, Outcome, Settings, Workload};
@@ -104,7 +105,7 @@ pub fn check(workload: Workload, settings: &Settings) -> Result<(), Failure> {
 }
 
 /// The words that run `workload` in a process of its own: ourselves, with its settings.
-pub fn command(workload: Workload, settings: &Settings) -> Result<Vec<String>, Failure> {
+pub fn command(workload: Workload, settings: &Settings) -> Result<Vec<Word>, Failure> {
     let own = crate::lab::superpage()?;
     let mut words = vec![own.display().to_string(), "workload".into(), workload.to_string()];
     words.extend(["--size".into(), settings.size.to_exact()]);
@@ -112,7 +113,7 @@ pub fn command(workload: Workload, settings: &Settings) -> Result<Vec<String>, F
     words.extend(["--threads".into(), settings.threads.to_string()]);
     words.extend(settings.options.to_arguments());
     words.push("--json".to_string());
-    Ok(words)
+    Ok(words.into_iter().map(Word::from).collect())
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {

@@ -1,6 +1,7 @@
 //! Gorman's rule for STREAM: where the rates of equal runs have a standard deviation over 5 %, the arrays may meet in
 //! the caches, and are to be shifted by a further cache line ("Huge pages", part 4, LWN 2010). Pure.
 
+use launch::Word;
 use report::format::percent;
 use units::ByteSize;
 use workload::stream;
@@ -36,7 +37,8 @@ pub fn shifted(offset: u64, line: u64) -> u64 {
 /// What a reader is to know of a comparison of STREAM: how the arrays were shifted, and whether the rates still
 /// differ too much.
 pub fn note(document: &Document) -> Option<String> {
-    let words: Vec<&str> = document.command.iter().map(String::as_str).collect();
+    let words: Vec<_> = document.command.iter().map(Word::text).collect();
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     if !matches!(words[..], ["superpage", "workload", "stream", ..]) {
         return None;
     }

@@ -2,7 +2,7 @@
 //! so that a file redraws the same verdict byte for byte.
 
 use host::Snapshot;
-use launch::{Plan, Recipe};
+use launch::{Plan, Recipe, Word};
 use prediction::Prediction;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct Document {
     /// When it began, in seconds since 1970 (UTC).
     pub began_unix_seconds: u64,
     /// The command that was compared, as words.
-    pub command: Vec<String>,
+    pub command: Vec<Word>,
     /// What is around it, if that is a service: it alone has the arms, and is watched and counted; `wall_seconds` and
     /// the figures are of its load.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use units::PageSize;
 
-use crate::Pages;
 use crate::recipe::spec;
+use crate::{Pages, Word};
 
 /// Why a plan could not be made or carried out. Each text ends with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// No such program in PATH or at that path.
     #[error("program `{0}` was not found; check the spelling, or give its path")]
-    ProgramNotFound(String),
+    ProgramNotFound(Word),
     /// There, but not to be executed.
     #[error("program {0} cannot be executed ({1}); give a program file with execute permission")]
     NotExecutable(PathBuf, String),

@@ -17,6 +17,7 @@ mod recipe;
 mod resolve;
 mod start;
 mod tunables;
+mod word;
 
 pub use error::LaunchError;
 pub use instrumentation::Instrumentation;
@@ -27,3 +28,4 @@ pub use program::{Kind, Program};
 pub use recipe::{Executor, Pages, ParseRecipeError, Recipe, split_words};
 pub use resolve::resolve;
 pub use start::{Start, Streams, start, start_guarded};
+pub use word::Word;

@@ -10,7 +10,7 @@ use means::{
 };
 
 use crate::recipe::spec;
-use crate::{Executor, Instrumentation, Kind, LaunchError, Pages, Program, Recipe};
+use crate::{Executor, Instrumentation, Kind, LaunchError, Pages, Program, Recipe, Word};
 
 mod means;
 
@@ -127,7 +127,7 @@ pub struct Plan {
     /// The file that is executed: the program, or the wrapper.
     pub program: Program,
     /// Everything after argv\[0\].
-    pub arguments: Vec<String>,
+    pub arguments: Vec<Word>,
     /// Changes to the environment, each variable once.
     pub environment: Vec<EnvironmentChange>,
     /// What the child asks of the kernel first (prctl PR_SET_THP_DISABLE).
@@ -166,7 +166,7 @@ impl Plan {
         recipe: &Recipe,
         program: Program,
         wrapped: Option<&Program>,
-        arguments: Vec<String>,
+        arguments: Vec<Word>,
         facts: &Facts,
     ) -> Result<Self, LaunchError> {
         recipe.check_fallback()?;

@@ -1,14 +1,16 @@
 //! The program to launch: where it is, and what it can be reached by.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use object::elf;
 use object::read::ReadCache;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::{Instrumentation, LaunchError, instrumentation};
 
@@ -16,12 +18,18 @@ use crate::{Instrumentation, LaunchError, instrumentation};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// The file.
+    #[serde(serialize_with = "as_shown")]
     pub path: PathBuf,
     /// What kind of file, as far as it matters for reaching it.
     pub kind: Kind,
     /// The library that it is linked with in place of glibc's malloc.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<String>,
+}
+
+/// What is not UTF-8 is shown as U+FFFD.
+fn as_shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// How the file names of such libraries begin.
@@ -50,8 +58,9 @@ pub enum Kind {
 
 impl Program {
     /// Finds `name` as `execvp(3)` would: at that path if it has a slash, else along `search`.
-    pub fn find(name: &str, search: &str) -> Result<Self, LaunchError> {
-        let candidates: Vec<PathBuf> = if name.contains('/') {
+    pub fn find(name: impl AsRef<OsStr>, search: &str) -> Result<Self, LaunchError> {
+        let name = name.as_ref();
+        let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
             vec![PathBuf::from(name)]
         } else {
             search.split(':').map(|dir| Path::new(dir).join(name)).collect()
@@ -69,7 +78,7 @@ impl Program {
         }
         Err(match denied {
             Some((path, why)) => LaunchError::NotExecutable(path, why),
-            None => LaunchError::ProgramNotFound(name.to_string()),
+            None => LaunchError::ProgramNotFound(name.into()),
         })
     }
 }

@@ -1,24 +1,27 @@
 //! From a command as a person writes it to plans: finding the files, wrapper and all.
 
-use crate::{Facts, LaunchError, Plan, Program, Recipe};
+use std::ffi::OsStr;
+
+use crate::{Facts, LaunchError, Plan, Program, Recipe, Word};
 
 /// Plans `command` (program and arguments) under `recipe`. Programs are looked for along `search`,
 /// a value of PATH. With a wrapper, the wrapper is what is started; the program is looked for all
 /// the same, so that a missing one is found before anything runs.
 pub fn resolve(
     recipe: &Recipe,
-    command: &[String],
+    command: &[Word],
     search: &str,
     facts: &Facts,
 ) -> Result<Plan, LaunchError> {
-    let name = command.first().map_or("", String::as_str);
+    let name = command.first().map_or(OsStr::new(""), AsRef::as_ref);
     let program = Program::find(name, search)?;
     let Some((wrapper, wrapper_arguments)) = recipe.wrapper.split_first() else {
         return Plan::resolve(recipe, program, None, command[1..].to_vec(), facts);
     };
     let wrapper = Program::find(wrapper, search)?;
-    let target = program.path.display().to_string();
-    let arguments = wrapper_arguments.iter().cloned().chain([target]);
+    let target = program.path.clone().into_os_string();
+    let arguments =
+        wrapper_arguments.iter().map(|word| word.as_str().into()).chain([target.into()]);
     let arguments = arguments.chain(command[1..].iter().cloned()).collect();
     Plan::resolve(recipe, wrapper, Some(&program), arguments, facts)
 }
@@ -28,7 +31,7 @@ mod tests {
     use super::*;
 
     fn plan(recipe: &str, command: &[&str]) -> Result<Plan, LaunchError> {
-        let command: Vec<String> = command.iter().map(|word| word.to_string()).collect();
+        let command: Vec<Word> = command.iter().map(|word| Word::from(*word)).collect();
         resolve(&recipe.parse().unwrap(), &command, "/bin:/usr/bin", &Facts::default())
     }
 
@@ -37,7 +40,7 @@ mod tests {
         let plan = plan("x: -- env A=1", &["sh", "-c", "true"]).unwrap();
         assert!(plan.program.path.ends_with("env"));
         assert_eq!(plan.arguments[0], "A=1");
-        assert!(plan.arguments[1].ends_with("/sh"), "{:?}", plan.arguments);
+        assert!(plan.arguments[1].text().ends_with("/sh"), "{:?}", plan.arguments);
         assert_eq!(plan.arguments[2..], ["-c", "true"]);
     }
 

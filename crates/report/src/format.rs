@@ -1,5 +1,7 @@
 //! Numbers and times as text. Whatever is not a finite number is "unknown", never 0.
 
+use std::fmt::Display;
+
 use units::ByteSize;
 
 /// What stands where a value is not known.
@@ -116,9 +118,10 @@ pub fn utc(unix: u64) -> String {
 }
 
 /// A command line as a shell would take it.
-pub fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
     // A word that holds a NUL cannot be given to a shell; it is shown without.
-    let words: Vec<String> = words.into_iter().map(|word| word.replace('\0', "")).collect();
+    let words: Vec<String> =
+        words.into_iter().map(|word| word.to_string().replace('\0', "")).collect();
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 

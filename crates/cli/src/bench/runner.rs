@@ -156,7 +156,7 @@ pub fn run(
         bench: workload.name(),
         superpage_version: env!("CARGO_PKG_VERSION"),
         began_unix_seconds: began,
-        command: std::iter::once("superpage".to_string()).chain(command[1..].to_vec()).collect(),
+        command: std::iter::once("superpage".into()).chain(command[1..].to_vec()).collect(),
         seed: common.seed,
         runs: common.runs.next_multiple_of(2),
         machine,
@@ -214,11 +214,11 @@ fn cells(
     let cell = |arm: &Planned, threads: usize| {
         let mut plan = arm.plan.clone();
         if let Some(place) = plan.arguments.iter().position(|word| word == "--threads") {
-            plan.arguments[place + 1] = threads.to_string();
+            plan.arguments[place + 1] = threads.to_string().into();
         }
         let populates = populates(&arm.name);
         if populates {
-            plan.arguments.push("--populate".to_string());
+            plan.arguments.push("--populate".into());
         }
         let (arm, recipe) = (arm.name.clone(), arm.recipe.clone());
         Cell { arm, folio: arms::folio(&recipe), recipe, plan, threads, populates }

@@ -8,7 +8,7 @@ use crate::pool::show::table;
 
 /// The table, and what stands under it.
 pub fn text(document: &Document) -> String {
-    let mut out = format!("{}\n\n", words::command(document.command.iter().map(String::as_str)));
+    let mut out = format!("{}\n\n", words::command(&document.command));
     out += &match document.bench {
         "requests" => rates(document),
         _ => faults(document),

@@ -17,7 +17,7 @@ use experiment::metric::MetricSpec;
 use experiment::procedure::Settings;
 use experiment::stats::stopping::Rule;
 use experiment::stats::{Better, Confidence};
-use launch::Recipe;
+use launch::{Recipe, Word};
 use workload::Workload;
 
 use predicted::Predicting;
@@ -43,7 +43,7 @@ pub struct Args {
 
     /// Program and arguments.
     #[arg(last = true, value_name = "PROGRAM")]
-    command: Vec<String>,
+    command: Vec<Word>,
 
     /// Arm to run; repeatable. The first is the reference [default: base, thp, hugetlb].
     #[arg(long = "arm", value_name = "RECIPE", value_parser = arms::parse)]
@@ -277,7 +277,7 @@ fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
 
 impl Args {
     /// The experiment with one command.
-    fn job(&self, command: Vec<String>, metrics: Vec<MetricSpec>) -> Result<Job, Failure> {
+    fn job(&self, command: Vec<Word>, metrics: Vec<MetricSpec>) -> Result<Job, Failure> {
         Ok(Job {
             shown: self.shown_command(&command),
             command,
@@ -297,7 +297,7 @@ impl Args {
     }
 
     /// The words to start: the command given, or ourselves with a workload.
-    fn command_to_compare(&self) -> Result<Vec<String>, Failure> {
+    fn command_to_compare(&self) -> Result<Vec<Word>, Failure> {
         let Some(workload) = self.workload else {
             let service = self.service.words()?;
             if self.command.is_empty() && service.is_none() {
@@ -317,10 +317,10 @@ impl Args {
     }
 
     /// The command as people know it: not by the path of our own program.
-    fn shown_command(&self, command: &[String]) -> Vec<String> {
+    fn shown_command(&self, command: &[Word]) -> Vec<Word> {
         let mut shown = command.to_vec();
         if self.workload.is_some() {
-            shown[0] = "superpage".to_string();
+            shown[0] = "superpage".into();
             shown.pop();
         }
         shown

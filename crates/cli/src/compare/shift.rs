@@ -56,7 +56,7 @@ pub fn run(
 fn shift(job: &mut Job, offset: u64, last: &Document) {
     if let (Some(found), false) = (arrays::deviation(last), job.quiet) {
         // Which value of a series it is.
-        let run = words::command(job.shown.iter().skip(2).map(String::as_str));
+        let run = words::command(job.shown.iter().skip(2));
         exit::say(&format!(
             "{run}: {}: {} has a standard deviation of {}: repeating with --offset {offset}",
             found.arm,
@@ -68,9 +68,9 @@ fn shift(job: &mut Job, offset: u64, last: &Document) {
     job.settings.max_seconds = left.map(|left| left.max(f64::MIN_POSITIVE));
     for command in [&mut job.command, &mut job.shown] {
         match command.iter().position(|word| word == "--offset") {
-            Some(at) => command[at + 1] = offset.to_string(),
+            Some(at) => command[at + 1] = offset.to_string().into(),
             // After `superpage workload stream`.
-            None => drop(command.splice(3..3, ["--offset".into(), offset.to_string()])),
+            None => drop(command.splice(3..3, ["--offset".into(), offset.to_string().into()])),
         }
     }
 }

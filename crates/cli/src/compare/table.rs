@@ -28,7 +28,7 @@ pub fn text(document: &Document, analysis: &Analysis) -> String {
 }
 
 pub fn head(document: &Document) -> String {
-    let command = words::command(document.command.iter().map(String::as_str));
+    let command = words::command(&document.command);
     let machine = document.machine_line();
     let stopped = match document.stopped {
         _ if document.arms.len() < 2 => "no arm to compare with the first".to_string(),

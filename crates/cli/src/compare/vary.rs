@@ -5,6 +5,7 @@ use experiment::arrays;
 use experiment::document::Document;
 use experiment::series::{Point, SCHEMA, Series};
 use experiment::verdict::Verdict;
+use launch::Word;
 use units::ByteSize;
 
 use super::{Args, MAX_SECONDS};
@@ -92,7 +93,7 @@ fn parse_for(text: &str, cpus: u64) -> Result<Vary, String> {
 
 /// Runs the comparisons. The time is shared: each value may use an equal part of what is left.
 pub fn run(args: &Args, vary: &Vary) -> Result<Done, Failure> {
-    let commands: Vec<Vec<String>> =
+    let commands: Vec<Vec<Word>> =
         vary.values.iter().map(|value| command(args, vary, value)).collect::<Result<_, _>>()?;
     let metrics = args.metric_specs()?;
     args.outputs.check()?;
@@ -156,20 +157,20 @@ pub fn finish(args: &Args, series: &Series) -> Result<(), Failure> {
     args.outputs.write_series(series, &text(series))
 }
 
-fn command(args: &Args, vary: &Vary, value: &Value) -> Result<Vec<String>, Failure> {
+fn command(args: &Args, vary: &Vary, value: &Value) -> Result<Vec<Word>, Failure> {
     let Some(workload) = args.workload else {
         let mark = format!("{{{}}}", vary.name);
         let words = args.command_to_compare()?;
         let around = args.service.around()?;
         let mut texts = around.iter().flat_map(|(service, _)| service.commands());
         let is_around = texts.any(|(_, text)| text.contains(&mark));
-        if !is_around && !words.iter().any(|word| word.contains(&mark)) {
+        if !is_around && !words.iter().any(|word| word.text().contains(&mark)) {
             return Err(Failure::usage(format!(
                 "--vary {0}: the program's arguments have no {mark}; write it where the value goes",
                 vary.name
             )));
         }
-        return Ok(words.iter().map(|word| word.replace(&mark, &value.text)).collect());
+        return Ok(words.iter().map(|word| word.replaced(&mark, &value.text)).collect());
     };
     let varied = args.workload_args.with(&vary.name, &value.text)?;
     crate::workload::command(workload, &varied.settings(workload)?)

@@ -9,6 +9,7 @@ mod trace;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use launch::Word;
 use units::Pid;
 use walk_cost::from::{self, Format, FromError};
 use walk_cost::{Attribution, Context, Estimate, interpret};
@@ -65,7 +66,7 @@ pub struct Args {
 
     /// Program and arguments.
     #[arg(last = true, value_name = "PROGRAM")]
-    command: Vec<String>,
+    command: Vec<Word>,
 }
 
 const AFTER: &str = "\
@@ -155,7 +156,7 @@ fn by_file(path: &Path, args: &Args) -> Result<Measured, Failure> {
     Ok(Measured { attributions, format, ..Measured::new(what, estimate) })
 }
 
-fn by_program(command: &[String], args: &Args) -> Result<Measured, Failure> {
+fn by_program(command: &[Word], args: &Args) -> Result<Measured, Failure> {
     args.given.only_cost()?;
     let cost = args.given.cost_here()?;
     match args.method {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use experiment::execute::Interrupt;
 use host::{Root, Snapshot, process};
-use launch::{Pages, Recipe, Start};
+use launch::{Pages, Recipe, Start, Word};
 use units::Pid;
 use walk_cost::live::{Counters, CountersUnavailable, Counting};
 use walk_cost::{Context, Estimate, MissCost, interpret};
@@ -26,7 +26,7 @@ pub fn counters() -> Result<Counters, Failure> {
 
 /// Starts a program as it is, and counts from its exec to its end.
 pub fn of_program(
-    command: &[String],
+    command: &[Word],
     cost: Option<&MissCost>,
     counters: &Counters,
 ) -> Result<Measured, Failure> {
@@ -47,7 +47,7 @@ pub fn of_program(
     ended.map_err(ours)?;
     let (status, _) = sys::wait::reap(pid).map_err(ours)?;
     let estimate = finish(counting, counters, cost)?;
-    let what = report::format::command(command.iter().map(String::as_str));
+    let what = report::format::command(command);
     let (seconds, ended) = (Some(seconds), Some(status));
     Ok(Measured { seconds, ended, ..Measured::new(what, estimate) })
 }

@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use experiment::analysis::analyse;
+use launch::Word;
 use record::Streams;
 use sys::input::Input;
 use walk_cost::{Estimate, Evidence, Gain, Interval, Method, Scope};
@@ -18,12 +19,12 @@ const MIN_SECONDS: f64 = 0.05;
 
 /// Records the program once, with its own input and output (its output goes where errors go, if
 /// `output_is_ours`), runs it thrice on base pages unseen, and measures what accesses cost here.
-pub fn by_trace(command: &[String], output_is_ours: bool) -> Result<Measured, Failure> {
+pub fn by_trace(command: &[Word], output_is_ours: bool) -> Result<Measured, Failure> {
     let streams = if output_is_ours { Streams::OutputToErrors } else { Streams::Inherit };
     let before = Input::of(std::io::stdin());
     let followed = predict::record(command, streams, true, false)?;
     let was_read = Input::of(std::io::stdin()).was_read_since(&before);
-    let what = report::format::command(command.iter().map(String::as_str));
+    let what = report::format::command(command);
     let status = followed.status;
     let of = |estimate, seconds| Measured {
         seconds,

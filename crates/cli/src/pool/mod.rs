@@ -118,7 +118,7 @@ struct ChangeArgs {
 /// The one command that would be allowed.
 fn as_root() -> String {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--dry-run").collect();
-    format!(": sudo superpage {}", report::format::command(words.iter().map(String::as_str)))
+    format!(": sudo superpage {}", report::format::command(&words))
 }
 
 /// Says after a dry run that this user could not make the change.

@@ -9,7 +9,7 @@ use experiment::watch::{AT_PEAK, Depth, NEAR_PEAK, Observed, Watch};
 use host::Root;
 use host::coverage::Coverage;
 use host::pool::{Status, exact};
-use launch::{Pages, Recipe, Start, Streams};
+use launch::{Pages, Recipe, Start, Streams, Word};
 use serde_json::json;
 use units::{ByteSize, PageSize};
 
@@ -29,7 +29,7 @@ pub struct Args {
 
     /// Program and arguments.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
-    command: Vec<String>,
+    command: Vec<Word>,
 }
 
 /// Bytes at the peak, by kind.
@@ -90,7 +90,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 }
 
 /// Runs the program to its end under a thorough watch: how long it takes does not matter here.
-fn watch(command: &[String]) -> Result<(Observed, Option<i32>), Failure> {
+fn watch(command: &[Word]) -> Result<(Observed, Option<i32>), Failure> {
     let relay = signals::Relay::new()?;
     let plan =
         launch::resolve(&Recipe::new(Pages::Base), command, &facts::search_path(), &facts::read())?;
@@ -139,10 +139,10 @@ fn need(peak: &Peak, size: PageSize) -> serde_json::Value {
     })
 }
 
-fn text(command: &[String], peak: &Peak, status: &Status) -> String {
+fn text(command: &[Word], peak: &Peak, status: &Status) -> String {
     let mut text = format!(
         "{}: peak: {} anonymous, {} shared, {} of files (these stay on base pages)\n\n",
-        report::format::command(command.iter().map(String::as_str)),
+        report::format::command(command),
         ByteSize(peak.anonymous),
         ByteSize(peak.shared),
         ByteSize(peak.file)
@@ -172,8 +172,9 @@ fn text(command: &[String], peak: &Peak, status: &Status) -> String {
 }
 
 /// PostgreSQL computes what its shared memory needs itself, exactly.
-fn postgres_hint(command: &[String]) -> Option<String> {
-    let name = command.first()?.rsplit('/').next()?;
+fn postgres_hint(command: &[Word]) -> Option<String> {
+    let program = command.first()?.text();
+    let name = program.rsplit('/').next()?;
     let is_postgres = ["postgres", "postmaster", "pg_ctl", "pg_ctlcluster"].contains(&name);
     is_postgres.then(|| {
         "PostgreSQL tells the pages of its shared memory itself: postgres -D DATA -C \

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use ::workload::{Settings, Workload};
+use launch::Word;
 use prediction::{Demand, demand_of};
 use record::{Recording, Session, Streams, Tools};
 use sys::scratch::Scratch;
@@ -21,7 +22,7 @@ pub enum Subject {
     /// One of our kernels: the laboratory's stream is made by the same code.
     Workload(Workload, Settings),
     /// A program, recorded.
-    Program(Vec<String>),
+    Program(Vec<Word>),
 }
 
 /// What a subject asks of memory.
@@ -43,13 +44,13 @@ impl Subject {
             Self::Workload(workload, _) => workload.to_string(),
             Self::Program(command) => {
                 let file = Path::new(&command[0]).file_name();
-                file.map_or(command[0].clone(), |name| name.to_string_lossy().into_owned())
+                file.unwrap_or(command[0].as_ref()).display().to_string()
             }
         }
     }
 
     /// The words that start it.
-    pub fn command(&self) -> Result<Vec<String>, Failure> {
+    pub fn command(&self) -> Result<Vec<Word>, Failure> {
         match self {
             Self::Workload(workload, settings) => crate::workload::command(*workload, settings),
             Self::Program(command) => Ok(command.clone()),
@@ -126,7 +127,7 @@ fn of_workload(
 /// Records a program and follows what was recorded; with `streams` of its own if it is to be seen. The
 /// instruction fetches, if `fetches` are wanted, are a stream of their own.
 pub fn record(
-    command: &[String],
+    command: &[Word],
     streams: Streams,
     fetches: bool,
     quiet: bool,

@@ -2,14 +2,14 @@
 
 mod summary;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use launch::Program;
+use launch::{Program, Word};
 use record::{
     Ended, FaultSession, Limits, Progress, RecordError, Recorded, Recording, Session, Streams,
     Tools,
@@ -86,7 +86,7 @@ pub struct Args {
 
     /// Program and arguments: everything from the first word that is not an option, or after `--`.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
-    command: Vec<String>,
+    command: Vec<Word>,
 }
 
 const EXIT_CODES: &str = "\
@@ -101,7 +101,7 @@ impl From<RecordError> for Failure {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     let search = facts::search_path();
-    let name = args.command.first().map(String::as_str).unwrap_or_default();
+    let name = args.command.first().map_or(OsStr::new(""), AsRef::as_ref);
     let program = Program::find(name, &search).map_err(|error| Failure::of_launcher(&error))?;
     let recording = args.recording(&program);
     if args.faults {

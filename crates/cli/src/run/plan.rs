@@ -29,7 +29,7 @@ pub fn plan_in_words(plan: &Plan) -> String {
     };
     line("start", &plan.program.path.display().to_string());
     if !plan.arguments.is_empty() {
-        line("arguments", &words::command(plan.arguments.iter().map(String::as_str)));
+        line("arguments", &words::command(&plan.arguments));
     }
     let thp = match plan.thp {
         ThpRequest::Inherit => "",

@@ -8,7 +8,7 @@ use experiment::verdict::Effect;
 use experiment::watch::{AT_PEAK, Gap, Killed, NEAR_PEAK, Observed, OverTime};
 use host::Root;
 use host::coverage::Coverage;
-use launch::{Children, EnvironmentChange, Pages, Plan, Promise, ThpRequest};
+use launch::{Children, EnvironmentChange, Pages, Plan, Promise, ThpRequest, Word};
 use report::format as words;
 use serde_json::{Map, Value, json};
 use std::os::unix::process::ExitStatusExt;
@@ -218,7 +218,7 @@ impl Ended {
     }
 
     /// `superpage.run/1`: bytes, seconds, shares of 1; `null` is unknown.
-    pub fn document(&self, plan: &Plan, command: &[String], ledger: Option<&CounterFile>) -> Value {
+    pub fn document(&self, plan: &Plan, command: &[Word], ledger: Option<&CounterFile>) -> Value {
         let seen = &self.seen;
         let coverage = seen.coverage.as_ref();
         let (outcome, why) = match self.outcome(plan) {

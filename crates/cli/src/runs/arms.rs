@@ -6,7 +6,7 @@ use experiment::document::{Arm, LeftOut};
 use experiment::stats::stopping::Rule;
 use experiment::stats::{Better, Confidence};
 use host::{Hypervisor, Snapshot};
-use launch::{Facts, Pages, Recipe};
+use launch::{Facts, Pages, Recipe, Word};
 
 use super::preload;
 use crate::exit::Failure;
@@ -182,7 +182,7 @@ impl RequestedArms {
     /// the reference, and an arm that was named, must run. `not_raised` is why no pool was raised.
     pub fn plan(
         self,
-        command: &[String],
+        command: &[Word],
         facts: &Facts,
         not_raised: Option<Failure>,
     ) -> Result<(Vec<Arm>, Vec<LeftOut>), Failure> {

@@ -93,7 +93,7 @@ impl LiveRuns {
     fn job(&self) -> Result<Job, Failure> {
         let command = crate::workload::command(self.workload, &self.settings)?;
         let mut shown = command.clone();
-        shown[0] = "superpage".to_string();
+        shown[0] = "superpage".into();
         let mut recipes = vec![Recipe::new(Pages::Base)];
         for (name, word) in &self.designs {
             let (name, design) = (name.clone(), Some(word.clone()));

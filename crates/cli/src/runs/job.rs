@@ -12,7 +12,7 @@ use experiment::metric::{Metric, MetricSpec};
 use experiment::procedure::{self, Question, Settings};
 use experiment::service::Service;
 use host::{Root, Snapshot};
-use launch::Recipe;
+use launch::{Recipe, Word};
 use sys::user::User;
 
 use super::{arms, preload, progress};
@@ -23,9 +23,9 @@ use crate::{facts, run, signals};
 /// An experiment to be made.
 pub struct Job {
     /// The words to start.
-    pub command: Vec<String>,
+    pub command: Vec<Word>,
     /// The same as people know it.
-    pub shown: Vec<String>,
+    pub shown: Vec<Word>,
     /// What is around the command, if it is a service's, and whom it runs as.
     pub service: Option<(Service, Option<User>)>,
     /// The arms, the reference first; none: the usual three.

@@ -2,22 +2,23 @@
 //! standard error that nobody sees, and starts the program without it.
 //! See docs/decisions/verdicts.md#3.
 
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-use launch::{Facts, Kind, Plan, Program, Recipe};
+use launch::{Facts, Kind, Plan, Program, Recipe, Word};
 use sys::spawn::{self, ChildSetup};
 use sys::user::User;
 
 use crate::exit::Failure;
 
 /// Fails with what the loader says of a library that it cannot load, and where none can reach the program.
-pub fn check(recipe: &Recipe, command: &[String], search: &str) -> Result<(), Failure> {
+pub fn check(recipe: &Recipe, command: &[Word], search: &str) -> Result<(), Failure> {
     let named = recipe.variable("LD_PRELOAD").unwrap_or_default();
     let libraries = named.split([':', ' ']).filter(|library| !library.is_empty());
     let libraries: Vec<&str> = recipe.preload.iter().map(String::as_str).chain(libraries).collect();
     let Some(first) = libraries.first() else { return Ok(()) };
     // A program that is not there is somebody else's message.
-    let name = command.first().map_or("", String::as_str);
+    let name = command.first().map_or(OsStr::new(""), AsRef::as_ref);
     let why = match Program::find(name, search).map(|program| program.kind) {
         Ok(Kind::Static) => "it is statically linked",
         Ok(Kind::Privileged) => "it is set-user-ID or set-group-ID, and ld.so ignores preloads",
@@ -25,7 +26,7 @@ pub fn check(recipe: &Recipe, command: &[String], search: &str) -> Result<(), Fa
         Ok(Kind::OtherLoader(_)) => return Ok(()),
         _ => return libraries.into_iter().try_for_each(loads),
     };
-    Err(Failure::usage(format!("`{first}` cannot be preloaded into {name}: {why}")))
+    Err(Failure::usage(format!("`{first}` cannot be preloaded into {}: {why}", name.display())))
 }
 
 /// Fails where a plan preloads libsuperpage.so and `user`, whom the program runs as, may not read it.

@@ -1,5 +1,7 @@
 //! `superpage run`: the program runs as if we were not there, on the pages asked for.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
@@ -41,12 +43,28 @@ fn output_exit_code_and_signal_pass_through() {
 }
 
 #[test]
-fn words_that_are_no_text_are_refused_in_a_line() {
-    use std::os::unix::ffi::OsStrExt;
-    let word = std::ffi::OsStr::from_bytes(b"caf\xe9.txt");
-    let output = superpage(&["run", "--", "cat"]).arg(word).output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+fn names_that_are_not_utf8_reach_the_program_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let [program, file] =
+        [&b"caf\xe9"[..], b"menu\xe9"].map(|name| dir.path().join(OsStr::from_bytes(name)));
+    std::os::unix::fs::symlink("/bin/cat", &program).unwrap();
+    std::fs::write(&file, "eggs").unwrap();
+    for words in [["run", "-q", "--"], ["run", "--json", "--"]] {
+        let output = superpage(&words).arg(&program).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "eggs");
+    }
+    let document = dir.path().join("c.json");
+    let words =
+        ["compare", "--max-runs", "2", "--min-runs", "2", "--arm", "base", "--aa", "--json"];
+    let mut compare = superpage(&words);
+    compare.arg("-o").arg(&document).arg("--").arg(&program).arg(&file);
+    let output = compare.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(std::fs::read_to_string(&document).unwrap().contains("menu\u{fffd}"));
+    let missing = superpage(&["run", "--"]).arg(OsStr::from_bytes(b"caf\xe9")).output().unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+    assert!(stderr(&missing).contains("`caf\u{fffd}` was not found"), "{}", stderr(&missing));
 }
 
 #[test]

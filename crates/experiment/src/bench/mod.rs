@@ -8,7 +8,7 @@ mod picture;
 mod row;
 
 use host::Snapshot;
-use launch::{Plan, Recipe};
+use launch::{Plan, Recipe, Word};
 use serde::Serialize;
 use units::PageSize;
 
@@ -30,7 +30,7 @@ pub struct Document {
     /// When it began, in seconds since 1970 (UTC).
     pub began_unix_seconds: u64,
     /// The workload's command, as people know it, but for threads and what arms add.
-    pub command: Vec<String>,
+    pub command: Vec<Word>,
     /// Seed of the order of runs.
     pub seed: u64,
     /// Measured runs of each row.

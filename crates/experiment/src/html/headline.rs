@@ -13,7 +13,7 @@ use report::markup::{Element, el};
 
 /// The header.
 pub fn header(document: &Document, analysis: &Analysis) -> Element {
-    let command = format::command(document.command.iter().map(String::as_str));
+    let command = format::command(&document.command);
     let shown = if command.is_empty() { "(no command)".to_string() } else { command };
     let head = el("header")
         .add(el("h1").text("superpage compare"))

@@ -24,7 +24,7 @@ use samples::Quantity;
 
 /// The page.
 pub fn page(document: &Document, analysis: &Analysis) -> String {
-    let command = format::command(document.command.iter().map(String::as_str));
+    let command = format::command(&document.command);
     let title = format!("superpage: {}", format::clipped(&command, 80));
     let body = el("body").add(marks::definitions()).add(headline::header(document, analysis));
     let wall = Quantity {

@@ -48,7 +48,6 @@ fn plan(index: usize, arm: &Arm) -> Element {
         Kind::Script(line) => format!("script of {line}"),
         Kind::Unknown => format::UNKNOWN.to_string(),
     };
-    let line = |words: &[String]| format::command(words.iter().map(String::as_str));
     let mut rows = vec![
         ("pages requested", recipe.pages.to_string()),
         ("promise, verified by reading back", promise.to_string()),
@@ -57,11 +56,15 @@ fn plan(index: usize, arm: &Arm) -> Element {
         ("kind of program", kind),
         (
             "arguments",
-            if plan.arguments.is_empty() { "none".into() } else { line(&plan.arguments) },
+            if plan.arguments.is_empty() {
+                "none".into()
+            } else {
+                format::command(&plan.arguments)
+            },
         ),
     ];
     if !recipe.wrapper.is_empty() {
-        rows.push(("wrapper", line(&recipe.wrapper)));
+        rows.push(("wrapper", format::command(&recipe.wrapper)));
     }
     if !recipe.preload.is_empty() {
         rows.push(("preloaded", recipe.preload.join(", ")));

@@ -152,7 +152,7 @@ impl<'a> Session<'a> {
     ) -> Result<(Pid, ProcessTree), RunError> {
         let mut plan = plan.clone();
         for (mark, text) in self.marks() {
-            plan.arguments.iter_mut().for_each(|word| *word = word.replace(mark, &text));
+            plan.arguments.iter_mut().for_each(|word| *word = word.replaced(mark, &text));
         }
         let mut how = Start {
             die_with_parent: false,

@@ -42,7 +42,7 @@ fn arm(name: &str, promise: Promise) -> Arm {
             kind: Kind::OtherLoader(HOSTILE.to_string()),
             allocator: Some(HOSTILE.to_string()),
         },
-        arguments: vec![HOSTILE.to_string()],
+        arguments: vec![HOSTILE.into()],
         environment: vec![change],
         thp: ThpRequest::System,
         supply: None,
@@ -130,7 +130,7 @@ fn document(names: &[&str], blocks: u32, walls: &[f64], machine: Snapshot) -> Do
         schema: SCHEMA.to_string(),
         superpage_version: "0.1.0".to_string(),
         began_unix_seconds: 1_795_297_867,
-        command: vec!["./app".to_string(), HOSTILE.to_string()],
+        command: vec!["./app".into(), HOSTILE.into()],
         service: None,
         settings: Settings {
             seed: 7,
@@ -427,7 +427,7 @@ proptest! {
     ) {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut document = document(&names, blocks, &walls, nothing());
-        document.command = words;
+        document.command = words.into_iter().map(Into::into).collect();
         for sample in &mut document.samples {
             for moment in &mut sample.memory.timeline {
                 moment.resident_bytes = moment.resident_bytes.wrapping_mul(resident);
@@ -435,7 +435,7 @@ proptest! {
         }
         // Names are random text: what `check` looks for in vain must not come from them.
         let own = names.iter().chain([&""]).any(|name| name.contains("inf") || name.contains("NaN"));
-        let own = own || document.command.iter().any(|word| word.contains("inf"));
+        let own = own || document.command.iter().any(|word| word.text().contains("inf"));
         prop_assume!(!own);
         let page = draw(&document);
         check(&page, &document);

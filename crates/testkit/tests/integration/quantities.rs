@@ -45,7 +45,7 @@ fn a_figure_without_a_quantity_is_found() {
     assert_eq!(figures("#[derive(Serialize)]\npub struct Run {\n    at: f64,\n}\n"), (0, vec![]));
 }
 
-fn sources(folder: &Path, each: &mut dyn FnMut(&Path, &str)) {
+pub(super) fn sources(folder: &Path, each: &mut dyn FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {

@@ -9,7 +9,7 @@ use experiment::execute::Interrupt;
 use experiment::fragment::{Extent, FragmentError, Free, Goal, GoalError, Held, Kind};
 use host::pool::Headroom;
 use host::{FreeContiguity, Root, Thp};
-use launch::{Pages, Plan, Recipe, Start};
+use launch::{Pages, Plan, Recipe, Start, Word};
 use sys::guard::Guarded;
 use units::{ByteSize, PageSize};
 
@@ -64,7 +64,7 @@ pub struct Args {
 
     /// Program and arguments: everything from the first word that is not an option, or after `--`.
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
-    command: Vec<String>,
+    command: Vec<Word>,
 }
 
 const HELP: &str = "\

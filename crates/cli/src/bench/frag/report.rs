@@ -178,7 +178,7 @@ pub fn plan(args: &Args, goal: &Goal, free: &FreeContiguity) -> Result<Done, Fai
         goal.fragmented,
         kind(goal.kind),
         goal.bytes(),
-        words::command(args.command.iter().map(String::as_str)),
+        words::command(&args.command),
     );
     exit::print(&out)?;
     Ok(Done::Fine)

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use experiment::service::{Cpus, DIRECTORY, PORT, Service};
 use host::Root;
+use launch::Word;
 use sys::user::User;
 
 use crate::exit::Failure;
@@ -91,10 +92,12 @@ impl ServiceArgs {
     }
 
     /// The words that start the service.
-    pub fn words(&self) -> Result<Option<Vec<String>>, Failure> {
+    pub fn words(&self) -> Result<Option<Vec<Word>>, Failure> {
         let Some(text) = &self.service else { return Ok(None) };
         match launch::split_words(text) {
-            Some(words) if !words.is_empty() => Ok(Some(words)),
+            Some(words) if !words.is_empty() => {
+                Ok(Some(words.into_iter().map(Word::from).collect()))
+            }
             Some(_) => {
                 Err(Failure::usage("--service is empty; give the command that starts a server"))
             }

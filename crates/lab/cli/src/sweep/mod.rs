@@ -63,6 +63,13 @@ pub struct Swept {
     pub merged: Merged,
 }
 
+/// A sweep's directory that is written to; for root only one that no other user can change.
+fn writable(directory: &Path) -> Result<Store, Failure> {
+    sys::trust::check_as_root(directory)
+        .map_err(|error| Failure::usage(format!("{error}; choose another directory")))?;
+    Ok(Store::at(directory))
+}
+
 /// `superpage lab sweep`: `plan` with these words, unless there are none; what is missing is run, on `jobs` threads (one
 /// per CPU without), none begun after `max_time`; all that there is, merged. `step` gets how far it is.
 ///
@@ -76,7 +83,7 @@ pub fn whole(
     going: Going,
     mut step: impl FnMut(Progress) + Send,
 ) -> Result<Swept, Failure> {
-    let store = Store::at(directory);
+    let store = writable(directory)?;
     if !plan.is_empty() {
         self::plan::write(&parse(plan)?)?;
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lab::sweep::{NamedInput, PLAN_SCHEMA, Plan, Store, Wanted, seeds};
+use lab::sweep::{NamedInput, PLAN_SCHEMA, Plan, Wanted, seeds};
 use mm_sim::{Nodes, kernel_memory};
 use units::ByteSize;
 
@@ -92,7 +92,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print(&format!("{directory}: would plan {what}\n{}", notes(&plan)))?;
         return Ok(Done::Fine);
     }
-    Store::at(&args.output).write_plan(&plan, args.force).map_err(Failure::usage)?;
+    super::writable(&args.output)?.write_plan(&plan, args.force).map_err(Failure::usage)?;
     let next = format!("next: superpage lab sweep run {directory}");
     exit::print(&format!("{directory}: {what}; {next}\n{}", notes(&plan)))?;
     Ok(Done::Fine)
@@ -100,7 +100,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 
 /// Plans what the flags say, and prints nothing.
 pub fn write(args: &Args) -> Result<(), Failure> {
-    Store::at(&args.output).write_plan(&plan(args)?, args.force).map_err(Failure::usage)
+    super::writable(&args.output)?.write_plan(&plan(args)?, args.force).map_err(Failure::usage)
 }
 
 fn plan(args: &Args) -> Result<Plan, Failure> {

@@ -70,7 +70,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     args.on.check(args.shard == Shard::WHOLE)?;
-    let store = Store::at(&args.directory.directory);
+    let store = super::writable(&args.directory.directory)?;
     let plan = store.plan().map_err(Failure::usage)?;
     let target = args.output.as_deref().map(Target::new).transpose()?;
     if args.dry_run {

@@ -48,7 +48,7 @@ pub fn check(validation: &Validation, live: &[Document]) -> Result<(), String> {
 }
 
 fn check_one(one: &Compared, document: &Document) -> Result<(), String> {
-    if one.command != document.command {
+    if document.command.iter().ne(&one.command) {
         return Err("command: another one".to_string());
     }
     let (designs, arms) = (one.designs.len(), document.arms.len());

@@ -324,7 +324,7 @@ impl One {
         });
         Ok(Compared {
             workload: self.both.specification.clone(),
-            command: document.command.clone(),
+            command: document.command.iter().map(ToString::to_string).collect(),
             designs: designs.collect(),
             pairs: measured::pairs(document),
             runs: measured::runs(document),

@@ -69,6 +69,21 @@ fn a_sweep_ends_in_the_same_bytes_however_it_is_run() {
 }
 
 #[test]
+fn root_writes_no_sweep_where_another_user_could() {
+    testkit::require!(testkit::is_root(), "not root: directories of other users are not refused");
+    let place = tempfile::tempdir().unwrap();
+    let (plan, kept) = (plan(place.path()), path(&place, "kept"));
+    fine(&["sweep", "plan", &plan, "-o", &kept]);
+    std::os::unix::fs::chown(&kept, Some(65534), Some(65534)).unwrap();
+    for words in [&["sweep", "plan", &plan, "--force", "-o", &kept][..], &["sweep", "run", &kept]] {
+        let output = lab(words);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("it belongs to user 65534"), "{}", stderr(&output));
+    }
+    assert_eq!(fs::read_dir(Path::new(&kept).join("groups")).unwrap().count(), 0);
+}
+
+#[test]
 fn a_sweep_covers_ways_to_divide_memory() {
     let place = tempfile::tempdir().unwrap();
     let (directory, file) = (path(&place, "s"), path(&place, "s.toml"));
