@@ -132,6 +132,16 @@ pub fn replacing<T, E>(
     to: usize,
     work: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
+    replacing_if(from, to, |_| true, work)
+}
+
+/// The same where what `work` returns says whether it `took` what is there away.
+pub fn replacing_if<T, E>(
+    from: usize,
+    to: usize,
+    took: impl FnOnce(&T) -> bool,
+    work: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
     if !may_overlap(from, to) {
         return work();
     }
@@ -146,9 +156,9 @@ pub fn replacing<T, E>(
     };
     set(0, me);
     let result = work();
-    match result {
-        Ok(_) => TABLE.with(|table| table.cut_if(from, to, |entry| entry.leaving == me)),
-        Err(_) => set(me, 0),
+    match result.as_ref().is_ok_and(took) {
+        true => TABLE.with(|table| table.cut_if(from, to, |entry| entry.leaving == me)),
+        false => set(me, 0),
     };
     result
 }

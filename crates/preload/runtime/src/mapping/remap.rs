@@ -94,8 +94,10 @@ impl Call {
             // The kernel moves one mapping after the other to the target, and cannot unmap parts of a superpage there.
             first_make_ordinary(self.target, target_end, Scope::Covered)?;
         }
+        // Before it is moved: what another thread maps there then is another's.
+        let is_divided = is_divided(self.start, self.end());
         // SAFETY: the caller's contract.
-        let plain = || unsafe { self.plain() };
+        let plain = || unsafe { self.move_away() };
         let result = if self.is_fixed() {
             parts::replacing(self.target, target_end, plain)
         } else {
@@ -104,7 +106,6 @@ impl Call {
         if result.is_ok() {
             copies::forget(self.start, self.end());
         }
-        let is_divided = is_divided(self.start, self.end());
         let result = match result {
             Err(libc::EFAULT) if self.may_be_in_parts(is_divided) => {
                 // SAFETY: as above.
@@ -128,14 +129,19 @@ impl Call {
             && place != self.start
         {
             // The boundaries moved along.
-            if self.flags & libc::MREMAP_DONTUNMAP == 0 {
-                table::remove(self.start, self.end());
-            }
             let (start, end) = (place, place + round_up(0, self.new_size));
             let page = raw::base_page();
             table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
         }
         result
+    }
+
+    /// To the kernel as it is; what moved is forgotten where it was.
+    unsafe fn move_away(self) -> Result<usize, Errno> {
+        let moved =
+            |place: &usize| *place != self.start && self.flags & libc::MREMAP_DONTUNMAP == 0;
+        // SAFETY: the caller's contract.
+        table::replacing_if(self.start, self.end(), moved, || unsafe { self.plain() })
     }
 
     /// To the kernel as it is.
@@ -219,7 +225,7 @@ impl Call {
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | keeps;
                 let target = place + (at - self.start);
                 let call = Self { start: at, old_size: part, new_size: grown, flags, target };
-                if let Err(errno) = call.plain() {
+                if let Err(errno) = call.move_away() {
                     break Err(errno);
                 }
                 at = end;
@@ -242,8 +248,11 @@ impl Call {
         let (from, to) = (place, place + (end - self.start));
         let mut at = from;
         while let Some((_, end)) = part_at(at, to).filter(|_| at < to) {
+            let (start, length) = (self.start + (at - from), end - at);
             // SAFETY: as it was before; nothing else came there, or it was left (MREMAP_DONTUNMAP).
-            let _ = unsafe { raw::move_to(at, end - at, self.start + (at - from)) };
+            let _ = unsafe { raw::move_to(at, length, start) };
+            let (end, page) = (start + length, raw::base_page());
+            table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
             at = end;
         }
     }
