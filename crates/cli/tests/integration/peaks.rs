@@ -67,6 +67,31 @@ fn other_children_of_a_containers_shell_are_not_the_programs() {
     assert!(peak < Some(100_000_000), "{report:#}");
 }
 
+/// All jobs of a script are in one group, and an orphan of one has the first process for a parent, as one of the program's has.
+#[test]
+fn orphans_of_other_jobs_of_a_script_are_not_the_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, held] = ["report", "held"].map(|name| directory.path().join(name));
+    let waits = format!("until [ -e {} ]; do sleep 0.05; done; sleep 1", held.display());
+    let hold = format!(": > {}; sleep 2; cat >/dev/null", held.display());
+    let holds = format!(
+        "sleep 0.2; head -c 200000000 /dev/zero | tail -c 200000000 | (head -c 1 >/dev/null; {hold})"
+    );
+    let script = format!(
+        "\"$0\" run -q -o {} -- sh -c '{waits}' & job=$!; sleep 0.7; (sh -c '{holds}' &); sleep 4 & wait $job",
+        file.display()
+    );
+    let mut alone = std::process::Command::new("setsid");
+    let ran = alone.args(["--wait", "sh", "-c", &script, env!("CARGO_BIN_EXE_superpage")]).output();
+    assert!(ran.is_ok_and(|ran| ran.status.success()), "{script}");
+    let report = std::fs::read_to_string(file).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert!(held.exists(), "the orphan held nothing meanwhile");
+    let peak = report["peak_at_least_bytes"].as_u64().or(report["peak_bytes"].as_u64());
+    testkit::require!(peak.is_some(), "too much else ran to see the program");
+    assert!(peak < Some(100_000_000), "{report:#}");
+}
+
 #[test]
 fn a_program_that_grows_late_is_judged_at_its_peak() {
     testkit::require!(has_thp(), "THP are off on this machine");

@@ -39,8 +39,8 @@ pub(super) struct Members {
     lost: u64,
     /// Our process group.
     group: Option<Pid>,
-    /// Whether others than the tree's may look like orphans of it there: a shell that is the first process of a container has
-    /// other children in its group.
+    /// Whether orphans there may be of others than the tree: a shell that is the first process of a container has other
+    /// children in its group.
     is_group_shared: bool,
     /// Who becomes the parent of orphans: the first process, and a manager of services that we are below.
     reapers: BTreeSet<Pid>,
@@ -149,13 +149,13 @@ impl Members {
     fn adopt(&mut self, found: &mut BTreeMap<Pid, Stat>, born: RangeInclusive<i32>) {
         for pid in born.map(Pid).filter(|pid| !found.contains_key(pid)).collect::<Vec<_>>() {
             let Ok(stat) = process::stat(&self.root, pid) else { continue };
-            let is_in_group = Some(stat.group) == self.group;
-            let is_ours = is_in_group && !self.is_group_shared
-                || found.contains_key(&stat.session)
-                || self.stats.contains_key(&stat.session);
             if !self.reapers.contains(&stat.parent) || !self.is_process(pid) {
                 continue;
             }
+            let is_in_group = Some(stat.group) == self.group;
+            let is_ours = found.contains_key(&stat.session)
+                || self.stats.contains_key(&stat.session)
+                || is_in_group && !self.is_group_shared && !self.has_others_in_group(found);
             if !is_ours {
                 // A daemon, of this tree or of the machine's; or an orphan in a group whose others look the same.
                 self.lost += u64::from(stat.session == pid || is_in_group);
@@ -168,6 +168,32 @@ impl Members {
                 found.insert(pid, stat);
             }
         }
+    }
+
+    /// Whether our group has processes that are neither ours nor above us, such as other jobs of a script: an orphan may be
+    /// theirs.
+    fn has_others_in_group(&self, found: &BTreeMap<Pid, Stat>) -> bool {
+        let own = sys::param::own_pid();
+        if self.group == Some(own) {
+            return false;
+        }
+        let mut above = BTreeSet::from([own]);
+        let mut at = own;
+        while let Ok(stat) = process::stat(&self.root, at) {
+            at = stat.parent;
+            if at.0 <= 1 || !above.insert(at) {
+                break;
+            }
+        }
+        let names = self.root.list("/proc").unwrap_or_default();
+        names.iter().filter_map(|name| name.parse().ok().map(Pid)).any(|pid| {
+            let is_known =
+                above.contains(&pid) || found.contains_key(&pid) || self.stats.contains_key(&pid);
+            let stat = if is_known { None } else { process::stat(&self.root, pid).ok() };
+            stat.is_some_and(|stat| {
+                Some(stat.group) == self.group && !self.reapers.contains(&stat.parent)
+            })
+        })
     }
 
     /// Whether it is no thread of another.
