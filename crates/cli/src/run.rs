@@ -19,8 +19,8 @@ use experiment::supply::Supply;
 use experiment::watch::{Depth, Watch};
 use host::{Counters, MemInfo, Root, Thp};
 use launch::{
-    Ahead, Children, Executor, Fallback, Files, LaunchError, Memory, Pages, Plan, Recipe, Start,
-    Text, Word,
+    Ahead, Children, Executor, Fallback, Files, LaunchError, Memory, Note, Pages, Plan, Recipe,
+    Start, Text, Word,
 };
 use live::Live;
 use policy::Policy;
@@ -339,7 +339,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             exit::say(line);
         }
     };
-    plan.unreached_notes().chain(notes.iter().map(String::as_str)).for_each(tell);
+    plan.unreached_notes().map(Note::to_string).chain(notes).for_each(|line| tell(&line));
     let ledger = match plan.uses_library().then(CounterFile::create).transpose() {
         Ok(ledger) => ledger,
         Err(why) => {

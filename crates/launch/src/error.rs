@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use units::PageSize;
 
+use crate::note::LargerThp;
 use crate::recipe::spec;
 use crate::{Pages, Word};
 
@@ -48,12 +49,14 @@ pub enum LaunchError {
     },
     /// Larger ones are on as well, which nothing but the machine's settings keeps out.
     #[error(
-        "transparent superpages of {0} cannot be used alone: larger sizes are enabled too ({1}), \
+        "transparent superpages of {} cannot be used alone: larger sizes are enabled too ({}), \
          and the kernel prefers the largest; disable those (echo never > \
          /sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled), or run without \
-         --fallback error"
+         --fallback error",
+        .0.size,
+        .0.sizes()
     )]
-    LargerThp(PageSize, String),
+    LargerThp(LargerThp),
     /// The kernel would make superpages itself, everywhere.
     #[error(
         "a design cannot be in force: the kernel makes transparent superpages itself everywhere, and \

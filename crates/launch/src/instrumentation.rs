@@ -51,12 +51,15 @@ impl Instrumentation {
         }
     }
 
+    /// What a program with it is.
+    pub fn what(self) -> String {
+        let it = if self == Self::Valgrind { "" } else { "built with " };
+        format!("{it}{}, which brings its own allocator", self.name())
+    }
+
     /// A clause: why nothing of ours goes into it.
     pub fn why(self) -> String {
-        match self {
-            Self::Valgrind => "it is valgrind, which brings its own allocator".to_string(),
-            _ => format!("it is built with {}, which brings its own allocator", self.name()),
-        }
+        format!("it is {}", self.what())
     }
 
     /// By the name a program is started under: valgrind is a script on some systems.

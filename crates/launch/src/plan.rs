@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
-use means::{
-    GLIBC_TUNABLES, LARGER_THP, LD_PRELOAD, MALLOC_AHEAD, NOTHING_AHEAD, OWN_ALLOCATOR, UNREACHED,
-};
+use means::{GLIBC_TUNABLES, LD_PRELOAD};
 
 use crate::recipe::spec;
-use crate::{Executor, Instrumentation, Kind, LaunchError, Pages, Program, Recipe, Word};
+use crate::{
+    Executor, Instrumentation, Kind, LaunchError, Note, Notes, Pages, Program, Recipe, Word,
+};
 
 mod means;
 
@@ -151,7 +151,8 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_alone: Option<String>,
     /// What the user should know: parts that cannot be reached, and risks.
-    pub notes: Vec<String>,
+    #[serde(flatten)]
+    pub notes: Notes,
 }
 
 /// Where less of free memory is in superpages, the library decides how much is advised.
@@ -185,7 +186,7 @@ impl Plan {
             stack: None,
             promise: Promise::Nothing,
             left_alone: None,
-            notes: Vec::new(),
+            notes: Notes::default(),
         };
         let mut preload = recipe.preload.clone();
         let asks = !matches!(plan.pages, Pages::System | Pages::Base);
@@ -259,7 +260,7 @@ impl Plan {
             plan.note_allocator(recipe, wrapped);
         }
         if by_library && matches!(recipe.pages, Pages::System | Pages::Base) {
-            plan.note_no_pages(recipe.pages);
+            plan.notes.push(Note::NoPages { pages: recipe.pages });
         }
         if !preload.is_empty() {
             let others = recipe.variable(LD_PRELOAD).or(facts.ld_preload.as_deref());
@@ -282,26 +283,15 @@ impl Plan {
     }
 
     /// Why libsuperpage.so is not in it, where it was to be: the machine lacks it, or cannot name it.
-    pub fn without_library(&self) -> Option<&str> {
-        let mut notes = self.notes.iter().map(String::as_str);
-        notes.find(|note| note.contains(UNREACHED))
+    pub fn without_library(&self) -> Option<&Note> {
+        self.notes
+            .iter()
+            .find(|note| matches!(note, Note::LibraryMissing | Note::LibraryPath { .. }))
     }
 
     /// The notes that say that a program will not get what was asked for.
-    pub fn unreached_notes(&self) -> impl Iterator<Item = &str> {
-        let about = [
-            "neither malloc's tunables",
-            "libsuperpage.so cannot be preloaded",
-            OWN_ALLOCATOR,
-            NOTHING_AHEAD,
-            MALLOC_AHEAD,
-            LARGER_THP,
-        ];
-        let notes = self.notes.iter().map(String::as_str);
-        let left_alone = self.left_alone.as_deref();
-        notes.filter(move |note| {
-            Some(*note) == left_alone || about.iter().any(|start| note.starts_with(start))
-        })
+    pub fn unreached_notes(&self) -> impl Iterator<Item = &Note> {
+        self.notes.iter().filter(|note| note.is_unreached())
     }
 
     /// The sanitizer or valgrind in what is started, and the file that has it.
@@ -325,11 +315,9 @@ impl Plan {
     }
 
     fn leave_alone(&mut self, path: &str, tool: Instrumentation) {
-        let why = tool.why();
-        let why = why.strip_prefix("it ").unwrap_or(&why);
-        let note = format!("{path} {why}: run on base pages, without libsuperpage.so");
+        let note = Note::LeftAlone { path: path.to_string(), tool };
         self.promise = Promise::Superpages;
-        self.left_alone = Some(note.clone());
+        self.left_alone = Some(note.to_string());
         self.notes.push(note);
     }
 

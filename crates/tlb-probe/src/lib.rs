@@ -36,5 +36,5 @@ pub use document::{
 pub use live::{Live, LiveCode, clock};
 pub use machine_file::THIS;
 pub use place::Shape;
-pub use probe::{Clock, Offer, Place, Probe, ProbeError};
+pub use probe::{Clock, NotOffered, Offer, Place, Probe, ProbeError};
 pub use walks::Step;

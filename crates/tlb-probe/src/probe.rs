@@ -2,6 +2,8 @@
 //! trait alone, so that a simulated machine of known geometry can stand behind it and be found out.
 //! See docs/decisions/tlb.md#5.
 
+use std::fmt;
+
 use units::PageSize;
 
 /// What a chase runs over: a line of a page. Pages are numbered from the start of an address range
@@ -32,6 +34,25 @@ pub struct Offer {
     pub pages: u64,
     /// The pages of the address range: every number is below.
     pub span: u64,
+}
+
+/// Page sizes that are not offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotOffered {
+    /// The sizes; none: superpages, whose size is not known.
+    pub sizes: Vec<PageSize>,
+    /// Why, and the remedy.
+    pub why: String,
+}
+
+impl fmt::Display for NotOffered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.sizes.is_empty() {
+            return write!(f, "superpages: {}", self.why);
+        }
+        let sizes: Vec<String> = self.sizes.iter().map(PageSize::to_string).collect();
+        write!(f, "pages of {}: {}", sizes.join(", "), self.why)
+    }
 }
 
 /// What cycles are counted in.

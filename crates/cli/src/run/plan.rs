@@ -57,8 +57,8 @@ pub fn plan_in_words(plan: &Plan) -> String {
         }
     };
     line("promise", promise);
-    for note in &plan.notes {
-        line("note", note);
+    for note in plan.notes.iter() {
+        line("note", &note.to_string());
     }
     text
 }

@@ -3,6 +3,7 @@
 
 use host::journal::Knob;
 use host::{HugetlbPools, Root, Thp};
+use tlb_probe::NotOffered;
 use units::{ByteSize, PageSize};
 
 use crate::pool_guard::OvercommitGuard;
@@ -65,7 +66,7 @@ impl Change {
 }
 
 /// Makes the changes, under `guard`; returns for each that could not be made why not.
-pub fn make(changes: &[Change], guard: &mut OvercommitGuard) -> Vec<String> {
+pub fn make(changes: &[Change], guard: &mut OvercommitGuard) -> Vec<NotOffered> {
     let make = |change: &Change| {
         let size = change.size();
         let why = match change {
@@ -83,7 +84,7 @@ pub fn make(changes: &[Change], guard: &mut OvercommitGuard) -> Vec<String> {
                 Err(why) => Some(why.to_string()),
             },
         };
-        why.map(|why| format!("pages of {size}: {why}"))
+        why.map(|why| NotOffered { sizes: vec![size], why })
     };
     changes.iter().filter_map(make).collect()
 }

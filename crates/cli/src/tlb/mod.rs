@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use host::{Hypervisor, Root, Snapshot};
 use tlb_probe::{
-    Calibration, Effort, Live, LiveCode, Options, Probe, ProbeError, Processor, calibrate,
+    Calibration, Effort, Live, LiveCode, NotOffered, Options, Probe, ProbeError, Processor,
+    calibrate,
 };
 use units::{ByteSize, PageSize};
 
@@ -139,10 +140,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(interrupting) = &interrupting {
         probe.stop_when(interrupting.asked());
     }
-    let notes = notes(&probe, refused);
+    let without = without(&probe, refused);
     for page in &args.page_size {
         if !(args.dry_run && changes.iter().any(|change| change.size() == *page)) {
-            offered(&probe, &notes, *page)?;
+            offered(&probe, &without, *page)?;
         }
     }
     if args.dry_run {
@@ -167,7 +168,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         (found, _) => found.map_err(cannot)?,
     };
     if args.page_size.is_empty() {
-        found.notes.extend(notes);
+        found.notes.extend(without.iter().map(NotOffered::to_string));
     }
     match code {
         Ok(code) => found.notes.extend(code.notes().iter().cloned()),
@@ -216,11 +217,11 @@ fn measure(
     found
 }
 
-/// Why sizes are not measured: what was refused, and of other sizes what the probe says.
-fn notes(probe: &Live, refused: Vec<String>) -> Vec<String> {
-    let size = |note: &str| note.split_once(": ").map(|(size, _)| size.to_string());
-    let told = |note: &&String| !refused.iter().any(|why| size(why) == size(note));
-    let told: Vec<String> = probe.notes().iter().filter(told).cloned().collect();
+/// The sizes that are not measured: those whose setting was refused, and of the others what the probe says.
+fn without(probe: &Live, refused: Vec<NotOffered>) -> Vec<NotOffered> {
+    let told = probe.without().iter();
+    let told = told.filter(|one| !refused.iter().any(|other| other.sizes == one.sizes));
+    let told: Vec<NotOffered> = told.cloned().collect();
     refused.into_iter().chain(told).collect()
 }
 
@@ -255,28 +256,25 @@ fn processor(snapshot: &Snapshot) -> Processor {
 }
 
 /// That pages of this size are to be had, or why not.
-fn offered(probe: &Live, notes: &[String], page: PageSize) -> Result<(), Failure> {
+fn offered(probe: &Live, without: &[NotOffered], page: PageSize) -> Result<(), Failure> {
     let offers = probe.offers();
     if offers.iter().any(|offer| offer.page == page) {
         return Ok(());
     }
     let sizes: Vec<String> = offers.iter().map(|offer| offer.page.to_string()).collect();
-    let named = |note: &&String| {
-        let sizes = note.strip_prefix("pages of ").and_then(|rest| rest.split_once(": "));
-        sizes.is_some_and(|(sizes, _)| sizes.split(", ").any(|size| size == page.to_string()))
+    let why = match without.iter().find(|one| one.sizes.contains(&page)) {
+        Some(one) => one.to_string(),
+        None => format!("pages of {page} are not available"),
     };
-    let why = notes.iter().find(named);
-    let why = why.map_or_else(|| format!("pages of {page} are not available"), Clone::clone);
     Err(Failure::cannot(format!("{why}; there are: {}", sizes.join(", "))))
 }
 
-/// Why sizes are not measured, without those that settings would be changed for.
-fn but_for(note: &str, changes: &[Change]) -> Option<String> {
-    let parts = note.strip_prefix("pages of ").and_then(|rest| rest.split_once(": "));
-    let Some((sizes, why)) = parts else { return Some(note.to_string()) };
-    let is_changed = |size: &&str| changes.iter().any(|change| change.size().to_string() == **size);
-    let left: Vec<&str> = sizes.split(", ").filter(|size| !is_changed(size)).collect();
-    (!left.is_empty()).then(|| format!("pages of {}: {why}", left.join(", ")))
+/// Sizes that are not measured, without those that settings would be changed for.
+fn but_for(one: &NotOffered, changes: &[Change]) -> Option<NotOffered> {
+    let is_changed = |size: &PageSize| changes.iter().any(|change| change.size() == *size);
+    let sizes: Vec<PageSize> = one.sizes.iter().copied().filter(|size| !is_changed(size)).collect();
+    let is_left = one.sizes.is_empty() || !sizes.is_empty();
+    is_left.then(|| NotOffered { sizes, why: one.why.clone() })
 }
 
 fn plan(args: &Args, probe: &Live, changes: &[Change]) -> Result<String, Failure> {
@@ -287,8 +285,8 @@ fn plan(args: &Args, probe: &Live, changes: &[Change]) -> Result<String, Failure
             out += &format!("  pages of {}: {}\n", offer.page, offer.means);
         }
     }
-    for note in probe.notes().iter().filter_map(|note| but_for(note, changes)) {
-        out += &format!("  not {note}\n");
+    for one in probe.without().iter().filter_map(|one| but_for(one, changes)) {
+        out += &format!("  not {one}\n");
     }
     for change in changes {
         out += &format!("{}, to measure pages of {}\n", change.preview(), change.size());

@@ -70,6 +70,94 @@ fn documents_of_the_last_version_are_read() {
     }
 }
 
+/// Replaces every text that people read, and nothing that names something; returns how many there were.
+fn replace_words(value: &mut serde_json::Value) -> usize {
+    const READ: [&str; 6] = ["notes", "why", "left_alone", "unknown", "reason", "text"];
+    fn all(value: &mut serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::String(text) => {
+                *text = format!("qzx {}", text.len());
+                1
+            }
+            serde_json::Value::Array(items) => items.iter_mut().map(all).sum(),
+            _ => 0,
+        }
+    }
+    match value {
+        serde_json::Value::Array(items) => items.iter_mut().map(replace_words).sum(),
+        serde_json::Value::Object(fields) => fields
+            .iter_mut()
+            .map(|(name, value)| match READ.contains(&name.as_str()) && !value.is_object() {
+                true => all(value),
+                false => replace_words(value),
+            })
+            .sum(),
+        _ => 0,
+    }
+}
+
+/// Neither whether an arm took effect nor how it is judged.
+#[test]
+fn no_verdict_depends_on_words() {
+    testkit::require!(has_thp(), "THP are off on this machine");
+    let examples = format!("{}/../../docs/schemas/examples", env!("CARGO_MANIFEST_DIR"));
+    let place = tempfile::tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| place.path().join(name));
+    let read = |file: &str| -> serde_json::Value {
+        serde_json::from_str(&std::fs::read_to_string(format!("{examples}/{file}")).unwrap())
+            .unwrap()
+    };
+    // An arm that asks for superpages of the heap, of which none came: whether that is judged depends on whether it may have got
+    // smaller ones.
+    let file = before.to_str().unwrap();
+    let words = [
+        "compare",
+        "-q",
+        "--json",
+        "--max-runs",
+        "5",
+        "--arm",
+        "base",
+        "--arm",
+        "x: pages=thp memory=heap",
+    ];
+    let output = run(&[&words[..], &["-o", file, "--", "sleep", "0.1"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut compared: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&before).unwrap()).unwrap();
+    compared["arms"][1]["plan"]["conditions"] = serde_json::json!([]);
+    for sample in compared["samples"].as_array_mut().unwrap() {
+        if sample["arm"] == 1 {
+            sample["library_answered"] = true.into();
+            sample["library_asked_bytes"] = (64 << 20).into();
+        }
+    }
+    let mut fragmented = compared.clone();
+    let note = serde_json::json!({ "kind": "fragmented", "rest": { "supplied": [] } });
+    fragmented["arms"][1]["plan"]["conditions"] = serde_json::json!([note]);
+    let mut found = Vec::new();
+    for (command, document) in
+        [("compare", compared), ("compare", fragmented), ("evaluate", read("evaluation-1.json"))]
+    {
+        let mut changed = document.clone();
+        assert!(replace_words(&mut changed) > 0, "{command}: no words");
+        std::fs::write(&before, document.to_string()).unwrap();
+        std::fs::write(&after, changed.to_string()).unwrap();
+        for verdict in ["slower", "not-faster", "undecided", "no-effect"] {
+            let codes = [&before, &after].map(|file| {
+                let file = file.to_str().unwrap();
+                let output = run(&[command, "--from", file, "--fail-if", verdict]);
+                // Where no arm took effect there is nothing else to look at.
+                (output.status.code(), stderr(&output))
+            });
+            assert_eq!(codes[0], codes[1], "{command}, {verdict}");
+            found.push(codes[0].0);
+        }
+    }
+    // Of the first two, `no-effect`: types decide it.
+    assert_eq!((found[3], found[7]), (Some(1), Some(0)));
+}
+
 /// What an older `tlb --save` kept prices misses.
 #[test]
 fn a_machine_that_the_last_version_measured_is_read() {

@@ -87,7 +87,7 @@ fn plan(index: usize, arm: &Arm) -> Element {
         let head = ["variable", "value", "effect"].map(String::from).to_vec();
         part.add(table("Set in its environment", false, head, changes))
     };
-    if plan.notes.is_empty() { part } else { part.add(list(&plan.notes, "")) }
+    if plan.notes.is_empty() { part } else { part.add(list(&plan.notes.texts(), "")) }
 }
 
 fn list(lines: &[String], none: &str) -> Element {

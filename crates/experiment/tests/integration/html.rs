@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use host::coverage::Coverage;
 use host::{Root, Snapshot};
-use launch::{EnvironmentChange, Kind, Pages, Plan, Program, Promise, Recipe, ThpRequest};
+use launch::{EnvironmentChange, Kind, Notes, Pages, Plan, Program, Promise, Recipe, ThpRequest};
 use proptest::prelude::*;
 use regex::Regex;
 use superpage_experiment::analysis::{Judgement, analyse};
@@ -50,7 +50,11 @@ fn arm(name: &str, promise: Promise) -> Arm {
         in_place: false,
         approximate: false,
         promise,
-        notes: vec![HOSTILE.to_string()],
+        notes: {
+            let mut notes = Notes::default();
+            notes.push(HOSTILE.to_string());
+            notes
+        },
     };
     Arm { name: name.to_string(), recipe, plan, is_noise_floor: false }
 }

@@ -3,38 +3,18 @@
 use abi::environment;
 use units::PageSize;
 
-use super::{Facts, Plan, Pool, Promise, ThpRequest};
-use crate::{Children, Fallback, Kind, LaunchError, Memory, Pages, Program, Recipe, tunables};
-
-/// What begins a note that says that a program will not get what was asked for.
-pub(super) const UNREACHED: &str = "memory the program maps itself is not reached";
-pub(super) const NOTHING_AHEAD: &str = "nothing is prepared ahead";
-pub(super) const MALLOC_AHEAD: &str = "malloc's memory is not prepared ahead";
-pub(super) const OWN_ALLOCATOR: &str = "only glibc's malloc gets superpages";
-pub(super) const FRAGMENTED: &str = "free memory is fragmented";
-const ON_BASE_PAGES: &str = "what does not fit on superpages stays on base pages";
-pub(super) const LARGER_THP: &str = "larger transparent superpages are enabled";
+use super::{Facts, Plan, Promise, ThpRequest};
+use crate::note::LargerThp;
+use crate::{
+    Because, Children, Fallback, Kind, LaunchError, Memory, Note, Pages, Program, Recipe, Rest,
+    tunables,
+};
 
 /// The variables that several parties write.
 pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 pub(super) const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
 
-fn list(sizes: &[PageSize]) -> String {
-    sizes.iter().map(PageSize::to_string).collect::<Vec<_>>().join(", ")
-}
-
 impl Plan {
-    /// `memory=` says what is backed, not by what: alone it asks for nothing.
-    pub(super) fn note_no_pages(&mut self, pages: Pages) {
-        let why = match pages {
-            Pages::Base => "with pages=base",
-            _ => "without pages=",
-        };
-        self.notes.push(format!(
-            "memory= {why} asks for no superpages, and libsuperpage.so is not used; add e.g. pages=thp"
-        ));
-    }
-
     pub(super) fn ask_for_base_pages(&mut self, recipe: &Recipe, facts: &Facts) {
         self.thp = ThpRequest::Disabled;
         self.promise = Promise::BasePages;
@@ -88,35 +68,24 @@ impl Plan {
             "what cannot lie in a file stays ordinary",
         );
         (self.thp, self.promise, self.in_place) = (ThpRequest::OnlyAdvised, Promise::Nothing, true);
-        self.notes.push(
-            "its large private mappings are files of superpages, mapped as shared: a fork makes them ordinary memory first"
-                .to_string(),
-        );
+        self.notes.push(Note::MappedAsShared);
         Ok(library)
     }
 
     pub(super) fn note_fragmented(&mut self, facts: &Facts) {
         let rest = match (facts.thp_sizes.as_slice(), &self.supply) {
-            ([], None) => format!(
-                "{ON_BASE_PAGES} (as root, superpage makes superpages free and turns smaller sizes of THP on)"
-            ),
-            (on, None) => format!("what does not fit on superpages gets THP of {}", list(on)),
-            (_, Some(off)) if off.is_empty() => {
-                "superpages are made free when it asks for them".to_string()
-            }
-            (_, Some(off)) => format!(
-                "superpages are made free when it asks for them; where that is not enough, THP of {} are turned \
-                 on where advised, until it ends",
-                list(off)
-            ),
+            ([], None) => Rest::Base,
+            (on, None) => Rest::Smaller(on.to_vec()),
+            (_, Some(off)) => Rest::Supplied(off.clone()),
         };
-        self.notes.push(format!("{FRAGMENTED}: {rest}"));
+        self.notes.push(Note::Fragmented { rest });
     }
 
     /// Whether superpages of the largest size were so scarce that it may get smaller ones instead, which nobody can read back.
     fn may_get_smaller(&self) -> bool {
-        let mut notes = self.notes.iter();
-        notes.any(|note| note.starts_with(FRAGMENTED) && !note.contains(ON_BASE_PAGES))
+        let is_smaller =
+            |note: &Note| matches!(note, Note::Fragmented { rest } if *rest != Rest::Base);
+        self.notes.iter().any(is_smaller)
     }
 
     /// What libsuperpage.so asks for superpages of, if they can be read back: the kinds of memory that were named.
@@ -131,28 +100,18 @@ impl Plan {
     /// pool with free pages was made to be used. One that may only grow was not: see docs/decisions/launch.md#4.
     pub(super) fn choose(&mut self, facts: &Facts) -> Result<Pages, LaunchError> {
         let pool = facts.pools.first();
-        let (pages, why) = match (pool, facts.thp_sizes.first()) {
-            (Some(Pool { size, .. }), _) if pool.is_some_and(|pool| pool.unused() > 0) => {
-                let pages = pool.map_or(0, Pool::unused);
-                (
-                    Pages::Hugetlb(None),
-                    format!("hugetlb: its pool has {pages} free pages of {size}"),
-                )
+        let (pages, because) = match (pool, facts.thp_sizes.first()) {
+            (Some(pool), _) if pool.unused() > 0 => {
+                (Pages::Hugetlb(None), Because::FreePool(pool.unused(), pool.size))
             }
-            _ if facts.has_thp() => (Pages::Thp, "thp: no hugetlb pool has free pages".to_string()),
-            (_, Some(size)) => {
-                (Pages::ThpOf(*size), format!("thp:{size}: the largest enabled transparent size"))
-            }
+            _ if facts.has_thp() => (Pages::Thp, Because::NoFreePool),
+            (_, Some(size)) => (Pages::ThpOf(*size), Because::LargestOn),
             (Some(pool), None) if pool.available() > 0 => {
-                let (size, pages) = (pool.size, pool.available());
-                (
-                    Pages::Hugetlb(None),
-                    format!("hugetlb: its pool of {size} may grow by {pages} pages"),
-                )
+                (Pages::Hugetlb(None), Because::PoolMayGrow(pool.available(), pool.size))
             }
             _ => return Err(LaunchError::NoSuperpages),
         };
-        self.notes.push(format!("auto chose {why}"));
+        self.notes.push(Note::Chose { pages, because });
         Ok(pages)
     }
 
@@ -177,23 +136,17 @@ impl Plan {
         if !facts.thp_sizes.contains(&size) {
             return Err(LaunchError::ThpSizeOff(size));
         }
-        let is_largest_on = facts.thp_mode.as_deref().is_some_and(|mode| mode != "never");
-        let largest = is_largest_on.then(|| "the largest size".to_string());
-        let larger = facts.thp_sizes.iter().filter(|other| **other > size).map(PageSize::to_string);
-        let larger: Vec<String> = largest.into_iter().chain(larger).collect();
-        if larger.is_empty() {
+        let with_largest = facts.thp_mode.as_deref().is_some_and(|mode| mode != "never");
+        let larger: Vec<PageSize> =
+            facts.thp_sizes.iter().copied().filter(|other| *other > size).collect();
+        if !with_largest && larger.is_empty() {
             return Ok(());
         }
-        let larger = larger.join(", ");
+        let note = LargerThp { size, with_largest, larger };
         if fallback == Fallback::Error {
-            return Err(LaunchError::LargerThp(size, larger));
+            return Err(LaunchError::LargerThp(note));
         }
-        self.notes.push(format!(
-            "{LARGER_THP} too ({larger}): libsuperpage.so keeps the largest out of new \
-             memory, but khugepaged may make some later, and sizes between come first; to use \
-             {size} alone, disable them in \
-             /sys/kernel/mm/transparent_hugepage/hugepages-<size>kB/enabled"
-        ));
+        self.notes.push(Note::LargerThp(note));
         Ok(())
     }
 
@@ -238,10 +191,7 @@ impl Plan {
         self.stack = recipe.memory.stack;
         self.note_the_price(recipe);
         if !self.is_preloadable(wrapped) {
-            self.notes.push(
-                "libsuperpage.so cannot be preloaded into it: none of what was requested applies"
-                    .to_string(),
-            );
+            self.notes.push(Note::NotPreloadable);
         }
         Ok(path)
     }
@@ -253,31 +203,20 @@ impl Plan {
             return;
         }
         if self.pages != Pages::Thp || !recipe.memory.mmap {
-            self.notes.push(format!(
-                "{NOTHING_AHEAD}: that takes pages=thp and memory=mmap (here: pages={}, memory={})",
-                self.pages,
-                if recipe.memory.is_empty() {
-                    "none named".to_string()
-                } else {
-                    recipe.memory.variable()
-                }
-            ));
+            let memory = match recipe.memory.is_empty() {
+                true => "none named".to_string(),
+                false => recipe.memory.variable(),
+            };
+            self.notes.push(Note::NothingAhead { pages: self.pages, memory });
             return;
         }
         if recipe.memory.heap {
-            self.notes.push(format!(
-                "{MALLOC_AHEAD}: libc maps and unmaps it itself; the program's own mappings are, and \
-                 those of allocators other than libc's"
-            ));
+            self.notes.push(Note::MallocNotAhead);
         }
         for (variable, value, what) in recipe.ahead.settings() {
             self.set(variable, value, what);
         }
-        self.notes.push(
-            "what is prepared counts as the program's memory (RSS) until it is asked for; the \
-             report says how much it was"
-                .to_string(),
-        );
+        self.notes.push(Note::AheadCounts);
     }
 
     fn note_the_price(&mut self, recipe: &Recipe) {
@@ -286,17 +225,9 @@ impl Plan {
         let has_private = recipe.memory != Memory { shm, files, ..Memory::default() };
         let hugetlb = matches!(self.pages, Pages::Hugetlb(_)) && has_private;
         if hugetlb && recipe.children == Children::Same {
-            self.notes.push(
-                "a forked child shares the superpages: when it or its parent writes, the pool must \
-                 have a free page, or the kernel kills it (SIGBUS)"
-                    .to_string(),
-            );
+            self.notes.push(Note::ForkSharesPool);
         } else if hugetlb {
-            self.notes.push(
-                "a fork copies the program's private hugetlb memory to ordinary memory for the child \
-                 before it returns"
-                    .to_string(),
-            );
+            self.notes.push(Note::ForkCopiesPool);
         }
     }
 
@@ -315,19 +246,13 @@ impl Plan {
             return Ok(None);
         }
         match facts.runtime.as_ref().map(|path| path.display().to_string()) {
-            Some(path) if path.contains([':', ' ']) => self.notes.push(format!(
-                "{UNREACHED}: LD_PRELOAD cannot hold a path with a space or colon ({path}); move \
-                 libsuperpage.so"
-            )),
+            Some(path) if path.contains([':', ' ']) => self.notes.push(Note::LibraryPath { path }),
             Some(path) => {
                 let why = "libsuperpage.so backs malloc's memory and the program's own mappings";
                 self.set(environment::PAGES, "thp", why);
                 return Ok(Some(path));
             }
-            None => self.notes.push(format!(
-                "libsuperpage.so is not beside superpage nor in ../lib (cargo build --release makes it; \
-                 put it there): {UNREACHED}, and malloc is not reached reliably on glibc 2.36"
-            )),
+            None => self.notes.push(Note::LibraryMissing),
         }
         self.advise_malloc(recipe, facts);
         Ok(None)
@@ -377,11 +302,7 @@ impl Plan {
             });
         }
         if pool.available() == 0 {
-            self.notes.push(format!(
-                "the hugetlb pool of {} pages has no free pages: everything falls back to {}",
-                pool.size,
-                fallback.name()
-            ));
+            self.notes.push(Note::PoolEmpty { size: pool.size, fallback });
         }
         Ok(pool.size)
     }
@@ -402,16 +323,8 @@ impl Plan {
         let settings = [("glibc.malloc.hugetlb", value.as_str()), ("glibc.malloc.arena_max", "1")];
         let why = format!("malloc maps {pool} pages of the hugetlb pool, reserved at mmap");
         self.set_malloc(recipe, facts, &settings, &why);
-        self.notes.push(
-            "memory the program maps itself, not through malloc, stays on base pages; all threads \
-             share one malloc arena"
-                .to_string(),
-        );
-        self.notes.push(
-            "a forked child that writes the heap needs further free pages of the pool, and the \
-             kernel kills it (SIGBUS) when there are none"
-                .to_string(),
-        );
+        self.notes.push(Note::MallocAlone);
+        self.notes.push(Note::ForkSharesHeap);
         Ok(())
     }
 
@@ -441,11 +354,9 @@ impl Plan {
 
     pub(super) fn note_reach(&mut self, wrapped: Option<&Program>) {
         for program in [Some(&self.program), wrapped].into_iter().flatten() {
-            if let Some(why) = program.kind.unreached() {
-                let path = program.path.display();
-                self.notes.push(format!(
-                    "neither malloc's tunables nor a preload can be counted on to reach {path}: {why}"
-                ));
+            if program.kind.unreached().is_some() {
+                let (path, program) = (program.path.display().to_string(), program.kind.clone());
+                self.notes.push(Note::NotReached { path, program });
             }
         }
     }
@@ -459,10 +370,8 @@ impl Plan {
         };
         let Program { path, allocator, .. } = wrapped.unwrap_or(&self.program);
         if let Some(library) = allocator.as_ref().filter(|_| is_malloc_alone) {
-            let path = path.display();
-            self.notes.push(format!(
-                "{OWN_ALLOCATOR}, and {path} has an allocator of its own ({library})"
-            ));
+            let (path, library) = (path.display().to_string(), library.clone());
+            self.notes.push(Note::OwnAllocator { path, library });
         }
     }
 
@@ -474,9 +383,11 @@ impl Plan {
             match own.and_then(|list| tunables::value(list, name)) {
                 None => settings.push((name, value.to_string())),
                 Some(set) if set == *value => {}
-                Some(set) => self
-                    .notes
-                    .push(format!("the recipe's {name}={set} stands in place of {name}={value}")),
+                Some(set) => self.notes.push(Note::RecipeStands {
+                    name: name.to_string(),
+                    set: set.to_string(),
+                    wanted: value.to_string(),
+                }),
             }
         }
         let existing = own.or(facts.glibc_tunables.as_deref());

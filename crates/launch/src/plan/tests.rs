@@ -73,7 +73,7 @@ fn thp_uses_the_library_and_the_tunable_where_that_cannot_be_preloaded() {
         Some("/lib/mi.so:/opt/lib/libsuperpage.so:/lib/other.so")
     );
     assert_eq!(variable(&plan, "SUPERPAGE_PAGES"), Some("thp"));
-    assert_eq!(plan.notes, Vec::<String>::new());
+    assert_eq!(plan.notes, Notes::default());
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn what_is_prepared_ahead_is_asked_of_the_library_or_said_to_be_impossible() {
         let plan = resolve(&format!("x: pages=thp memory={memory} {words}"), &facts()).unwrap();
         assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), Some("268435456"));
         assert_eq!(variable(&plan, "SUPERPAGE_PREFAULT"), Some("1048576"));
-        let notes: Vec<&str> = plan.unreached_notes().collect();
-        let of_malloc = notes.iter().filter(|note| note.starts_with("malloc's memory is not"));
+        let notes: Vec<&Note> = plan.unreached_notes().collect();
+        let of_malloc = notes.iter().filter(|note| **note == &Note::MallocNotAhead);
         assert_eq!((of_malloc.count(), notes.len()), (malloc, malloc), "{notes:?}");
     }
     for other in [
@@ -96,12 +96,12 @@ fn what_is_prepared_ahead_is_asked_of_the_library_or_said_to_be_impossible() {
     ] {
         let plan = resolve(&format!("x: {other} {words}"), &facts()).unwrap();
         assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), None, "{other}");
-        let notes: Vec<&str> = plan.unreached_notes().collect();
-        assert!(notes[0].starts_with("nothing is prepared ahead"), "{other}: {notes:?}");
+        let notes: Vec<&Note> = plan.unreached_notes().collect();
+        assert!(matches!(notes[0], Note::NothingAhead { .. }), "{other}: {notes:?}");
     }
     let plan = resolve("x: pages=thp memory=mmap prezero=0", &facts()).unwrap();
     assert_eq!(variable(&plan, "SUPERPAGE_PREZERO"), None);
-    assert_eq!(plan.notes, Vec::<String>::new());
+    assert_eq!(plan.notes, Notes::default());
 }
 
 #[test]
@@ -114,7 +114,11 @@ fn thp_says_what_it_cannot_reach() {
     ] {
         let recipe = Recipe::new(Pages::Thp);
         let plan = Plan::resolve(&recipe, program(kind), None, vec![], &facts).unwrap();
-        assert!(plan.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", plan.notes);
+        assert!(
+            plan.notes.iter().any(|note| note.to_string().contains(part)),
+            "{part}: {:?}",
+            plan.notes
+        );
     }
 }
 
@@ -145,7 +149,7 @@ fn hugetlb_reserves_and_names_its_risks() {
         variable(&plan, "GLIBC_TUNABLES"),
         Some("glibc.malloc.hugetlb=2097152:glibc.malloc.arena_max=1")
     );
-    assert!(plan.notes.iter().any(|note| note.contains("SIGBUS")));
+    assert!(plan.notes.iter().any(|note| note.to_string().contains("SIGBUS")));
 }
 
 #[test]
@@ -160,7 +164,8 @@ fn system_changes_nothing_but_what_the_recipe_says() {
 fn memory_without_superpages_is_said_to_ask_for_nothing() {
     let asks_for_nothing = |recipe: &str| {
         let plan = resolve(recipe, &facts()).unwrap();
-        let said = plan.notes.iter().any(|note| note.contains("asks for no superpages"));
+        let said =
+            plan.notes.iter().any(|note| note.to_string().contains("asks for no superpages"));
         (said, plan.uses_library())
     };
     assert_eq!(asks_for_nothing("x: memory=heap"), (true, false));
@@ -185,7 +190,7 @@ fn what_the_recipe_sets_joins_what_the_plan_needs() {
         Some("/lib/mi.so:/opt/lib/libsuperpage.so:/lib/own.so")
     );
     assert_eq!(variable(&plan, "A"), Some("2"));
-    assert_eq!(plan.notes, Vec::<String>::new());
+    assert_eq!(plan.notes, Notes::default());
     // Where the plan needs neither, the recipe's word is the whole of it.
     let plan = resolve("x: LD_PRELOAD= GLIBC_TUNABLES=a.b=1", &inherited).unwrap();
     assert_eq!(variable(&plan, "LD_PRELOAD"), Some(""));
@@ -200,10 +205,14 @@ fn where_recipe_and_plan_differ_on_a_tunable_the_recipe_stands_and_a_note_says_s
         variable(&plan, "GLIBC_TUNABLES"),
         Some("glibc.malloc.arena_max=4:glibc.malloc.hugetlb=2")
     );
-    assert!(plan.notes.iter().any(|note| note.contains("arena_max=4 stands")), "{:?}", plan.notes);
+    assert!(
+        plan.notes.iter().any(|note| note.to_string().contains("arena_max=4 stands")),
+        "{:?}",
+        plan.notes
+    );
     let same = resolve("x: pages=thp GLIBC_TUNABLES=glibc.malloc.hugetlb=1", &facts()).unwrap();
     assert_eq!(variable(&same, "GLIBC_TUNABLES"), Some("glibc.malloc.hugetlb=1"));
-    assert_eq!(same.notes, Vec::<String>::new());
+    assert_eq!(same.notes, Notes::default());
 }
 
 #[test]
@@ -371,9 +380,9 @@ fn larger_superpages_than_asked_for_are_named_up_front_or_refused() {
         let facts = on(mode, sizes);
         let plan = resolve(usual, &facts).unwrap();
         assert_eq!(plan.promise, Promise::SmallerSuperpages);
-        let notes: Vec<&str> = plan.unreached_notes().collect();
+        let notes: Vec<&Note> = plan.unreached_notes().collect();
         assert_eq!(notes.len(), usize::from(larger.is_some()), "{mode} {sizes:?}: {notes:?}");
-        assert!(larger.is_none_or(|larger| notes[0].contains(larger)), "{notes:?}");
+        assert!(larger.is_none_or(|larger| notes[0].to_string().contains(larger)), "{notes:?}");
         let refused = matches!(resolve(strict, &facts), Err(LaunchError::LargerThp(..)));
         assert_eq!(refused, larger.is_some(), "{mode} {sizes:?}");
     }
@@ -403,10 +412,13 @@ fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said() {
     for recipe in ["thp", "x: pages=thp memory=heap,mmap", "x: pages=hugetlb memory=heap", "auto"] {
         let plan = resolve(recipe, asan.clone(), &facts());
         assert_eq!((plan.environment.len(), plan.thp), (0, ThpRequest::Inherit), "{recipe}");
-        let notes: Vec<&str> = plan.unreached_notes().collect();
+        let notes: Vec<&Note> = plan.unreached_notes().collect();
         assert_eq!(notes.len(), 1, "{notes:?}");
-        assert!(notes[0].starts_with("/bin/app is built with AddressSanitizer"), "{notes:?}");
-        assert_eq!(plan.left_alone.as_deref(), Some(notes[0]));
+        assert!(
+            notes[0].to_string().starts_with("/bin/app is built with AddressSanitizer"),
+            "{notes:?}"
+        );
+        assert_eq!(plan.left_alone, Some(notes[0].to_string()));
     }
     // Base pages are no more than it has anyway.
     let plan = resolve("base", asan, &facts());
@@ -419,7 +431,7 @@ fn a_program_with_a_sanitizer_is_left_alone_and_that_is_said() {
 #[test]
 fn only_private_memory_is_copied_at_a_fork() {
     let facts = with_library(vec![pool(10, 0)]);
-    let notes = |recipe: &str| resolve(recipe, &facts).unwrap().notes.join("; ");
+    let notes = |recipe: &str| resolve(recipe, &facts).unwrap().notes.texts().join("; ");
     assert!(notes("x: pages=hugetlb memory=heap,shm").contains("a fork copies"));
     assert!(notes("x: pages=hugetlb memory=heap children=same").contains("a forked child shares"));
     for children in ["base", "same"] {
@@ -435,7 +447,7 @@ fn an_allocator_of_its_own_is_said_where_only_malloc_is_asked() {
     let said = |recipe: &str| {
         let recipe = recipe.parse().unwrap();
         let plan = Plan::resolve(&recipe, app.clone(), None, Vec::new(), &facts).unwrap();
-        plan.unreached_notes().any(|note| note.contains("(libjemalloc.so.2)"))
+        plan.unreached_notes().any(|note| note.to_string().contains("(libjemalloc.so.2)"))
     };
     assert!(
         said("hugetlb") && said("x: pages=hugetlb memory=heap") && said("x: pages=thp memory=heap")
@@ -451,7 +463,10 @@ fn on_fragmented_memory_the_library_decides_and_is_supplied() {
     let fragmented =
         Facts { free_in_superpages: Some(0.01), thp_sizes_off: sizes.clone(), ..facts() };
     let root = Facts { may_change_settings: true, ..fragmented.clone() };
-    let note = |plan: &Plan| plan.notes.iter().find(|it| it.contains("fragmented")).cloned();
+    let note = |plan: &Plan| {
+        let mut notes = plan.notes.iter();
+        notes.find(|it| matches!(it, Note::Fragmented { .. })).map(Note::to_string)
+    };
     let plan = resolve("thp", &root).unwrap();
     assert!(plan.uses_library() && plan.promise == Promise::Nothing);
     assert_eq!(plan.supply, Some(sizes.clone()));

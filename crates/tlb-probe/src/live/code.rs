@@ -171,7 +171,8 @@ fn base_pages(page: PageSize, line: u64) -> Result<Area, ProbeError> {
 /// Superpages of shared memory, each read back; or why there are none.
 fn superpages(page: PageSize, line: u64) -> Result<Area, String> {
     let bytes = page.bytes() as usize;
-    let file = means::collapsed(page, SHOWN)?;
+    let said = |error: &dyn ToString| format!("pages of {page}: {}", error.to_string());
+    let file = means::collapsed(page, SHOWN).map_err(|why| said(&why))?;
     let get = || -> Result<Mapping, SysError> {
         let mut memory = Mapping::sparse(SUPERPAGES as usize * bytes, page)?;
         for index in 0..SUPERPAGES as usize {
@@ -181,7 +182,6 @@ fn superpages(page: PageSize, line: u64) -> Result<Area, String> {
         }
         Ok(memory)
     };
-    let said = |error: &dyn ToString| format!("pages of {page}: {}", error.to_string());
     let memory = get().map_err(|error| said(&error))?;
     let (address, length) = (memory.address(), memory.len() as u64);
     let words = format!("shared memory, MADV_COLLAPSE; {SHOWN} of them shown again and again");

@@ -10,7 +10,7 @@ use units::PageSize;
 
 use super::arena::{Arena, Means, Source};
 use super::pmd_size;
-use crate::probe::{Place, ProbeError};
+use crate::probe::{NotOffered, Place, ProbeError};
 
 /// Bytes of a superpages' file: enough guest-physical pages that a hypervisor's own tables are used as by a
 /// program of some size.
@@ -30,7 +30,7 @@ const PAGES: u64 = 1 << 14;
 pub(super) fn arenas(
     root: &Root,
     budget: u64,
-    notes: &mut Vec<String>,
+    without: &mut Vec<NotOffered>,
 ) -> Result<Vec<Arena>, ProbeError> {
     let base = sys::param::page_size();
     let pages = (budget / base.bytes()).min(2 * PAGES);
@@ -62,21 +62,25 @@ pub(super) fn arenas(
             continue;
         };
         if enabled.is("never") {
-            off.push(size.to_string());
+            off.push(*size);
             continue;
         }
         match advised(root, *size, budget) {
             Ok(arena) => arenas.push(arena),
-            Err(why) => notes.push(format!("pages of {size}: {why}")),
+            Err(why) => without.push(NotOffered { sizes: vec![*size], why }),
         }
     }
     if !off.is_empty() {
-        notes.push(format!("pages of {}: disabled{}", off.join(", "), remedy("switches it on")));
+        let why = format!("disabled{}", remedy("switches it on"));
+        without.push(NotOffered { sizes: off, why });
     }
-    match pmd.map(|size| superpages(root, size)) {
-        Some(Ok(arena)) => arenas.push(arena),
-        Some(Err(why)) => notes.push(why),
-        None => notes.push("superpages: this kernel has no transparent huge pages".to_string()),
+    match pmd.map(|size| (size, superpages(root, size))) {
+        Some((_, Ok(arena))) => arenas.push(arena),
+        Some((size, Err(why))) => without.push(NotOffered { sizes: vec![size], why }),
+        None => without.push(NotOffered {
+            sizes: Vec::new(),
+            why: "this kernel has no transparent huge pages".to_string(),
+        }),
     }
     for (size, _) in HugetlbPools::read_sizes(root) {
         if Some(size) == pmd {
@@ -84,7 +88,7 @@ pub(super) fn arenas(
         }
         match pool(root, size) {
             Ok(arena) => arenas.push(arena),
-            Err(why) => notes.push(why),
+            Err(why) => without.push(NotOffered { sizes: vec![size], why }),
         }
     }
     arenas.sort_by_key(|arena| arena.offer.page);
@@ -129,7 +133,7 @@ pub(super) fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
         memory.advise(Advice::Collapse)?;
         Ok(file)
     };
-    get().map_err(|error| format!("pages of {page}: {error}"))
+    get().map_err(|error| error.to_string())
 }
 
 /// Pages that lie free in a pool; none is added to it.
@@ -137,20 +141,19 @@ fn pool(root: &Root, page: PageSize) -> Result<Arena, String> {
     let pools = HugetlbPools::read_sizes(root);
     let free = pools.get(&page).and_then(|pool| pool.unreserved()).unwrap_or(0);
     if free == 0 {
-        return Err(format!("pages of {page}: the pool has none free{}", remedy("adds one")));
+        return Err(format!("the pool has none free{}", remedy("adds one")));
     }
     let pages = free.min(POOL_PAGES);
     let file = memfd::create("superpage-tlb", Some(page))
         .map_err(|error| error.to_string())
-        .and_then(|file| sized(file, pages * page.bytes()).map_err(|error| error.to_string()))
-        .map_err(|error| format!("pages of {page}: {error}"))?;
+        .and_then(|file| sized(file, pages * page.bytes()).map_err(|error| error.to_string()))?;
     arena(page, Source { file, pages, again: None }, "pages of the hugetlb pool")
 }
 
 fn arena(page: PageSize, source: Source, words: &str) -> Result<Arena, String> {
     let words = format!("{words}; {} of them shown again and again", source.pages);
     let made = Arena::new(page, SPAN / page.bytes(), PAGES, &words, Means::File(source));
-    let mut arena = made.map_err(|error| format!("pages of {page}: {error}"))?;
+    let mut arena = made.map_err(|error| error.to_string())?;
     // By doing: one is got and read back.
     let got = arena.populate(&[Place { page: 0, line: 0 }]);
     got.map_err(|error| error.to_string()).map(|()| arena)

@@ -18,7 +18,7 @@ use host::{MemInfo, Root, Thp};
 use units::PageSize;
 use workload::latency::{Chain, adds, whole};
 
-use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
+use crate::probe::{Clock, NotOffered, Offer, Place, Probe, ProbeError};
 use arena::Arena;
 use clock::Meter;
 use tlb_flusher::TlbFlusher;
@@ -32,7 +32,7 @@ pub struct Live {
     meter: Meter,
     flusher: TlbFlusher,
     line: u64,
-    notes: Vec<String>,
+    without: Vec<NotOffered>,
     stop: Arc<AtomicI32>,
     /// The CPU that all chases run on.
     pub cpu: usize,
@@ -54,11 +54,11 @@ impl Live {
         sys::affinity::pin(cpu)?;
         let free = MemInfo::read(root).ok().and_then(|memory| memory.available);
         let budget = free.map_or(MAX_BYTES, |free| free.bytes() / SHARE).min(MAX_BYTES);
-        let mut notes = Vec::new();
-        let arenas = means::arenas(root, budget, &mut notes)?;
+        let mut without = Vec::new();
+        let arenas = means::arenas(root, budget, &mut without)?;
         let line = means::line(root);
         let (meter, flusher, stop) = (Meter::new(), TlbFlusher::new(line)?, Arc::default());
-        Ok(Self { arenas, meter, flusher, line, notes, stop, cpu })
+        Ok(Self { arenas, meter, flusher, line, without, stop, cpu })
     }
 
     /// Makes the next chase fail with [`ProbeError::Interrupted`] once `asked` is not zero.
@@ -67,8 +67,8 @@ impl Live {
     }
 
     /// Page sizes that are not offered, and why.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    pub fn without(&self) -> &[NotOffered] {
+        &self.without
     }
 }
 

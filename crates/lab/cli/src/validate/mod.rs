@@ -318,7 +318,7 @@ impl One {
                     design: as_live.to_toml(),
                     lab: next(),
                 }),
-                rules: document.arms[place].plan.notes.clone(),
+                rules: document.arms[place].plan.notes.texts(),
                 notes: measured::notes(document, place),
             }
         });
