@@ -164,7 +164,7 @@ fn command(args: &Args, vary: &Vary, value: &Value) -> Result<Vec<Word>, Failure
         let around = args.service.around()?;
         let mut texts = around.iter().flat_map(|(service, _)| service.commands());
         let is_around = texts.any(|(_, text)| text.contains(&mark));
-        if !is_around && !words.iter().any(|word| word.text().contains(&mark)) {
+        if !is_around && !words.iter().any(|word| word.replaced(&mark, "") != *word) {
             return Err(Failure::usage(format!(
                 "--vary {0}: the program's arguments have no {mark}; write it where the value goes",
                 vary.name
