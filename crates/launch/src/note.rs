@@ -142,14 +142,24 @@ pub enum Rest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Because {
-    /// A pool with so many free pages of a size was made to be used.
-    FreePool(u64, PageSize),
+    /// A pool that has free pages was made to be used.
+    FreePool {
+        /// How many are free.
+        pages: u64,
+        /// Their size.
+        size: PageSize,
+    },
     /// No pool has free pages.
     NoFreePool,
     /// The largest size of THP that is on.
     LargestOn,
-    /// The pool of a size may grow by so many pages.
-    PoolMayGrow(u64, PageSize),
+    /// A pool may grow.
+    PoolMayGrow {
+        /// By how many pages.
+        pages: u64,
+        /// Their size.
+        size: PageSize,
+    },
 }
 
 impl Note {
@@ -309,10 +319,12 @@ impl fmt::Display for Rest {
 impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::FreePool(pages, size) => write!(f, "its pool has {pages} free pages of {size}"),
+            Self::FreePool { pages, size } => {
+                write!(f, "its pool has {pages} free pages of {size}")
+            }
             Self::NoFreePool => f.write_str("no hugetlb pool has free pages"),
             Self::LargestOn => f.write_str("the largest enabled transparent size"),
-            Self::PoolMayGrow(pages, size) => {
+            Self::PoolMayGrow { pages, size } => {
                 write!(f, "its pool of {size} may grow by {pages} pages")
             }
         }

@@ -76,7 +76,7 @@ impl Legitimate {
 /// line, which names the field or what the field is in.
 ///
 /// # Panics
-/// The document itself is refused; a changed one is read that should not be, or is refused in other words; an entry of
+/// The document itself is refused; a changed one is read that should not be, or the message is another; an entry of
 /// `legitimate` holds for none.
 pub fn refused(
     document: &str,

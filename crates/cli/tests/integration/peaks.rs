@@ -36,6 +36,15 @@ fn the_peak_is_what_all_processes_held_together() {
     }
 }
 
+/// Whether a report of a small program lacks the 200 MB that others held meanwhile.
+fn is_of_the_program_alone(file: &std::path::Path) {
+    let report = std::fs::read_to_string(file).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let peak = report["peak_at_least_bytes"].as_u64().or(report["peak_bytes"].as_u64());
+    testkit::require!(peak.is_some(), "too much else ran to see the program");
+    assert!(peak < Some(100_000_000), "{report:#}");
+}
+
 /// The first process of a container is often a shell, whose other children have what marks an orphan of the program: the same
 /// parent, and the group.
 #[test]
@@ -59,12 +68,8 @@ fn other_children_of_a_containers_shell_are_not_the_programs() {
     let made = container.output();
     let is_made = made.as_ref().is_ok_and(|made| made.status.success());
     testkit::require!(is_made, "no pid namespace can be made (root, unshare)");
-    let report = std::fs::read_to_string(file).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert!(held.exists(), "the others held nothing meanwhile");
-    let peak = report["peak_at_least_bytes"].as_u64().or(report["peak_bytes"].as_u64());
-    testkit::require!(peak.is_some(), "too much else ran to see the program");
-    assert!(peak < Some(100_000_000), "{report:#}");
+    is_of_the_program_alone(&file);
 }
 
 /// All jobs of a script are in one group, and an orphan of one has the first process for a parent, as one of the program's has.
@@ -84,12 +89,8 @@ fn orphans_of_other_jobs_of_a_script_are_not_the_programs() {
     let mut alone = std::process::Command::new("setsid");
     let ran = alone.args(["--wait", "sh", "-c", &script, env!("CARGO_BIN_EXE_superpage")]).output();
     assert!(ran.is_ok_and(|ran| ran.status.success()), "{script}");
-    let report = std::fs::read_to_string(file).unwrap();
-    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     assert!(held.exists(), "the orphan held nothing meanwhile");
-    let peak = report["peak_at_least_bytes"].as_u64().or(report["peak_bytes"].as_u64());
-    testkit::require!(peak.is_some(), "too much else ran to see the program");
-    assert!(peak < Some(100_000_000), "{report:#}");
+    is_of_the_program_alone(&file);
 }
 
 #[test]

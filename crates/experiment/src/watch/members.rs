@@ -177,14 +177,9 @@ impl Members {
         if self.group == Some(own) {
             return false;
         }
-        let mut above = BTreeSet::from([own]);
-        let mut at = own;
-        while let Ok(stat) = process::stat(&self.root, at) {
-            at = stat.parent;
-            if at.0 <= 1 || !above.insert(at) {
-                break;
-            }
-        }
+        let own_parent = process::stat(&self.root, own).ok().map(|stat| stat.parent);
+        let above = from_upwards(&self.root, own_parent).map(|(pid, _)| pid);
+        let above: BTreeSet<Pid> = above.chain([own]).collect();
         let names = self.root.list("/proc").unwrap_or_default();
         names.iter().filter_map(|name| name.parse().ok().map(Pid)).any(|pid| {
             let is_known =
@@ -283,16 +278,16 @@ impl Members {
 
 /// The first process, and ancestors of ours that manage services: what they start has orphans brought to them.
 fn reapers(root: &Root, own: Option<&Stat>) -> BTreeSet<Pid> {
-    let mut reapers = BTreeSet::from([Pid(1)]);
-    let mut at = own.map(|own| own.parent);
-    while let Some(pid) = at.filter(|pid| pid.0 > 1) {
-        let Ok(stat) = process::stat(root, pid) else { break };
-        if stat.name == "systemd" {
-            reapers.insert(pid);
-        }
-        at = Some(stat.parent);
-    }
-    reapers
+    let above = from_upwards(root, own.map(|own| own.parent));
+    let managers = above.filter(|(_, stat)| stat.name == "systemd").map(|(pid, _)| pid);
+    managers.chain([Pid(1)]).collect()
+}
+
+/// A process, its parent and so on, without the first.
+fn from_upwards(root: &Root, pid: Option<Pid>) -> impl Iterator<Item = (Pid, Stat)> {
+    let read =
+        |pid: Pid| (pid.0 > 1).then(|| Some((pid, process::stat(root, pid).ok()?))).flatten();
+    std::iter::successors(pid.and_then(read), move |(_, stat)| read(stat.parent))
 }
 
 /// How many of the `born`, all births on the machine, may be processes of this tree that have ended as well. A

@@ -102,13 +102,14 @@ impl Plan {
         let pool = facts.pools.first();
         let (pages, because) = match (pool, facts.thp_sizes.first()) {
             (Some(pool), _) if pool.unused() > 0 => {
-                (Pages::Hugetlb(None), Because::FreePool(pool.unused(), pool.size))
+                (Pages::Hugetlb(None), Because::FreePool { pages: pool.unused(), size: pool.size })
             }
             _ if facts.has_thp() => (Pages::Thp, Because::NoFreePool),
             (_, Some(size)) => (Pages::ThpOf(*size), Because::LargestOn),
-            (Some(pool), None) if pool.available() > 0 => {
-                (Pages::Hugetlb(None), Because::PoolMayGrow(pool.available(), pool.size))
-            }
+            (Some(pool), None) if pool.available() > 0 => (
+                Pages::Hugetlb(None),
+                Because::PoolMayGrow { pages: pool.available(), size: pool.size },
+            ),
             _ => return Err(LaunchError::NoSuperpages),
         };
         self.notes.push(Note::Chose { pages, because });

@@ -410,7 +410,7 @@ pub const MPOL_PREFERRED: c_int = 1;
 /// The same: no other node.
 pub const MPOL_BIND: c_int = 2;
 
-/// A mask of one node, for [`mbind`]; `None` where Linux cannot have so many (CONFIG_NODES_SHIFT is 10 at most).
+/// A mask of one node, for [`mbind`]; `None` beyond what Linux can have (CONFIG_NODES_SHIFT is 10 at most).
 pub fn node_mask(node: u32) -> Option<[u64; 16]> {
     let mut mask = [0; 16];
     *mask.get_mut((node / u64::BITS) as usize)? = 1 << (node % u64::BITS);

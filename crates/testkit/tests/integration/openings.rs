@@ -21,7 +21,7 @@ const OPENINGS: [&str; 10] = [
 #[test]
 fn every_file_that_is_opened_for_writing_is_in_the_table() {
     let root = super::root();
-    let mut opening = BTreeSet::new();
+    let (mut opening, mut all) = (BTreeSet::new(), String::new());
     sources(&root.join("crates"), &mut |path, text| {
         let path = path.strip_prefix(&root).expect("below the root").display().to_string();
         let is_product = !["/tests", "/benches/", "/examples/", "/build.rs", "crates/testkit/"]
@@ -30,11 +30,13 @@ fn every_file_that_is_opened_for_writing_is_in_the_table() {
         if is_product && opens(text) {
             opening.insert(path);
         }
+        all += text;
     });
     let decisions = std::fs::read_to_string(root.join("docs/decisions/security.md")).unwrap();
     let table = decisions.split("\n## 6.").nth(1).expect("the decision");
-    let rows = table.lines().filter(|line| line.starts_with("| "));
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).collect();
     let named: BTreeSet<String> = rows
+        .iter()
         .flat_map(|row| row.split('`').skip(1).step_by(2))
         .filter(|word| word.starts_with("crates/") && word.ends_with(".rs"))
         .map(str::to_string)
@@ -45,6 +47,12 @@ fn every_file_that_is_opened_for_writing_is_in_the_table() {
         missing.is_empty() && unneeded.is_empty(),
         "no row: {missing:?}; no opening: {unneeded:?}"
     );
+    let tests = rows.iter().filter_map(|row| row.trim_end_matches(" |").strip_suffix('`'));
+    let tests: Vec<_> = tests.filter_map(|row| row.rsplit('`').next()).collect();
+    assert!(tests.len() > 15, "{tests:?}");
+    for test in tests {
+        assert!(all.contains(&format!("fn {test}(")), "there is no test {test}");
+    }
 }
 
 #[test]

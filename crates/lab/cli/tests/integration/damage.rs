@@ -35,7 +35,7 @@ fn no_figure_of_a_report_can_be_what_it_cannot_be() {
         Legitimate {
             changes: &[Null, Absent],
             fields: &["*counters.touched_pages"],
-            why: "nobody counted",
+            why: "not counted",
         },
         Legitimate { changes: &[Null], fields: &["*kernel_bytes"], why: "it is not known" },
         Legitimate {
@@ -112,7 +112,7 @@ fn no_figure_of_a_validation_can_be_what_it_cannot_be() {
         why: "a figure that could not be measured is null",
     };
     for document in [OLD, WITH_LIVE] {
-        // Live runs are another document, with a test of its own.
+        // Live runs are another document, tested apart.
         let mut value: serde_json::Value = serde_json::from_str(document).unwrap();
         value.as_object_mut().unwrap().remove("live");
         value["workloads"][0]["pairs"][0]["interval"] = vec![0.5, 2.0].into();
