@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use units::Pid;
 
+use crate::ahead::MIN_AHEAD;
 use crate::extent::PAGES;
 
 /// The programs' CPU time divided by this is credit.
@@ -26,6 +27,8 @@ const SPARE: i64 = 2 * START;
 const DEBT: i64 = 2 * START;
 /// From this credit on superpages that save no fault are made although a program grows: [`MOST`] would be reached soon.
 const PLENTY: i64 = MOST / 2;
+/// One call raises what a superpage ahead is taken to cost by this part of it at most: another may have held it up.
+const DEARER: i64 = 4;
 /// The shortest time over which the share of a CPU that a program uses is measured.
 const WINDOW: Duration = Duration::from_millis(10);
 /// A program that uses a smaller share of a CPU sleeps, and a call does not hold it up.
@@ -114,13 +117,17 @@ impl Budget {
         }
     }
 
-    /// The last call was for superpages ahead. Time beyond twice that of the faults saved is credited again: the host took it to back
+    /// The last call was for superpages ahead, of which some were made. Time beyond twice that of the faults saved is credited again: the host took it to back
     /// the memory, and faults would have waited as long.
-    pub(crate) fn made_ahead(&mut self, pid: Pid, superpages: usize, took: Duration) {
+    pub(crate) fn made_ahead(&mut self, pid: Pid, superpages: usize, made: usize, took: Duration) {
         let each = nanoseconds(took) / (superpages.max(1) as i64);
         let excess = (each - 2 * self.fault * i64::from(PAGES)).max(0) * superpages as i64;
         self.add((excess as f64 * self.share(pid)) as i64);
-        self.ahead = each;
+        if made > 0 {
+            let each = nanoseconds(took) / made as i64;
+            let most = if self.ahead > 0 { self.ahead + self.ahead / DEARER } else { each };
+            self.ahead = each.min(most);
+        }
     }
 
     /// CPU time of looking, where no CPU was idle.
@@ -161,7 +168,7 @@ impl Budget {
         if self.waits() {
             0
         } else if self.pays_ahead() {
-            self.asked.max(1)
+            self.asked.max(MIN_AHEAD)
         } else {
             self.affordable(pid)
         }
@@ -310,10 +317,10 @@ mod tests {
         budget.looked(Duration::from_nanos(START as u64));
         assert!(budget.waits(), "what a fault costs is not known");
         budget.learn_fault(us(1));
-        assert_eq!((budget.waits(), budget.affordable_ahead(PID)), (false, 1));
+        assert_eq!((budget.waits(), budget.affordable_ahead(PID)), (false, MIN_AHEAD));
         for _ in 0..100 {
             budget.made(PID, 4, us(1600), Duration::ZERO);
-            budget.made_ahead(PID, 4, us(1600));
+            budget.made_ahead(PID, 4, 4, us(1600));
             budget.saved(4 * 512);
         }
         assert!(!budget.waits() && budget.is_plentiful());
@@ -325,7 +332,7 @@ mod tests {
         budget.ran(PID, ms(0), ms(0));
         budget.learn_fault(us(1));
         budget.made(PID, 1, us(900), Duration::ZERO);
-        budget.made_ahead(PID, 1, us(900));
+        budget.made_ahead(PID, 1, 1, us(900));
         assert!(!budget.waits());
         budget.looked(us(100));
         assert!(budget.waits());
@@ -338,7 +345,7 @@ mod tests {
         budget.ran(PID, ms(0), ms(0));
         budget.learn_fault(us(1));
         budget.made(PID, 8, ms(60), Duration::ZERO);
-        budget.made_ahead(PID, 8, ms(60));
+        budget.made_ahead(PID, 8, 8, ms(60));
         assert_eq!(budget.balance, START - 8 * 2 * 512_000);
     }
 

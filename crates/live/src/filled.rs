@@ -21,6 +21,7 @@ const SHARE_OF_GROUP: u64 = 64;
 const LEFT_IN_GROUP: u64 = 4 * BYTES;
 /// For so long it is believed that there is no limit, and how much programs hold, in ticks.
 const BELIEVED: u64 = 20_000;
+const HELD_BELIEVED: u64 = 5_000;
 /// Where a superpage is not used, the next one is looked at after so long, twice as long after each, in ticks.
 const MIN_REST: u64 = 5_000;
 const MAX_REST: u64 = 100_000;
@@ -221,7 +222,7 @@ impl Executor {
             let machine = MemInfo::read(&self.root).ok().and_then(|machine| machine.available);
             let machine = machine.map_or(0, |available| available.bytes() / SHARE_OF_AVAILABLE);
             let most = memory.clamp(LEAST, MOST).min(machine);
-            self.filled.most = (most / SCALE.base_page, now + BELIEVED);
+            self.filled.most = (most / SCALE.base_page, now + HELD_BELIEVED);
         }
         self.filled.most.0
     }

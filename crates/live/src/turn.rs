@@ -13,6 +13,7 @@ use sys::param::thread_cpu_time;
 use units::Pid;
 
 use crate::account::Cause;
+use crate::ahead::Front;
 use crate::ask::{self, Wanted};
 use crate::backoff::Backoff;
 use crate::budget::Budget;
@@ -80,8 +81,9 @@ pub(crate) struct Executor {
     pub least: u16,
     pub pace: Pace,
     pub fresh: Fresh,
-    /// Whether superpages are made before their first touch.
+    /// Whether superpages are made before their first touch, and where programs are followed that were given some.
     pub goes_ahead: bool,
+    pub fronts: Vec<Front>,
     /// Whether the machine was checked once.
     has_checked: bool,
     /// Whether the last look found that a program had grown.
@@ -110,6 +112,7 @@ impl Executor {
             least,
             fresh,
             goes_ahead,
+            fronts: Vec::new(),
             has_checked: false,
             grew: false,
             cpus: sys::affinity::online().map_or(1, |cpus| cpus.len() as u64),
@@ -155,6 +158,7 @@ impl Executor {
             // What is seen now could not be made soon.
             if !self.budget.waits() {
                 self.follow();
+                self.pursue();
             }
             let looked = thread_cpu_time();
             let took = looked.saturating_sub(began);
@@ -258,7 +262,7 @@ impl Executor {
         self.pace.has_rested = true;
         let now = self.now();
         let daemons = self.daemons.next_due().filter(|_| !self.budget.waits());
-        let due = [Some(self.check_at), daemons, self.retry_at];
+        let due = [Some(self.check_at), daemons, self.retry_at, self.next_pursuit()];
         let due = due.into_iter().flatten().min().unwrap_or(now);
         let due = Duration::from_micros(due.saturating_sub(now));
         match (&self.faults, self.pace.rest) {
@@ -294,7 +298,8 @@ impl Executor {
 
     /// Whether a program grew a moment ago, as samples tell, or the last look.
     pub(crate) fn is_growing(&self) -> bool {
-        self.pace.rest != Rest::Idle || self.faults.is_none() && self.grew
+        let has_grown = self.faults.is_none() && self.grew;
+        self.pace.rest != Rest::Idle || !self.fronts.is_empty() || has_grown
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
