@@ -1,5 +1,6 @@
 //! From a document to its verdicts. Pure: the same document gives the same analysis.
 
+use crate::measure::Measure;
 use std::collections::BTreeMap;
 
 use host::coverage::Coverage;
@@ -81,8 +82,8 @@ pub struct Summary {
 pub struct Judgement {
     /// The arm's name.
     pub arm: String,
-    /// `wall` or the metric's name.
-    pub quantity: String,
+    /// Wall time or a metric.
+    pub quantity: Measure,
     /// Whether this is a quantity that the comparison is about.
     pub is_primary: bool,
     /// The word and its numbers.
@@ -120,7 +121,7 @@ pub fn analyse(document: &Document) -> Analysis {
             let margin = document.judging.margin(floor.filter(|_| !arm.is_noise_floor));
             judgements.push(Judgement {
                 arm: arm.name.clone(),
-                quantity: quantity.name.clone(),
+                quantity: quantity.measure.clone(),
                 is_primary: quantity.is_primary,
                 verdict: verdict(&effect, compared.as_ref(), &margin),
                 comparison: compared.ok(),
@@ -150,7 +151,7 @@ impl Judgement {
 }
 
 struct Quantity {
-    name: String,
+    measure: Measure,
     better: Better,
     is_primary: bool,
     /// Which metric; `None` is wall time.
@@ -166,13 +167,13 @@ impl Quantity {
 /// Wall time and the program's own figures.
 fn quantities(document: &Document) -> Vec<Quantity> {
     let metrics = document.metrics().enumerate().map(|(index, metric)| Quantity {
-        name: metric.name.clone(),
+        measure: Measure::Metric(metric.name.clone()),
         better: metric.better,
         is_primary: document.metric_is_primary,
         metric: Some(index),
     });
     let wall = Quantity {
-        name: "wall".to_string(),
+        measure: Measure::Wall,
         better: Better::Lower,
         is_primary: !(document.metric.is_some() && document.metric_is_primary),
         metric: None,

@@ -55,8 +55,9 @@ pub fn rows(rows: &[Row]) -> String {
     let columns = "application,arm,quantity,verdict,ratio,ratio_low,ratio_high,p99_ratio,peak_bytes,more_bytes,coverage,runs,host";
     let mut text = format!("{columns}\n");
     for row in rows {
-        let (names, verdict) = ([&row.application, &row.arm, &row.quantity], row.verdict.word());
-        let names = names.map(|name| quoted(name)).join(",");
+        let names = [row.application.as_str(), &row.arm, row.quantity.name()];
+        let verdict = row.verdict.word();
+        let names = names.map(quoted).join(",");
         let _ = write!(text, "{names},{verdict}");
         let ratio = row.verdict.ratio();
         let interval = ratio.and_then(|(_, interval)| interval);

@@ -1,6 +1,7 @@
 //! `Document`: one comparison as a file. Facts only; every judgement is computed from it again,
 //! so that a file redraws the same verdict byte for byte.
 
+use crate::measure::Measure;
 use host::Snapshot;
 use launch::{Plan, Recipe, Word};
 use prediction::Prediction;
@@ -171,10 +172,10 @@ impl Document {
     }
 
     /// The prediction, if it is about this quantity of an arm on superpages.
-    pub fn predicted_for(&self, arm: &str, quantity: &str) -> Option<&Predicted> {
+    pub fn predicted_for(&self, arm: &str, quantity: &Measure) -> Option<&Predicted> {
         let arm = self.arms.iter().find(|one| one.name == arm)?;
         let told = self.predicted.as_ref()?;
-        let is_about = told.of_metric == (quantity != "wall");
+        let is_about = told.of_metric == (*quantity != Measure::Wall);
         (is_about && arm.plan.promise == launch::Promise::Superpages).then_some(told)
     }
 }

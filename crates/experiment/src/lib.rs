@@ -20,6 +20,7 @@ pub mod fragment;
 pub mod html;
 pub mod library;
 mod looks;
+pub mod measure;
 pub mod metric;
 pub mod prices;
 pub mod procedure;

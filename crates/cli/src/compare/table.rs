@@ -1,5 +1,6 @@
 //! A comparison as text for people. Pure: the same document gives the same bytes.
 
+use experiment::measure::Measure;
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
@@ -56,7 +57,7 @@ fn arms(document: &Document, analysis: &Analysis) -> String {
     let mut header = vec![
         "arm",
         "runs",
-        service::quantity(document, "wall"),
+        Measure::Wall.column(document),
         "user",
         "system",
         "minor faults",
@@ -113,7 +114,7 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
             let quantity = if effect(one) {
                 String::new()
             } else {
-                format!("{}: ", service::quantity(document, &one.quantity))
+                format!("{}: ", one.quantity.column(document))
             };
             let told = document.predicted_for(&arm.name, &one.quantity).filter(|_| !effect(one));
             let told = told.map_or(String::new(), |told| format!("; {}", told.ratio_text()));

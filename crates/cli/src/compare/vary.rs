@@ -3,6 +3,7 @@
 use experiment::analysis::analyse;
 use experiment::arrays;
 use experiment::document::Document;
+use experiment::measure::Measure;
 use experiment::series::{Point, SCHEMA, Series};
 use experiment::verdict::Verdict;
 use launch::Word;
@@ -179,11 +180,10 @@ fn command(args: &Args, vary: &Vary, value: &Value) -> Result<Vec<Word>, Failure
 fn text(series: &Series) -> String {
     let Some(first) = series.points.first() else { return "no value was run\n".to_string() };
     let reference = &first.comparison.arms[0].name;
-    let metrics: Vec<&str> = std::iter::once("wall")
-        .chain(first.comparison.metrics().map(|one| one.name.as_str()))
-        .collect();
+    let metrics = first.comparison.metrics().map(|one| Measure::Metric(one.name.clone()));
+    let metrics: Vec<Measure> = std::iter::once(Measure::Wall).chain(metrics).collect();
     let mut header = vec![series.varied.as_str(), "arm", "runs"];
-    header.extend(&metrics);
+    header.extend(metrics.iter().map(Measure::name));
     let rows =
         series.points.iter().flat_map(|point| rows(&point.value, &point.comparison, &metrics));
     let mut text = super::table::head(&first.comparison);
@@ -216,13 +216,13 @@ fn text(series: &Series) -> String {
     text
 }
 
-fn rows(value: &str, document: &Document, quantities: &[&str]) -> Vec<Vec<String>> {
+fn rows(value: &str, document: &Document, quantities: &[Measure]) -> Vec<Vec<String>> {
     let analysis = analyse(document);
     let arms = analysis.arms.iter().skip(1);
     let row = |arm: &experiment::analysis::Summary| {
-        let cell = |quantity: &&str| {
+        let cell = |quantity: &Measure| {
             let mut judged = analysis.judgements.iter();
-            let one = judged.find(|one| one.arm == arm.name && one.quantity == **quantity);
+            let one = judged.find(|one| one.arm == arm.name && one.quantity == *quantity);
             one.map_or("unknown".to_string(), |one| one.verdict.cell())
         };
         let mut row = vec![value.to_string(), arm.name.clone(), arm.runs.to_string()];

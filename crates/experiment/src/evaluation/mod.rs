@@ -6,6 +6,7 @@ mod changes;
 mod machines;
 mod page;
 
+use crate::measure::Measure;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Judgement, Summary, analyse};
@@ -70,7 +71,7 @@ pub struct Row {
     /// The arm's.
     pub arm: String,
     /// What the verdict is about: `wall`, or the first metric that the comparison is about.
-    pub quantity: String,
+    pub quantity: Measure,
     /// Of that.
     pub verdict: Verdict,
     /// Of its 99th percentile, if it has one.
@@ -173,8 +174,8 @@ impl Application {
                 analysis.judgements.iter().find(|one| one.arm == arm.name && is(one))
             };
             let primary = of(&|one| one.is_primary)?;
-            let p99 =
-                of(&|one| one.quantity.starts_with("p99") && one.quantity != primary.quantity);
+            let is_p99 = |one: &Judgement| one.quantity.percentile() == Some(99.0);
+            let p99 = of(&|one| is_p99(one) && one.quantity != primary.quantity);
             Some(Row {
                 application: self.name.clone(),
                 host: self.host.clone(),

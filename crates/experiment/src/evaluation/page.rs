@@ -3,6 +3,7 @@
 use super::{Evaluation, Judged, Machine, Row, label_of};
 use crate::document::Document;
 use crate::html;
+use crate::measure::Measure;
 use crate::verdict::Verdict;
 use report::format::{self, known};
 use report::frame;
@@ -112,12 +113,9 @@ fn advice(judged: &[Judged], machines: &[Machine]) -> Element {
     ))
 }
 
-fn quantity<'a>(document: &Document, name: &'a str) -> &'a str {
-    match name {
-        "wall" if document.service.is_some() => "time of the load",
-        "wall" => "wall time",
-        name => name,
-    }
+fn quantity<'a>(document: &Document, measure: &'a Measure) -> &'a str {
+    let is_load = *measure == Measure::Wall && document.service.is_some();
+    if is_load { "time of the load" } else { measure.heading() }
 }
 
 /// Every arm of each.

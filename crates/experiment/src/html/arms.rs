@@ -2,6 +2,7 @@
 
 use crate::analysis::{Analysis, Summary};
 use crate::document::Document;
+use crate::measure::Measure;
 use crate::stats::Interval;
 use report::format::{self, UNKNOWN, known};
 use report::markup::{Element, el};
@@ -89,10 +90,11 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
     let rows = analysis.judgements.iter().filter_map(|judgement| {
         let c = judgement.comparison.as_ref()?;
         let randomization = c.randomization();
-        let value = if judgement.quantity == "wall" { format::seconds } else { format::figure };
+        let value =
+            if judgement.quantity == Measure::Wall { format::seconds } else { format::figure };
         Some(vec![
             format::name(&judgement.arm, 28),
-            judgement.quantity.clone(),
+            judgement.quantity.to_string(),
             c.blocks.to_string(),
             c.dropped_blocks.to_string(),
             value(c.reference_median),

@@ -2,6 +2,7 @@
 
 use crate::analysis::{Analysis, Judgement};
 use crate::document::{Document, Predicted};
+use crate::measure::Measure;
 use crate::stats::Interval;
 use crate::verdict::{Verdict, is_meaningful};
 use report::axis::{Axis, block, line, note_at, px};
@@ -113,8 +114,8 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
 }
 
 /// What a quantity is called in headings.
-pub fn quantity_name(quantity: &str, is_primary: bool) -> String {
-    let name = if quantity == "wall" { "wall time" } else { quantity };
+pub fn quantity_name(quantity: &Measure, is_primary: bool) -> String {
+    let name = quantity.heading();
     if is_primary { name.to_string() } else { format!("{name} (secondary)") }
 }
 

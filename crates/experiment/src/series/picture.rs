@@ -1,5 +1,6 @@
 //! The picture of a series: ratio against value with intervals, a panel for each quantity, a line for each arm. Pure.
 
+use crate::measure::Measure;
 use report::axis::{Axis, line, note_at, polyline, px};
 use report::frame::{self, text};
 use report::legend::{self, Sign};
@@ -37,9 +38,9 @@ pub(super) fn draw(series: &Series) -> Option<Element> {
     let reference = &first.comparison.arms.first()?.name;
     let title = format!("speedup over {reference} by {}", series.varied);
     let arms: Vec<&str> = first.comparison.arms.iter().map(|arm| arm.name.as_str()).collect();
-    let mut quantities: Vec<&str> = Vec::new();
+    let mut quantities: Vec<&Measure> = Vec::new();
     for judgement in analyses.iter().flat_map(|analysis| &analysis.judgements) {
-        if !quantities.contains(&judgement.quantity.as_str()) {
+        if !quantities.contains(&&judgement.quantity) {
             quantities.push(&judgement.quantity);
         }
     }
@@ -56,7 +57,7 @@ pub(super) fn draw(series: &Series) -> Option<Element> {
         let curves: Vec<(usize, Vec<Mark>)> =
             (1..arms.len()).map(|arm| (arm, marks(arms[arm]))).collect();
         if let Some(plot) = panel(series, &curves, y) {
-            let name = if quantity == "wall" { "wall time" } else { quantity };
+            let name = quantity.heading();
             let heading = format!("{name}: times faster (logarithmic) against {}", series.varied);
             parts.push(text(MARGIN, y + ABOVE - 12.0, "heading", heading));
             parts.push(plot);
@@ -67,10 +68,10 @@ pub(super) fn draw(series: &Series) -> Option<Element> {
 }
 
 /// An arm's ratios; where its pages were not what it promised there is none.
-fn marks(series: &Series, analyses: &[Analysis], quantity: &str, arm: &str) -> Vec<Mark> {
+fn marks(series: &Series, analyses: &[Analysis], quantity: &Measure, arm: &str) -> Vec<Mark> {
     let marks = analyses.iter().enumerate().filter_map(|(index, analysis)| {
         let mut judged = analysis.judgements.iter();
-        let one = judged.find(|one| one.quantity == quantity && one.arm == arm)?;
+        let one = judged.find(|one| one.quantity == *quantity && one.arm == arm)?;
         let (ratio, interval) = match &one.verdict {
             Verdict::Faster(f) | Verdict::Slower(f) | Verdict::Same { figures: f, .. } => {
                 (f.speedup, Some(f.interval))
@@ -153,7 +154,7 @@ pub(super) fn page(series: &Series) -> String {
     let rows = series.points.iter().flat_map(|point| {
         let judgements = analyse(&point.comparison).judgements.into_iter();
         let row = |one: crate::analysis::Judgement| {
-            vec![point.value.clone(), one.arm, one.quantity, one.verdict.to_string()]
+            vec![point.value.clone(), one.arm, one.quantity.to_string(), one.verdict.to_string()]
         };
         judgements.map(row).collect::<Vec<_>>()
     });

@@ -47,8 +47,3 @@ pub fn notes(document: &Document) -> Vec<String> {
     }
     notes
 }
-
-/// What tables call a quantity: the time of a service's run is its load's.
-pub fn quantity<'a>(document: &Document, name: &'a str) -> &'a str {
-    if name == "wall" && document.service.is_some() { "load" } else { name }
-}

@@ -1,0 +1,74 @@
+//! What a verdict is about: wall time, or a figure that the program prints.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::document::Document;
+
+/// What a verdict is about. Documents have [`Measure::name`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// Wall time; with a service, the time of its load.
+    Wall,
+    /// The metric of this name. No metric is named `wall`.
+    Metric(String),
+}
+
+impl Measure {
+    /// `wall`, or the metric's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Wall => "wall",
+            Self::Metric(name) => name,
+        }
+    }
+
+    /// Heading of a table's column.
+    pub fn column(&self, document: &Document) -> &str {
+        if *self == Self::Wall && document.service.is_some() { "load" } else { self.name() }
+    }
+
+    /// Name in headings of a page.
+    pub fn heading(&self) -> &str {
+        if *self == Self::Wall { "wall time" } else { self.name() }
+    }
+
+    /// The percentile of a metric that is named by one: 99.9 for `p99.9`.
+    pub fn percentile(&self) -> Option<f64> {
+        match self {
+            Self::Wall => None,
+            Self::Metric(name) => name.strip_prefix('p')?.split(' ').next()?.parse().ok(),
+        }
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for Measure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_read_from_names() {
+        let percentile = |name: &str| Measure::Metric(name.to_string()).percentile();
+        assert_eq!(percentile("p99"), Some(99.0));
+        assert_eq!(percentile("p99 latency"), Some(99.0));
+        assert_eq!(percentile("p99.9"), Some(99.9));
+        assert_eq!(
+            (percentile("p99x"), percentile("updates"), percentile("p")),
+            (None, None, None)
+        );
+        assert_eq!(Measure::Wall.percentile(), None);
+    }
+}
