@@ -4,6 +4,7 @@ mod as_found;
 mod circles;
 mod commands;
 mod dependencies;
+mod invariants;
 mod openings;
 mod public;
 mod quantities;
