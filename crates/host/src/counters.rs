@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ReadError, Root, text};
+use crate::{ReadError, Root, root};
 
 /// What is kept of vmstat. `numa_hint_faults` and its like come with `numa_`.
 const PREFIXES: [&str; 8] =
@@ -71,7 +71,7 @@ impl CounterDeltas {
 /// Reads the text of `/proc/vmstat`; `path` is named in errors.
 pub fn parse(text: &str, path: &Path) -> Result<Counters, ReadError> {
     let mut counters = BTreeMap::new();
-    for (line, bad) in text::numbered(text, path) {
+    for (line, bad) in root::numbered(text, path) {
         let (name, value) = line.split_once(' ').ok_or_else(|| bad("`name number`"))?;
         if PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
             let value = value.trim().parse().map_err(|_| bad("`name number`"))?;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::unknown::Reasons;
-use crate::{ReadError, Root, text, tlb};
+use crate::root::Reasons;
+use crate::{ReadError, Root, root, tlb};
 
 /// What is known of the processors. All logical CPUs are taken to be of the first one's kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl Cpu {
         let parsed = root.read(path).and_then(|text| parse(&text, &root.path(path)));
         let mut cpu = reasons.ask(path, parsed)?;
         let online = "/sys/devices/system/cpu/online";
-        if let Ok(list) = text::word(root, online) {
+        if let Ok(list) = root::word(root, online) {
             // The list is the kernel's truth; cpuinfo's blocks are a fair second.
             let count = cpu_list_len(&list)
                 .ok_or_else(|| ReadError::malformed(&root.path(online), 1, &list, "a CPU list"));
@@ -67,7 +67,7 @@ impl Cpu {
         cpu.cache_line_bytes = Self::cache_line(root);
         if let Hypervisor::Present(name) = &mut cpu.hypervisor {
             *name = tlb::hypervisor_name(root)
-                .or_else(|| text::word(root, "/sys/hypervisor/type").ok());
+                .or_else(|| root::word(root, "/sys/hypervisor/type").ok());
         }
         Some(cpu)
     }
@@ -75,15 +75,15 @@ impl Cpu {
     /// Bytes of a line of the first CPU's first cache, as sysfs says.
     pub fn cache_line(root: &Root) -> Option<u64> {
         let path = "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size";
-        let line = text::number(root, path).ok();
+        let line = root::number(root, path).ok();
         line.filter(|line| line.is_power_of_two() && (16..=1024).contains(line))
     }
 }
 
 fn nominal_mhz(root: &Root) -> Option<u32> {
     let cpu0 = "/sys/devices/system/cpu/cpu0";
-    let base = text::number(root, &format!("{cpu0}/cpufreq/base_frequency")).map(|khz| khz / 1000);
-    let mhz = base.or_else(|_| text::number(root, &format!("{cpu0}/acpi_cppc/nominal_freq")));
+    let base = root::number(root, &format!("{cpu0}/cpufreq/base_frequency")).map(|khz| khz / 1000);
+    let mhz = base.or_else(|_| root::number(root, &format!("{cpu0}/acpi_cppc/nominal_freq")));
     mhz.ok().filter(|mhz| *mhz > 0).and_then(|mhz| u32::try_from(mhz).ok())
 }
 
@@ -102,7 +102,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Cpu, ReadError> {
         tlb_entries: None,
         cache_line_bytes: None,
     };
-    for (line, bad) in text::numbered(text, path) {
+    for (line, bad) in root::numbered(text, path) {
         if line.trim().is_empty() {
             continue;
         }

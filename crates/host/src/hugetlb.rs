@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use units::{NodeId, PageSize};
 
-use crate::unknown::Reasons;
-use crate::{Root, text};
+use crate::root::Reasons;
+use crate::{Root, root};
 
 /// Where the machine's pools are.
 pub(crate) const DIR: &str = "/sys/kernel/mm/hugepages";
@@ -63,8 +63,8 @@ impl Pool {
 
     fn read(root: &Root, dir: &str, reasons: &mut Reasons) -> Self {
         let demote_size = format!("{dir}/demote_size");
-        let demote_size = match text::word(root, &demote_size) {
-            Ok(word) => text::size_of_dir(&format!("hugepages-{word}")),
+        let demote_size = match root::word(root, &demote_size) {
+            Ok(word) => root::size_of_dir(&format!("hugepages-{word}")),
             Err(_) => None,
         };
         let mut pages = |name: &str| pages(root, dir, name, reasons);
@@ -111,11 +111,11 @@ impl HugetlbPools {
 
 fn pages(root: &Root, dir: &str, name: &str, reasons: &mut Reasons) -> Option<u64> {
     let path = format!("{dir}/{name}");
-    reasons.ask(&path, text::number(root, &path))
+    reasons.ask(&path, root::number(root, &path))
 }
 
 fn sizes_in<T>(root: &Root, dir: &str, mut read: impl FnMut(&str) -> T) -> BTreeMap<PageSize, T> {
     let names = root.list(dir).unwrap_or_default();
-    let sizes = names.iter().filter_map(|name| Some((text::size_of_dir(name)?, name)));
+    let sizes = names.iter().filter_map(|name| Some((root::size_of_dir(name)?, name)));
     sizes.map(|(size, name)| (size, read(&format!("{dir}/{name}")))).collect()
 }

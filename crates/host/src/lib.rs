@@ -13,37 +13,31 @@ pub mod pool;
 pub mod process;
 pub mod waste;
 
-mod choice;
-mod compaction;
-mod contiguity;
 mod counters;
 mod cpu;
 mod hugetlb;
 mod meminfo;
-mod pagetypes;
 mod pmu;
 mod root;
 mod snapshot;
-mod text;
 mod thp;
 mod tlb;
-mod unknown;
 mod zones;
 
-pub use choice::Choice;
-pub use compaction::{CompactError, compact};
-pub use contiguity::FreeContiguity;
+pub use crate::root::Unknown;
+pub use crate::thp::Choice;
+pub use crate::zones::FreeContiguity;
+pub use crate::zones::{CompactError, compact};
+pub use crate::zones::{PageBlocks, PageTypeFree, PageTypes};
 pub use counters::{CounterDeltas, Counters};
 pub use cpu::{Cpu, Hypervisor};
 pub use hugetlb::{HugetlbPools, NodePool, Pool};
 pub use meminfo::MemInfo;
-pub use pagetypes::{PageBlocks, PageTypeFree, PageTypes};
 pub use pmu::{NoSuchTerm, Pmu};
 pub use root::{ReadError, Root};
 pub use snapshot::{Snapshot, host_name};
 pub use thp::{Khugepaged, Thp, ThpSize};
 pub use tlb::{AMD_UNIT, Leaves, TlbArray, TlbKind};
-pub use unknown::Unknown;
 pub use zones::{ZoneFree, ZoneLevels};
 
 /// The kernel's parsers on text at hand, for tests and tools that already hold a file's text.
@@ -51,7 +45,7 @@ pub mod parse {
     pub use crate::counters::parse as vmstat;
     pub use crate::cpu::parse as cpuinfo;
     pub use crate::meminfo::parse as meminfo;
-    pub use crate::pagetypes::parse as pagetypeinfo;
     pub use crate::tlb::decode as cpuid_tlb;
+    pub use crate::zones::parse as pagetypeinfo;
     pub use crate::zones::{parse_buddyinfo as buddyinfo, parse_zoneinfo as zoneinfo};
 }

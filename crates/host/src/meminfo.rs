@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use units::{ByteSize, PageSize};
 
-use crate::{ReadError, Root, text};
+use crate::{ReadError, Root, root};
 
 /// Memory of the whole machine, in bytes. `None`: this kernel does not print the line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl MemInfo {
 /// Reads the text of `/proc/meminfo`; `path` is named in errors.
 pub fn parse(text: &str, path: &Path) -> Result<MemInfo, ReadError> {
     let mut info = MemInfo::default();
-    for (line, bad) in text::numbered(text, path) {
+    for (line, bad) in root::numbered(text, path) {
         let (key, value) = line.split_once(':').ok_or_else(|| bad("`Key: number kB`"))?;
         let slot = match key {
             "MemTotal" => &mut info.total,
@@ -73,13 +73,13 @@ pub fn parse(text: &str, path: &Path) -> Result<MemInfo, ReadError> {
             "SwapTotal" => &mut info.swap_total,
             "SwapFree" => &mut info.swap_free,
             "Hugepagesize" => {
-                let bytes = text::bytes(value).and_then(|bytes| PageSize::new(bytes).ok());
+                let bytes = root::bytes(value).and_then(|bytes| PageSize::new(bytes).ok());
                 info.default_hugepage = Some(bytes.ok_or_else(|| bad("a page size in kB"))?);
                 continue;
             }
             _ => continue,
         };
-        *slot = Some(ByteSize(text::bytes(value).ok_or_else(|| bad("a number of kB"))?));
+        *slot = Some(ByteSize(root::bytes(value).ok_or_else(|| bad("a number of kB"))?));
     }
     Ok(info)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{ReadError, Root, text};
+use crate::{ReadError, Root, root};
 
 /// Where the kernel lists what can count events (`Documentation/ABI/testing/
 /// sysfs-bus-event_source-devices-format`).
@@ -57,16 +57,16 @@ impl Pmu {
     fn named(root: &Root, name: &str) -> Result<Self, ReadError> {
         let dir = format!("{DEVICES}/{name}");
         let kind_path = format!("{dir}/type");
-        let kind = text::number(root, &kind_path)?;
+        let kind = root::number(root, &kind_path)?;
         let kind = u32::try_from(kind).map_err(|_| {
             ReadError::malformed(&root.path(&kind_path), 1, &kind.to_string(), "a 32-bit number")
         })?;
-        let counters = text::number(root, &format!("{dir}/caps/num_counters"));
+        let counters = root::number(root, &format!("{dir}/caps/num_counters"));
         let counters = counters.ok().and_then(|count| count.try_into().ok());
         let mut formats = BTreeMap::new();
         for term in root.list(&format!("{dir}/format")).unwrap_or_default() {
             let path = format!("{dir}/format/{term}");
-            let line = text::word(root, &path)?;
+            let line = root::word(root, &path)?;
             let format = parse_format(&line).ok_or_else(|| {
                 ReadError::malformed(&root.path(&path), 1, &line, "`config:0-7,32-35`")
             })?;

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use units::PageSize;
 
-use crate::unknown::Reasons;
+use crate::root::Reasons;
 use crate::{
     Counters, Cpu, HugetlbPools, MemInfo, PageTypes, Root, Thp, TlbArray, Unknown, ZoneFree,
-    ZoneLevels, text, tlb,
+    ZoneLevels, root, tlb,
 };
 
 /// The machine at one moment. Reading it changes nothing. What is `None` has its reason in
@@ -46,7 +46,7 @@ impl Snapshot {
     /// of it pagetypeinfo's walk over every pageblock.
     pub fn read(root: &Root) -> Self {
         let mut reasons = Reasons::default();
-        let mut word = |path: &str| reasons.ask(path, text::word(root, path));
+        let mut word = |path: &str| reasons.ask(path, root::word(root, path));
         let kernel = word("/proc/sys/kernel/osrelease");
         let boot_id = word(BOOT_ID);
         let cpu = Cpu::read(root, &mut reasons);
@@ -74,7 +74,7 @@ impl Snapshot {
 
 /// The name of the machine, `uname -n`; `None` where it cannot be read.
 pub fn host_name(root: &Root) -> Option<String> {
-    text::word(root, "/proc/sys/kernel/hostname").ok()
+    root::word(root, "/proc/sys/kernel/hostname").ok()
 }
 
 /// Where the kernel tells the random id of this boot.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use units::PageSize;
 
-use crate::unknown::Reasons;
-use crate::{Choice, ReadError, Root, text};
+use crate::root::Reasons;
+use crate::{ReadError, Root, root};
 
 /// Where all of it is.
 pub(crate) const DIR: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -76,7 +76,7 @@ enum Parts {
 impl Thp {
     /// The PMD's superpage size, read alone; it is what `coverage` needs.
     pub fn pmd_size_of(root: &Root) -> Result<PageSize, ReadError> {
-        text::page_size(root, &format!("{DIR}/hpage_pmd_size"))
+        root::page_size(root, &format!("{DIR}/hpage_pmd_size"))
     }
 
     /// Reads the settings alone, which is a tenth of the files; reasons for what is missing are left to
@@ -108,7 +108,7 @@ impl Thp {
         };
         let sizes = names.iter().filter_map(|name| {
             let dir = format!("{DIR}/{name}");
-            Some((text::size_of_dir(name)?, ThpSize::read(root, &dir, parts, reasons)))
+            Some((root::size_of_dir(name)?, ThpSize::read(root, &dir, parts, reasons)))
         });
         let sizes: BTreeMap<_, _> = sizes.collect();
         if sizes.is_empty() {
@@ -118,7 +118,7 @@ impl Thp {
         let mut choice = |name: &str| reasons.ask(&at(name), Choice::read(root, &at(name)));
         let (enabled, defrag, shmem_enabled) =
             (choice("enabled"), choice("defrag"), choice("shmem_enabled"));
-        let mut flag = |name: &str| reasons.ask(&at(name), text::flag(root, &at(name)));
+        let mut flag = |name: &str| reasons.ask(&at(name), root::flag(root, &at(name)));
         Some(Self {
             enabled,
             defrag,
@@ -146,7 +146,7 @@ impl ThpSize {
         };
         let stats = names.into_iter().filter_map(|name| {
             let path = format!("{dir}/stats/{name}");
-            reasons.ask(&path, text::number(root, &path)).map(|count| (name, count))
+            reasons.ask(&path, root::number(root, &path)).map(|count| (name, count))
         });
         Self { enabled, shmem_enabled, stats: stats.collect() }
     }
@@ -155,8 +155,8 @@ impl ThpSize {
 impl Khugepaged {
     fn read(root: &Root, reasons: &mut Reasons) -> Self {
         let at = |name: &str| format!("{DIR}/khugepaged/{name}");
-        let defrag = reasons.ask(&at("defrag"), text::flag(root, &at("defrag")));
-        let mut number = |name: &str| reasons.ask(&at(name), text::number(root, &at(name)));
+        let defrag = reasons.ask(&at("defrag"), root::flag(root, &at("defrag")));
+        let mut number = |name: &str| reasons.ask(&at(name), root::number(root, &at(name)));
         Self {
             defrag,
             pages_to_scan: number("pages_to_scan"),
@@ -168,5 +168,53 @@ impl Khugepaged {
             pages_collapsed: number("pages_collapsed"),
             full_scans: number("full_scans"),
         }
+    }
+}
+
+// `Choice`: a setting printed as `always [madvise] never`.
+
+/// What is chosen, among what this kernel allows. Not an enum: kernels add words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// The word in brackets.
+    pub selected: String,
+    /// Every word, in the kernel's order.
+    pub allowed: Vec<String>,
+}
+
+impl Choice {
+    /// Reads `always [madvise] never`; `None` unless exactly one word is in brackets.
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut selected = None;
+        let mut allowed = Vec::new();
+        for word in line.split_ascii_whitespace() {
+            let chosen = word.strip_prefix('[').and_then(|w| w.strip_suffix(']'));
+            let word = chosen.unwrap_or(word);
+            if word.is_empty() || (chosen.is_some() && selected.is_some()) {
+                return None;
+            }
+            selected = selected.or(chosen);
+            allowed.push(word.to_string());
+        }
+        Some(Self { selected: selected?.to_string(), allowed })
+    }
+
+    /// Whether `word` is the chosen one.
+    pub fn is(&self, word: &str) -> bool {
+        self.selected == word
+    }
+
+    /// Whether this kernel knows `word`.
+    pub fn allows(&self, word: &str) -> bool {
+        self.allowed.iter().any(|allowed| allowed == word)
+    }
+
+    pub(crate) fn read(root: &Root, path: &str) -> Result<Self, ReadError> {
+        let text = root.read(path)?;
+        let line = text.trim();
+        Self::parse(line).ok_or_else(|| {
+            let expected = "words, one of them in brackets, such as `always [madvise] never`";
+            ReadError::malformed(&root.path(path), 1, line, expected)
+        })
     }
 }

@@ -1,12 +1,17 @@
 //! `Knob`: a setting that may be changed. The type's value is its proof: a path outside the list
 //! below cannot be made into one, not even by a forged journal.
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
 use serde::{Deserialize, Serialize};
 use units::{NodeId, PageSize};
 
-use crate::{hugetlb, text, thp};
+use super::writer::Holder;
+use crate::{Choice, ReadError, Root, hugetlb, root, thp};
 
 /// A setting of the machine, as an absolute path below `/sys` or `/proc/sys/vm`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -47,25 +52,25 @@ impl Knob {
 
     /// The pool of `size` on the whole machine: its persistent pages.
     pub fn hugetlb_pool(size: PageSize) -> Self {
-        Self(format!("{}/{}/nr_hugepages", hugetlb::DIR, text::dir_of_size(size)))
+        Self(format!("{}/{}/nr_hugepages", hugetlb::DIR, root::dir_of_size(size)))
     }
 
     /// One node's share of the pool of `size`: its persistent pages.
     pub fn hugetlb_node_pool(node: NodeId, size: PageSize) -> Self {
-        let size = text::dir_of_size(size);
+        let size = root::dir_of_size(size);
         Self(format!("{}/node{node}/hugepages/{size}/nr_hugepages", hugetlb::NODES))
     }
 
     /// The size of its pages, if it is a pool of the whole machine.
     pub(crate) fn pool_size(&self) -> Option<PageSize> {
         let name = self.0.strip_prefix(hugetlb::DIR)?.strip_prefix('/')?;
-        let size = text::size_of_dir(name.strip_suffix("/nr_hugepages")?)?;
+        let size = root::size_of_dir(name.strip_suffix("/nr_hugepages")?)?;
         Some(size).filter(|size| Self::hugetlb_pool(*size) == *self)
     }
 
     /// How many surplus pages of `size` may be made on demand.
     pub fn hugetlb_overcommit(size: PageSize) -> Self {
-        Self(format!("{}/{}/nr_overcommit_hugepages", hugetlb::DIR, text::dir_of_size(size)))
+        Self(format!("{}/{}/nr_overcommit_hugepages", hugetlb::DIR, root::dir_of_size(size)))
     }
 
     /// Who gets THP.
@@ -95,12 +100,12 @@ impl Knob {
 
     /// Who gets folios of one size (mTHP).
     pub fn thp_size_enabled(size: PageSize) -> Self {
-        Self(format!("{}/{}/enabled", thp::DIR, text::dir_of_size(size)))
+        Self(format!("{}/{}/enabled", thp::DIR, root::dir_of_size(size)))
     }
 
     /// The same for shared memory.
     pub fn thp_size_shmem_enabled(size: PageSize) -> Self {
-        Self(format!("{}/{}/shmem_enabled", thp::DIR, text::dir_of_size(size)))
+        Self(format!("{}/{}/shmem_enabled", thp::DIR, root::dir_of_size(size)))
     }
 
     /// A setting of khugepaged.
@@ -194,7 +199,7 @@ fn check(path: &str) -> Result<(), &'static str> {
     if path.len() > 200 || !parts.iter().all(sane) {
         return Err("its path is not a plain one");
     }
-    let is_size = |name: &str| text::size_of_dir(name).is_some();
+    let is_size = |name: &str| root::size_of_dir(name).is_some();
     let is_node = |name: &str| name.strip_prefix("node").is_some_and(|n| n.parse::<u32>().is_ok());
     match parts {
         ["proc", "sys", "vm", name] if ACTIONS.contains(name) => Err("it is an action"),
@@ -237,5 +242,252 @@ impl From<Knob> for String {
 impl fmt::Display for Knob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+// Reading and writing a knob's value. Private writing: only the journal may.
+
+/// No setting is longer.
+const MAX_VALUE: usize = 256;
+
+/// A value in the one form in which two readings can be compared: the word in brackets of
+/// `always [madvise] never`, a number without leading zeroes, words with one space between them.
+pub fn canonical(text: &str) -> String {
+    if let Some(choice) = Choice::parse(text) {
+        return choice.selected;
+    }
+    let words: Vec<String> = text
+        .split_ascii_whitespace()
+        .map(|word| word.parse::<u64>().map_or_else(|_| word.to_string(), |n| n.to_string()))
+        .collect();
+    words.join(" ")
+}
+
+impl Knob {
+    /// Its value now, canonical. Of a hugetlb pool, the persistent pages: the file counts surplus
+    /// pages too, which come and go by themselves and are no setting.
+    pub fn read(&self, root: &Root) -> Result<String, JournalError> {
+        let value = || self.raw(root).map(|text| canonical(&text));
+        match self.surplus() {
+            Some(surplus) => persistent(value, || root::number(root, &surplus).ok()),
+            None => value(),
+        }
+    }
+
+    /// Its value, read once more where it is not what was `expected`: of a pool two files say it, and pages come
+    /// and go between the looks.
+    pub(super) fn read_twice(
+        &self,
+        root: &Root,
+        expected: impl Fn(&str) -> bool,
+    ) -> Result<String, JournalError> {
+        let value = self.read(root)?;
+        if expected(&value) { Ok(value) } else { self.read(root) }
+    }
+
+    fn raw(&self, root: &Root) -> Result<String, JournalError> {
+        let path = root.path(self.path());
+        let read = plain_file(&path).and_then(|()| {
+            let mut bytes = Vec::new();
+            fs::File::open(&path)?.take(4096).read_to_end(&mut bytes).map(|_| bytes)
+        });
+        let bytes = read.map_err(|source| JournalError::io("read", path, source))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    pub(super) fn write(&self, root: &Root, value: &str) -> Result<(), JournalError> {
+        let path = root.path(self.path());
+        // The kernel takes a value in one write; it is never created, only written.
+        let written = plain_file(&path).and_then(|()| {
+            let mut file = OpenOptions::new().write(true).truncate(true).open(&path)?;
+            file.write_all(format!("{value}\n").as_bytes())
+        });
+        written.map_err(|source| JournalError::io("write", path, source))
+    }
+
+    /// Whether `value` may be written, now or when it is restored.
+    pub(super) fn check(&self, value: &str) -> Result<(), JournalError> {
+        let bad = |why| JournalError::BadValue { knob: self.clone(), value: cut(value), why };
+        if value.is_empty() || value.len() > MAX_VALUE {
+            Err(bad("is empty or longer than any setting"))
+        } else if value.bytes().any(|b| !(b.is_ascii_graphic() || b == b' ') || b == b'[') {
+            Err(bad("is not a line of plain words or numbers"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A pool's pages without its surplus ones, if both are known. The surplus is read before and after: a page that came or
+/// went in between would count as a change of the pool.
+fn persistent<E>(
+    total: impl Fn() -> Result<String, E>,
+    surplus: impl Fn() -> Option<u64>,
+) -> Result<String, E> {
+    const LOOKS: u32 = 8;
+    let (mut before, mut looks) = (surplus(), 0);
+    loop {
+        let (value, after) = (total()?, surplus());
+        looks += 1;
+        if before == after || looks == LOOKS {
+            let pages = value.parse::<u64>().ok().zip(after);
+            let pages = pages.map(|(total, surplus)| total.saturating_sub(surplus).to_string());
+            return Ok(pages.unwrap_or(value));
+        }
+        before = after;
+    }
+}
+
+fn cut(value: &str) -> String {
+    value.chars().take(120).collect()
+}
+
+/// Knobs are regular files; following a link would leave the list of knobs.
+fn plain_file(path: &Path) -> io::Result<()> {
+    let is_file = fs::symlink_metadata(path)?.is_file();
+    if is_file { Ok(()) } else { Err(io::Error::other("it is not a regular file")) }
+}
+
+// The nodes of a pool: giving pages back takes them from the nodes that grew. The kernel takes them from each in turn.
+
+/// Persistent pages of each node, if `knob` is a pool on several.
+pub(super) fn read(root: &Root, knob: &Knob) -> BTreeMap<u32, u64> {
+    let Some(size) = knob.pool_size() else { return BTreeMap::new() };
+    let names = root.list(hugetlb::NODES).unwrap_or_default();
+    let numbers = names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
+    let pages = |node: u32| {
+        let knob = Knob::hugetlb_node_pool(NodeId(node), size);
+        Some((node, knob.read(root).ok()?.parse().ok()?))
+    };
+    let nodes: BTreeMap<u32, u64> = numbers.filter_map(pages).collect();
+    if nodes.len() > 1 { nodes } else { BTreeMap::new() }
+}
+
+/// Takes up to `pages` from nodes that have more than they had.
+pub(super) fn lower(
+    root: &Root,
+    knob: &Knob,
+    nodes: &BTreeMap<u32, u64>,
+    pages: u64,
+) -> Result<(), JournalError> {
+    let Some(size) = knob.pool_size() else { return Ok(()) };
+    let mut left = pages;
+    for (node, had) in nodes {
+        let knob = Knob::hugetlb_node_pool(NodeId(*node), size);
+        let now = knob.read(root).ok().and_then(|now| now.parse::<u64>().ok()).unwrap_or(0);
+        let given = left.min(now.saturating_sub(*had));
+        if given > 0 {
+            knob.write(root, &(now - given).to_string())?;
+            left -= given;
+        }
+    }
+    Ok(())
+}
+
+// Why a knob could not be changed, or the journal not be kept.
+
+/// What went wrong with a knob or the journal.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The path is none that the journal may write.
+    #[error(transparent)]
+    NotAKnob(#[from] NotAKnob),
+    /// A value that no knob takes, or that could not be written back.
+    #[error("{knob}: {value:?} {why}")]
+    BadValue {
+        /// The knob.
+        knob: Knob,
+        /// The value.
+        value: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The kernel refused.
+    #[error("cannot {doing} {}: {source}{}", path.display(), remedy(source))]
+    Io {
+        /// `read`, `write`, `create`, ...
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Another process holds the journal.
+    #[error("{holder} is changing this machine's settings (it holds {}); wait until it ends",
+        path.display())]
+    Busy {
+        /// Who.
+        holder: Holder,
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// An earlier journal is there and could not be undone.
+    #[error("{} was left behind and could not be undone: {why}; run `superpage restore`, or remove \
+            the file to leave its settings as they are", path.display())]
+    LeftBehind {
+        /// The journal.
+        path: PathBuf,
+        /// What stood in the way.
+        why: String,
+    },
+    /// Others could put a journal there.
+    #[error("{} is not a directory that only its owner can write; run `chmod 700` on it, \
+        or name another journal directory", path.display())]
+    OpenDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// This boot's id could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl JournalError {
+    pub(super) fn io(doing: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::Io { doing, path: path.into(), source }
+    }
+
+    /// Whether the file is not there.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "; run as root",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; it is mounted read-only here (a container?): run on the host"
+        }
+        io::ErrorKind::NotFound => "; not supported by this kernel",
+        io::ErrorKind::InvalidInput => "; the kernel does not take this value",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod value_tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_goes_between_the_looks_is_no_change() {
+        let pages = |totals: &[&str], surplus: &[Option<u64>]| {
+            let next = |from: &RefCell<std::vec::IntoIter<String>>| from.borrow_mut().next();
+            let totals: Vec<String> = totals.iter().map(ToString::to_string).collect();
+            let totals = RefCell::new(totals.into_iter());
+            let surplus = RefCell::new(surplus.iter().copied().cycle());
+            let total = || next(&totals).ok_or("looked too often");
+            persistent(total, || surplus.borrow_mut().next().flatten())
+        };
+        assert_eq!(pages(&["15"], &[Some(5), Some(5)]), Ok("10".to_string()));
+        // Five pages of 15 are freed after the first look at both, or come.
+        assert_eq!(pages(&["15", "10"], &[Some(5), Some(0), Some(0)]), Ok("10".to_string()));
+        assert_eq!(pages(&["10", "15"], &[Some(0), Some(5), Some(5)]), Ok("10".to_string()));
+        // A kernel that does not tell, or never the same.
+        assert_eq!(pages(&["15"], &[None]), Ok("15".to_string()));
+        assert_eq!(pages(&["never"], &[Some(1)]), Ok("never".to_string()));
+        assert_eq!(pages(&["15"; 8], &[Some(1), Some(2)]), Ok("14".to_string()));
     }
 }

@@ -12,25 +12,18 @@
 //! What is never done: writing a path that is not a [`Knob`], overwriting what somebody else set
 //! meanwhile, or applying a journal of another boot.
 
-mod claims;
-mod error;
 mod knob;
-mod lock;
-mod nodes;
-mod outcome;
-mod record;
 mod restore;
 mod shared;
-mod value;
 mod writer;
 
-pub use error::JournalError;
+pub use knob::JournalError;
+pub use knob::canonical;
 pub use knob::{KhugepagedKnob, Knob, NotAKnob};
-pub use lock::Holder;
-pub use outcome::{Outcome, Restoration};
+pub use restore::{Outcome, Restoration};
 pub use restore::{restore_dead, restore_orphans};
 pub use shared::{Change, Claim, SharedKnob};
-pub use value::canonical;
+pub use writer::Holder;
 pub use writer::{Journal, KnobWriter, Written};
 
 /// The journal's name in its directory.

@@ -1,17 +1,16 @@
 //! Undoing changes: of a journal at hand, or of one whose owner is gone.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::{fmt, fs};
 
-use super::error::JournalError;
-use super::knob::Knob;
-use super::lock::{self, WriterLock};
-use super::outcome::{Outcome, Restoration};
-use super::record::{self, Change, Fault, Parsed};
-use super::shared;
-use super::{FILE, LOCK};
-use crate::{Root, snapshot, text};
+use serde::{Deserialize, Serialize};
+
+use super::knob::{JournalError, Knob};
+use super::writer::{Change, Fault, Holder, Parsed, WriterLock};
+use super::{FILE, LOCK, shared, writer};
+use crate::{Root, root, snapshot};
 
 /// A journal holds a few hundred bytes for each change; what is longer is none.
 const MAX_JOURNAL: u64 = 4 << 20;
@@ -33,7 +32,7 @@ fn restore_while(
     root: &Root,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Vec<Restoration>, JournalError> {
-    lock::prepare(dir)?;
+    writer::prepare(dir)?;
     let mut done = match WriterLock::take(dir) {
         Ok(_lock) => recover(dir, root)?,
         Err(JournalError::Busy { holder, .. }) => {
@@ -69,13 +68,13 @@ pub(super) fn recover(dir: &Path, root: &Root) -> Result<Vec<Restoration>, Journ
         Ok(None) => return Ok(Vec::new()),
         Err(why) => return set_aside(dir).map(|()| whole(rejected(why))),
     };
-    match record::parse(&bytes) {
+    match writer::parse(&bytes) {
         Parsed::NeverBegun => remove(&path).map(|()| whole(Outcome::HalfWritten { line: 1 })),
         Parsed::NoHeader { why } => set_aside(dir).map(|()| whole(rejected(why))),
         Parsed::OtherVersion(version) => Ok(whole(Outcome::OtherVersion { version })),
         Parsed::Journal { header, changes, faults } => {
-            if header.boot_id != text::word(root, snapshot::BOOT_ID)? {
-                let boot_id = lock::printable(&header.boot_id);
+            if header.boot_id != root::word(root, snapshot::BOOT_ID)? {
+                let boot_id = writer::printable(&header.boot_id);
                 return remove(&path).map(|()| whole(Outcome::OtherBoot { boot_id }));
             }
             let mut done = undo_all(root, &changes);
@@ -204,4 +203,142 @@ fn set_aside(dir: &Path) -> Result<(), JournalError> {
 pub(super) fn sync_dir(dir: &Path) -> Result<(), JournalError> {
     let synced = File::open(dir).and_then(|dir| dir.sync_all());
     synced.map_err(|source| JournalError::io("sync", dir, source))
+}
+
+// What came of undoing a change, as data and as one line.
+
+/// What came of one knob, or of a journal as a whole (`knob` is `None`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restoration {
+    /// The knob.
+    pub knob: Option<Knob>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of undoing a change. Values are canonical.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Written back. `got` is what the knob said afterwards: a pool in use may not shrink.
+    Restored {
+        /// What it was until now.
+        from: String,
+        /// What it was before our first change.
+        to: String,
+        /// What it is.
+        got: String,
+    },
+    /// It has its old value already.
+    AlreadyRestored {
+        /// The value.
+        value: String,
+    },
+    /// Somebody else changed it after us: left alone.
+    ChangedElsewhere {
+        /// What we had set.
+        ours: String,
+        /// What it is.
+        now: String,
+        /// What it was before our first change.
+        original: String,
+    },
+    /// This kernel no longer has the knob.
+    Gone {
+        /// What the kernel said.
+        why: String,
+    },
+    /// The kernel refused; the journal is kept.
+    Failed {
+        /// What it said.
+        why: String,
+    },
+    /// The journal's owner lives: left alone.
+    OwnerAlive {
+        /// The owner.
+        holder: Holder,
+    },
+    /// A journal of another boot, which reset every knob: removed.
+    OtherBoot {
+        /// That boot's id.
+        boot_id: String,
+    },
+    /// The writer died while writing this line, before it wrote the knob: nothing to undo.
+    HalfWritten {
+        /// The line's number, from 1.
+        line: usize,
+    },
+    /// The line, or the whole journal (line 0), cannot be used; the journal is set aside as
+    /// `journal.jsonl.rejected`.
+    Rejected {
+        /// The line's number, from 1; 0 for the whole journal.
+        line: usize,
+        /// The line's text, cut.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another version of superpage wrote it; kept.
+    OtherVersion {
+        /// That version's number of the format.
+        version: u32,
+    },
+}
+
+impl Restoration {
+    /// Whether it is about what a dead owner left, not about one that lives.
+    pub(super) fn is_of_the_dead(&self) -> bool {
+        !matches!(self.outcome, Outcome::OwnerAlive { .. })
+    }
+}
+
+impl Outcome {
+    /// Whether the journal must stay, because a later attempt could succeed.
+    pub(super) fn keeps_journal(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::OtherVersion { .. })
+    }
+}
+
+impl fmt::Display for Restoration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.knob {
+            Some(knob) => write!(f, "{knob}: ")?,
+            None => write!(f, "journal: ")?,
+        }
+        match &self.outcome {
+            Outcome::Restored { from, to, got } if to == got => write!(f, "{from} -> {to}"),
+            Outcome::Restored { from, to, got } => {
+                write!(f, "{from} -> {got} (requested {to}, the kernel set {got})")
+            }
+            Outcome::AlreadyRestored { value } => write!(f, "is {value} already"),
+            Outcome::ChangedElsewhere { ours, now, original } => write!(
+                f,
+                "left at {now}: changed by another process from our {ours}; originally {original}"
+            ),
+            Outcome::Gone { why } | Outcome::Failed { why } => write!(f, "not restored: {why}"),
+            Outcome::OwnerAlive { holder } => {
+                write!(f, "skipped: its owner, {holder}, is still running")
+            }
+            Outcome::OtherBoot { boot_id } => {
+                write!(
+                    f,
+                    "removed: written before a reboot (boot {boot_id}), which reset every setting"
+                )
+            }
+            Outcome::HalfWritten { line } => {
+                write!(f, "line {line} is half written: its setting had not been changed yet")
+            }
+            Outcome::Rejected { line: 0, why, .. } => write!(f, "set aside as unreadable: {why}"),
+            Outcome::Rejected { line, text, why } => {
+                write!(f, "line {line} is invalid: {why}: {text:?}")
+            }
+            Outcome::OtherVersion { version } => {
+                write!(
+                    f,
+                    "kept: written by another version of superpage (format {version}); restore \
+                     with that version"
+                )
+            }
+        }
+    }
 }

@@ -15,23 +15,23 @@
 //! holds a share of its own kind; there is then no other, and none is given meanwhile.
 //! See docs/decisions/pool.md#7.
 
-use std::fs::{self, DirBuilder, DirEntry, OpenOptions, TryLockError};
-use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::collections::BTreeMap;
+use std::fs;
+use std::fs::{DirBuilder, DirEntry, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use units::PageSize;
 
-use super::claims::{SHARE, Share, State, Wanted};
-use super::error::JournalError;
-use super::knob::Knob;
-use super::lock::{self, WriterLock};
-use super::outcome::{Outcome, Restoration};
-use super::writer::{KnobWriter, Written};
-use super::{nodes, restore};
-use crate::{Root, snapshot, text};
+use super::knob::{JournalError, Knob};
+use super::restore::{Outcome, Restoration};
+use super::writer::{Holder, KnobWriter, WriterLock, Written};
+use super::{knob, restore, writer};
+use crate::{Root, root, snapshot};
 
 /// The directory in the journal's.
 const DIR: &str = "shared";
@@ -313,7 +313,7 @@ struct Settled {
 
 impl Place {
     fn make(journal_dir: &Path, knob: &Knob) -> Result<Self, JournalError> {
-        lock::prepare(journal_dir)?;
+        writer::prepare(journal_dir)?;
         let dir = journal_dir.join(DIR).join(knob.path().replace('/', ","));
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         made.map_err(|source| JournalError::io("create", &dir, source))?;
@@ -419,13 +419,13 @@ impl Place {
         let before = before.filter(|_| !is_changed);
         let nodes = before
             .as_ref()
-            .map_or_else(|| nodes::read(root, &self.knob), |state| state.nodes.clone());
+            .map_or_else(|| knob::read(root, &self.knob), |state| state.nodes.clone());
         let found = before.map_or(old, |state| state.found);
         let limit = |want: &Claim| if let Claim::AtLeast(value) = want { *value } else { 0 };
         let plus = |want: &Claim| if let Claim::Plus(value) = want { *value } else { 0 };
         let highest = wants.iter().map(limit).fold(found, u64::max);
         let asked = wants.iter().map(plus).fold(highest, u64::saturating_add);
-        let boot_id = text::word(root, snapshot::BOOT_ID).map_err(JournalError::from)?;
+        let boot_id = root::word(root, snapshot::BOOT_ID).map_err(JournalError::from)?;
         let mut state = State { superpage_share: 1, boot_id, found, old, asked, got: None, nodes };
         if asked != old {
             let noted = state.put(&self.dir);
@@ -433,7 +433,7 @@ impl Place {
                 noted?; // what is given back is, also where nothing can be written
             }
             if asked < old {
-                nodes::lower(root, &self.knob, &state.nodes, old - asked)?;
+                knob::lower(root, &self.knob, &state.nodes, old - asked)?;
             }
             change(&mut Writer(root), old, asked)?;
         }
@@ -482,5 +482,146 @@ impl KnobWriter for Writer<'_> {
         knob.check(value)?;
         knob.write(self.0, value)?;
         Ok(Written { asked: value.to_string(), got: knob.read(self.0)? })
+    }
+}
+
+// The files of a shared knob: `state`, which is replaced as a whole, and `share-PID-N` for each holder.
+
+const STATE: &str = "state";
+/// What the name of a holder's file begins with.
+pub const SHARE: &str = "share-";
+
+/// What was found, and what was last written. Values of the knob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    pub superpage_share: u32,
+    pub boot_id: String,
+    pub found: u64,
+    pub old: u64,
+    pub asked: u64,
+    /// `None`: about to be written, or its writer died in the midst of it.
+    pub got: Option<u64>,
+    /// Of a pool on several nodes, the pages of each when it was found.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<u32, u64>,
+}
+
+impl State {
+    /// Whether `now` is what the last change left: killed before the read-back, a pool may have stopped
+    /// anywhere between the old and the new size.
+    pub fn left(&self, now: u64) -> bool {
+        let (low, high) = (self.old.min(self.asked), self.old.max(self.asked));
+        self.got.map_or((low..=high).contains(&now), |got| got == now)
+    }
+
+    /// What is written there; nothing if it is of another boot, which reset the knob, or cannot be read: a
+    /// state is replaced as a whole, so that is not ours.
+    pub fn read(dir: &Path, root: &Root) -> Result<Option<Self>, JournalError> {
+        let path = dir.join(STATE);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|source| JournalError::io("open", &path, source))?,
+        };
+        let mut bytes = Vec::new();
+        let read = file.take(4096).read_to_end(&mut bytes);
+        read.map_err(|source| JournalError::io("read", &path, source))?;
+        let state = serde_json::from_slice::<Self>(&bytes).ok();
+        let boot_id = root::word(root, snapshot::BOOT_ID)?;
+        Ok(state.filter(|state| state.superpage_share == 1 && state.boot_id == boot_id))
+    }
+
+    /// Replaces it as a whole. It is not synced: it must outlive its writer, however that ends, but not the machine,
+    /// which forgets the knobs too.
+    pub fn put(&self, dir: &Path) -> Result<(), JournalError> {
+        let (path, new) = (dir.join(STATE), dir.join("state.new"));
+        let written = || {
+            let mut options = OpenOptions::new();
+            let mut file =
+                options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+            file.write_all(&serde_json::to_vec(self)?)?;
+            fs::rename(&new, &path)
+        };
+        written().map_err(|source| JournalError::io("write", &path, source))
+    }
+
+    pub fn remove(dir: &Path) -> Result<(), JournalError> {
+        let path = dir.join(STATE);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(JournalError::io("remove", path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a share's file says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Wanted {
+    pub holder: Holder,
+    pub want: Claim,
+}
+
+impl Wanted {
+    pub fn read(file: File) -> Option<Self> {
+        let mut bytes = Vec::new();
+        file.take(4096).read_to_end(&mut bytes).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Makes the one in a file want nothing any more. Its holder may be gone meanwhile.
+    pub fn annul(path: &Path) -> Result<(), JournalError> {
+        let io = |source| JournalError::io("write", path, source);
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            file => file.map_err(io)?,
+        };
+        let Some(wanted) = Self::read(file.try_clone().map_err(io)?) else { return Ok(()) };
+        let wanted = Self { want: Claim::Plus(0), ..wanted };
+        write_over(&file, &wanted).map_err(io)
+    }
+}
+
+/// In place: the lock is the file's.
+fn write_over(file: &File, wanted: &Wanted) -> std::io::Result<()> {
+    let bytes = serde_json::to_vec(wanted)?;
+    file.set_len(0)?;
+    file.write_all_at(&bytes, 0)
+}
+
+/// One holder's file, locked by it.
+#[derive(Debug)]
+pub struct Share {
+    pub path: PathBuf,
+    pub file: File,
+    pub holder: Holder,
+    pub want: Claim,
+}
+
+impl Share {
+    /// The caller holds the place's lock, so nobody takes the file for a dead holder's before it is locked.
+    pub fn create(dir: &Path, holder: &Holder, want: Claim) -> Result<Self, JournalError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let pid = holder.pid.map_or(0, |pid| pid.0);
+        let path = dir.join(format!("{SHARE}{pid}-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let mut options = OpenOptions::new();
+        let file = options.create_new(true).read(true).write(true).mode(0o600).open(&path);
+        let file = file.map_err(|source| JournalError::io("create", &path, source))?;
+        file.lock().map_err(|source| JournalError::io("lock", &path, source))?;
+        let mut share = Self { path, file, holder: holder.clone(), want };
+        share.rewrite(want)?;
+        Ok(share)
+    }
+
+    /// Only the holder and who holds the place's lock look at it.
+    pub fn rewrite(&mut self, want: Claim) -> Result<(), JournalError> {
+        self.want = want;
+        let wanted = Wanted { holder: self.holder.clone(), want };
+        let written = write_over(&self.file, &wanted);
+        written.map_err(|source| JournalError::io("write", &self.path, source))
+    }
+
+    pub fn remove(self) -> Result<(), JournalError> {
+        fs::remove_file(&self.path).map_err(|source| JournalError::io("remove", self.path, source))
     }
 }

@@ -1,22 +1,20 @@
 //! `Journal`: changes knobs, and undoes what it changed.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use serde::{Deserialize, Serialize};
+use units::Pid;
 
-use super::error::JournalError;
-use super::knob::Knob;
-use super::lock::{self, WriterLock};
-use super::outcome::{Outcome, Restoration};
-use super::record::{Change, Header, Line};
-use super::restore;
-use super::shared::{self, Alone};
-use super::{FILE, canonical};
-use crate::{Root, snapshot, text};
+use super::knob::{JournalError, Knob};
+use super::restore::{Outcome, Restoration};
+use super::shared::Alone;
+use super::{FILE, LOCK, canonical, restore, shared};
+use crate::{Root, root, snapshot};
 
 /// How long is waited for another change.
 const MAX_WAIT: Duration = Duration::from_secs(3);
@@ -83,7 +81,7 @@ impl Journal {
     /// Opens the journal in `dir` (created with mode 0700) for the knobs under `root`. What a dead
     /// writer left is undone first; see [`Journal::inherited`].
     pub fn open(dir: &Path, root: &Root) -> Result<Self, JournalError> {
-        lock::prepare(dir)?;
+        prepare(dir)?;
         let lock = WriterLock::wait(dir, MAX_WAIT, &|| true)?;
         let mut inherited = restore::recover(dir, root)?;
         inherited.extend(shared::recover_dead(dir, root)?);
@@ -93,7 +91,7 @@ impl Journal {
             let why = stuck.map_or_else(|| "it is there".to_string(), ToString::to_string);
             return Err(JournalError::LeftBehind { path, why });
         }
-        let boot_id = text::word(root, snapshot::BOOT_ID)?;
+        let boot_id = root::word(root, snapshot::BOOT_ID)?;
         let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path);
         let file = file.map_err(|source| JournalError::io("create", &path, source))?;
         let pid = lock.holder.pid.map_or(0, |pid| pid.0);
@@ -203,5 +201,224 @@ impl Drop for Journal {
             // Nobody is left to hear of it; a failure leaves the journal for `superpage restore`.
             let _ = self.close();
         }
+    }
+}
+
+// The journal's text: JSON lines, a versioned header first. A reader of untrusted bytes.
+// See docs/decisions/settings.md#3.
+
+/// The only version there is.
+const VERSION: u32 = 1;
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    superpage_journal: u32,
+    pub boot_id: String,
+    pub pid: i32,
+    pub command: String,
+}
+
+/// Every other line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Line {
+    /// The knob is about to be written. `old` and `asked` are canonical.
+    Change { seq: u32, knob: Knob, old: String, asked: String },
+    /// It was written and read back.
+    Wrote { seq: u32, got: String },
+}
+
+/// One change, with what was got if that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub seq: u32,
+    pub knob: Knob,
+    pub old: String,
+    pub asked: String,
+    pub got: Option<String>,
+}
+
+/// A line that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub line: usize,
+    pub text: String,
+    pub why: String,
+    /// It is the last line and its end is missing: the writer died while writing it, so the knob
+    /// it was about had not been written.
+    pub half_written: bool,
+}
+
+/// What a journal's text says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// Nothing was written after at most a part of the header: no knob had been written.
+    NeverBegun,
+    /// No header that could be understood.
+    NoHeader { why: String },
+    /// Another version's.
+    OtherVersion(u32),
+    /// A journal, perhaps with faulty lines.
+    Journal { header: Header, changes: Vec<Change>, faults: Vec<Fault> },
+}
+
+impl Header {
+    pub fn new(boot_id: &str, pid: i32, command: &str) -> Self {
+        let (boot_id, command) = (boot_id.to_string(), command.to_string());
+        Self { superpage_journal: VERSION, boot_id, pid, command }
+    }
+}
+
+pub(super) fn parse(bytes: &[u8]) -> Parsed {
+    #[derive(Deserialize)]
+    struct Opening {
+        superpage_journal: u32,
+    }
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate();
+    let Some((_, first)) = lines.next() else { return Parsed::NeverBegun };
+    match serde_json::from_slice::<Opening>(first) {
+        Ok(opening) if opening.superpage_journal != VERSION => {
+            return Parsed::OtherVersion(opening.superpage_journal);
+        }
+        Err(_) if !first.ends_with(b"\n") && first.starts_with(b"{") => return Parsed::NeverBegun,
+        _ => {}
+    }
+    let header: Header = match serde_json::from_slice(first) {
+        Ok(header) => header,
+        Err(error) => return Parsed::NoHeader { why: printable(&error.to_string()) },
+    };
+    let (mut changes, mut faults) = (Vec::<Change>::new(), Vec::new());
+    for (index, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
+        if let Err(why) = read_line(line, &mut changes) {
+            let half_written = !line.ends_with(b"\n");
+            let text = printable(&String::from_utf8_lossy(line));
+            faults.push(Fault { line: index + 1, text, why: printable(&why), half_written });
+        }
+    }
+    Parsed::Journal { header, changes, faults }
+}
+
+fn read_line(line: &[u8], changes: &mut Vec<Change>) -> Result<(), String> {
+    match serde_json::from_slice(line).map_err(|error| error.to_string())? {
+        Line::Change { seq, knob, old, asked } => {
+            knob.check(&old).and_then(|()| knob.check(&asked)).map_err(|e| e.to_string())?;
+            changes.push(Change { seq, knob, old, asked, got: None });
+        }
+        Line::Wrote { seq, got } => {
+            let change = changes.iter_mut().rev().find(|change| change.seq == seq);
+            change.ok_or("it belongs to no change before it")?.got = Some(got);
+        }
+    }
+    Ok(())
+}
+
+// The lock that makes one writer on the machine: `flock` on a file in the journal's directory.
+
+/// Who holds the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// The process; `None` while it has not yet written its name down.
+    pub pid: Option<Pid>,
+    /// Its command line, at most 200 printable characters.
+    pub command: String,
+}
+
+/// The lock, held until this is dropped or the process ends.
+#[derive(Debug)]
+pub(super) struct WriterLock {
+    file: File,
+    pub holder: Holder,
+}
+
+impl WriterLock {
+    /// The same; waits so long for who has it, while `goes_on`. Most changes are short, and at boot several come at once.
+    pub fn wait(
+        dir: &Path,
+        most: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Self, JournalError> {
+        let until = Instant::now() + most;
+        loop {
+            match Self::take(dir) {
+                Err(JournalError::Busy { .. }) if Instant::now() < until && goes_on() => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Takes the lock or says who has it.
+    pub fn take(dir: &Path) -> Result<Self, JournalError> {
+        let path = dir.join(LOCK);
+        let io = |doing, source| JournalError::io(doing, &path, source);
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true).mode(0o600);
+        let mut file = options.open(&path).map_err(|source| io("open", source))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(JournalError::Busy { holder: Holder::written_in(file), path });
+            }
+            Err(TryLockError::Error(source)) => return Err(io("lock", source)),
+        }
+        let holder = Holder::this_process();
+        let line = serde_json::to_vec(&holder).map_err(|error| io("write", error.into()))?;
+        // It is only told to others: on a full disk too what was changed is put back.
+        let _ = file.set_len(0).and_then(|()| file.write_all(&line));
+        Ok(Self { file, holder })
+    }
+}
+
+/// Unlocked, not only closed: a child that another thread has forked and that does not execute its program yet has the
+/// same open file, which would keep the lock.
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
+}
+
+impl Holder {
+    fn this_process() -> Self {
+        let line = fs::read("/proc/self/cmdline").unwrap_or_default();
+        let text = String::from_utf8_lossy(&line).replace('\0', " ");
+        Self { pid: Some(sys::param::own_pid()), command: printable(text.trim_end()) }
+    }
+
+    fn written_in(file: File) -> Self {
+        let mut text = String::new();
+        let _ = file.take(4096).read_to_string(&mut text);
+        let unknown = Self { pid: None, command: String::new() };
+        let holder: Self = serde_json::from_str(&text).unwrap_or(unknown);
+        Self { command: printable(&holder.command), ..holder }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "{pid:?} ({})", self.command),
+            None => write!(f, "another process"),
+        }
+    }
+}
+
+/// Text from elsewhere as it may be shown on a terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).take(200).collect()
+}
+
+/// Makes the journal's directory, or makes sure that nobody else can write in the one there is.
+pub(super) fn prepare(dir: &Path) -> Result<(), JournalError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|source| JournalError::io("create", dir, source))?;
+    let metadata = fs::metadata(dir).map_err(|source| JournalError::io("open", dir, source))?;
+    match sys::trust::is_ours(&metadata) {
+        true => Ok(()),
+        false => Err(JournalError::OpenDirectory { path: dir.to_owned() }),
     }
 }

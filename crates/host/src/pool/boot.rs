@@ -80,7 +80,7 @@ pub fn sysctl(default_pages: Option<u64>, settings: &[(&str, u64)]) -> String {
 pub fn tmpfiles(pools: &[BootPool]) -> String {
     let line = |path: String, pages: u64| format!("w {path}/nr_hugepages - - - - {pages}\n");
     let lines = pools.iter().flat_map(|pool| {
-        let size = crate::text::dir_of_size(pool.size);
+        let size = crate::root::dir_of_size(pool.size);
         match &pool.pages {
             BootPages::Anywhere(pages) => {
                 vec![line(format!("{}/{size}", crate::hugetlb::DIR), *pages)]

@@ -11,26 +11,20 @@ pub mod ensure;
 pub mod mounts;
 pub mod users;
 
-mod demote;
-mod error;
-mod grow;
-mod headroom;
 mod outcome;
-mod overcommit;
 mod resize;
 mod shm;
 mod spec;
 mod status;
-pub mod words;
 
-pub use demote::{Demoted, demote, demotes_into};
-pub use error::PoolError;
-pub use headroom::Headroom;
+pub use outcome::PoolError;
 pub use outcome::{
     Applied, Compaction, HeadroomRule, Options, Outcome, Progress, Request, Shortage, WhyShort,
 };
-pub use overcommit::{check_overcommit, overcommit, set_overcommit};
+pub use resize::Headroom;
+pub use resize::{Demoted, demote, demotes_into};
 pub use resize::{apply, check_headroom, resize, resolve};
+pub use resize::{check_overcommit, overcommit, set_overcommit};
 pub use shm::{
     RelatedSettings, check_raise, raise_min_free, raise_shmmax, recommended_min_free, set_shm_group,
 };

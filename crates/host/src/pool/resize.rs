@@ -4,22 +4,23 @@
 //! puts every pool back; ended by itself, what was got stays (or, asked so, nothing does).
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
-use units::NodeId;
+use serde::{Deserialize, Serialize};
+use units::{ByteSize, NodeId, PageSize};
 
-use super::error::PoolError;
-use super::grow::{self, End, Growable};
-use super::headroom::Headroom;
 use super::outcome::{
-    Applied, Compaction, HeadroomRule, Options, Outcome, Progress, Request, Shortage, WhyShort,
+    Applied, Compaction, HeadroomRule, Options, Outcome, PoolError, Progress, Request, Shortage,
+    WhyShort,
 };
 use super::spec::Spec;
 use super::status::Status;
-use crate::journal::{Journal, Knob, KnobWriter};
-use crate::{FreeContiguity, Root, ZoneFree, compaction};
+use crate::journal::{Journal, JournalError, Knob, KnobWriter};
+use crate::{FreeContiguity, MemInfo, ReadError, Root, ZoneFree, hugetlb, root, zones};
 
 /// Turns specs into requests, judged by the pools as they are. Nothing is written.
 pub fn resolve(
@@ -160,7 +161,7 @@ pub fn resize(
         let first = may && !lies_ready(root, request);
         // A step of 1 GiB takes milliseconds; it is what a stop has to wait for.
         let step = ((1u64 << 30) / size.bytes()).max(1);
-        let done = grow::grow_in_steps(&mut kernel, before, target, step, first, may)?;
+        let done = grow_in_steps(&mut kernel, before, target, step, first, may)?;
         (outcome.got, outcome.rounds, outcome.compactions) =
             (done.got, done.rounds, done.compactions);
         outcome.why_short = match done.end {
@@ -216,7 +217,7 @@ impl Growable for Kernel<'_> {
 
     fn compact(&mut self) -> bool {
         // Without compaction the growth may still succeed, so a refusal is no error.
-        compaction::compact(self.root, self.request.node).is_ok()
+        zones::compact(self.root, self.request.node).is_ok()
     }
 
     fn report(&mut self, now: u64, compacting: bool) -> ControlFlow<()> {
@@ -248,5 +249,392 @@ fn why_stalled(root: &Root, request: Request, missing: u64) -> WhyShort {
             WhyShort::Fragmented { free: found.free, in_superpages: found.in_superpages }
         }
         _ => out_of_memory(root, request.node),
+    }
+}
+
+// The overcommit limit: how many surplus pages a pool may make on demand.
+
+/// How many surplus pages of `size` may be made.
+pub fn overcommit(status: &Status, size: PageSize) -> Result<u64, PoolError> {
+    let limit = status.pool(size)?.overcommit;
+    limit.ok_or(PoolError::Unknown { size, what: "its overcommit limit" })
+}
+
+/// Refuses a limit that this kernel does not take, before anything is written.
+pub fn check_overcommit(status: &Status, size: PageSize, pages: u64) -> Result<(), PoolError> {
+    status.pool(size)?;
+    // The kernel refuses every value for gigantic pages, also the 0 they have.
+    if status.is_gigantic(size) && pages > 0 {
+        return Err(PoolError::GiganticOvercommit { size });
+    }
+    Ok(())
+}
+
+/// Sets how many surplus pages of `size` may be made; returns the limit before and what it is now.
+/// Takes no memory. The caller keeps or restores the journal.
+pub fn set_overcommit(
+    root: &Root,
+    journal: &mut Journal,
+    size: PageSize,
+    pages: u64,
+) -> Result<(u64, u64), PoolError> {
+    let status = Status::read(root)?;
+    check_overcommit(&status, size, pages)?;
+    let before = overcommit(&status, size)?;
+    match journal.set(&Knob::hugetlb_overcommit(size), &pages.to_string()) {
+        Ok(written) => {
+            let unknown = PoolError::Unknown { size, what: "its overcommit limit" };
+            Ok((before, written.got.parse().map_err(|_| unknown)?))
+        }
+        Err(JournalError::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::InvalidInput =>
+        {
+            Err(PoolError::GiganticOvercommit { size })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+// Whether pages fit into memory, before anything is taken from it.
+
+/// Memory that a pool could be made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Headroom {
+    /// On the whole machine (`None`) or on this node.
+    pub node: Option<NodeId>,
+    /// What could be had without swapping.
+    pub available: ByteSize,
+    /// What should stay with the rest of the machine: a twentieth of memory, at least 64 MiB and at
+    /// most 2 GiB. A pool's pages are taken from reclaim for good, and a machine that has given all
+    /// away ends in the OOM killer, not in an error.
+    pub margin: ByteSize,
+}
+
+impl Headroom {
+    /// Reads what is available on the machine, or on one node.
+    pub fn read(root: &Root, node: Option<NodeId>) -> Result<Option<Self>, ReadError> {
+        let memory = MemInfo::read(root)?;
+        let (Some(available), Some(total)) = (memory.available, memory.total) else {
+            return Ok(None);
+        };
+        let (available, total) = match node {
+            None => (available, total),
+            Some(node) => match node_memory(root, node)? {
+                Some((here, total)) => (here.min(available), total),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Self { node, available, margin: margin(total) }))
+    }
+
+    /// How many more pages of `size` fit.
+    pub fn fits(&self, size: PageSize) -> u64 {
+        self.available.bytes().saturating_sub(self.margin.bytes()) / size.bytes()
+    }
+
+    /// The error if `bytes` more, `pages` of them of `size`, do not fit.
+    pub fn check(&self, pages: u64, size: PageSize, bytes: u64) -> Result<(), PoolError> {
+        let free = self.available.bytes().saturating_sub(self.margin.bytes());
+        if bytes <= free {
+            return Ok(());
+        }
+        let place = match self.node {
+            None => "the machine".to_string(),
+            Some(node) => format!("node {node}"),
+        };
+        let (available, margin) = (self.available, self.margin);
+        let bytes = ByteSize(bytes);
+        Err(PoolError::NoHeadroom {
+            pages,
+            size,
+            bytes,
+            place,
+            available,
+            margin,
+            fits: self.fits(size),
+        })
+    }
+
+    /// What even a forced growth leaves: a quarter of the margin.
+    pub fn floor(&self) -> ByteSize {
+        ByteSize(self.margin.bytes() / 4)
+    }
+}
+
+fn margin(total: ByteSize) -> ByteSize {
+    ByteSize((total.bytes() / 20).clamp(64 << 20, 2 << 30))
+}
+
+/// Available and total bytes of a node. The kernel estimates MemAvailable for the whole machine
+/// only; here it is what is free, and half of the page cache (si_mem_available() keeps at most half
+/// of it back as what the machine is working with).
+fn node_memory(root: &Root, node: NodeId) -> Result<Option<(ByteSize, ByteSize)>, ReadError> {
+    let path = format!("{}/node{node}/meminfo", hugetlb::NODES);
+    let text = root.read(&path)?;
+    let line = |key: &str| {
+        let value = text.lines().find_map(|line| {
+            let (found, value) = line.split_once(':')?;
+            (found.split_ascii_whitespace().last() == Some(key)).then_some(value)
+        });
+        value.and_then(root::bytes)
+    };
+    let file = line("Active(file)").zip(line("Inactive(file)"));
+    let file = file.map_or(0, |(active, inactive)| active.saturating_add(inactive) / 2);
+    let known = line("MemFree").zip(line("MemTotal"));
+    Ok(known.map(|(free, total)| (ByteSize(free.saturating_add(file)), ByteSize(total))))
+}
+
+// Growing a pool: in steps, again while it makes progress, and never beyond what the machine can
+// spare. Knows no files: the pool is the caller's, so that every course of events can be tested.
+// See docs/decisions/settings.md#2.
+
+/// A pool that can be grown. The kernel's, and in tests one that behaves badly on purpose.
+pub(super) trait Growable {
+    /// Asks for `pages` persistent pages; says how many there are then.
+    fn set(&mut self, pages: u64) -> Result<u64, PoolError>;
+    /// How many more pages may be taken before the machine runs out; `None` where that is unknown.
+    fn spare(&mut self) -> Option<u64>;
+    /// Moves free memory together. False where that cannot be done.
+    fn compact(&mut self) -> bool;
+    /// Tells how far it is, and hears whether to stop.
+    fn report(&mut self, pages: u64, compacting: bool) -> ControlFlow<()>;
+}
+
+/// What growing came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Growth {
+    pub got: u64,
+    /// Attempts: 1 if everything came at once.
+    pub rounds: u32,
+    pub compactions: u32,
+    pub end: End,
+}
+
+/// Why it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Reached,
+    /// The machine has nothing more to spare.
+    NoMemory,
+    /// The kernel gave nothing more, twice in a row.
+    Stalled,
+    /// Somebody asked to stop.
+    Stopped,
+}
+
+/// No pool that still grows needs more attempts; each may cost the kernel seconds of reclaim.
+const MAX_ROUNDS: u32 = 16;
+/// Attempts without a single page before it is given up. Two, because the first may only have
+/// triggered the reclaim and compaction that lets the second succeed.
+const PATIENCE: u32 = 2;
+
+/// Grows from `before` to `target` in steps of at most `step` pages.
+pub(super) fn grow_in_steps(
+    means: &mut impl Growable,
+    before: u64,
+    target: u64,
+    step: u64,
+    compact_first: bool,
+    may_compact: bool,
+) -> Result<Growth, PoolError> {
+    let mut done = Growth { got: before, rounds: 1, compactions: 0, end: End::Reached };
+    let mut stalled = 0;
+    let mut compact = compact_first && may_compact;
+    while done.got < target {
+        if compact {
+            if means.report(done.got, true).is_break() {
+                return Ok(Growth { end: End::Stopped, ..done });
+            }
+            done.compactions += u32::from(means.compact());
+        }
+        compact = false;
+        let spare = means.spare().unwrap_or(u64::MAX);
+        let ask = target.min(done.got.saturating_add(step.min(spare).max(1)));
+        if spare == 0 {
+            return Ok(Growth { end: End::NoMemory, ..done });
+        }
+        let got = means.set(ask)?;
+        // Fewer than before: somebody else shrinks it. That is no progress either.
+        stalled = if got > done.got { 0 } else { stalled + 1 };
+        done.got = got;
+        if means.report(got, false).is_break() {
+            return Ok(Growth { end: End::Stopped, ..done });
+        }
+        if got < ask {
+            if stalled >= PATIENCE || done.rounds >= MAX_ROUNDS {
+                return Ok(Growth { end: End::Stalled, ..done });
+            }
+            done.rounds += 1;
+            compact = may_compact;
+        }
+    }
+    Ok(done)
+}
+
+// Demotion: splitting free pages of one pool into pages of a smaller one, without giving memory
+// back in between (1 GiB page -> 512 pages of 2 MiB, in about 3 ms).
+//
+// An action, not a setting: the kernel cannot put the pieces together again, so there is nothing
+// to journal. The journal's lock is held all the same, so that nobody resizes meanwhile.
+
+/// What a demotion came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Demoted {
+    /// The pool whose pages were split.
+    pub from: PageSize,
+    /// The pool that got the pieces.
+    pub into: PageSize,
+    /// Pages that were to be split.
+    pub asked: u64,
+    /// Pages that were.
+    pub got: u64,
+    /// Persistent pages of the smaller size before.
+    pub pieces_before: u64,
+    /// And after.
+    pub pieces: u64,
+}
+
+/// The size that pages of `size` can be split into.
+pub fn demotes_into(status: &Status, size: PageSize) -> Result<PageSize, PoolError> {
+    let why = "no smaller pool, or a kernel before 5.16";
+    status.pool(size)?.demote_size.ok_or(PoolError::NoDemotion { size, why })
+}
+
+/// Splits up to `pages` free, unreserved pages of `size`. Needs root.
+pub fn demote(
+    root: &Root,
+    _lock: &mut Journal,
+    size: PageSize,
+    node: Option<NodeId>,
+    pages: u64,
+) -> Result<Demoted, PoolError> {
+    let status = Status::read(root)?;
+    let into = demotes_into(&status, size)?;
+    let before = status.persistent(size, node)?;
+    let pieces_before = status.persistent(into, node)?;
+    let dir = match node {
+        None => hugetlb::DIR.to_string(),
+        Some(node) => format!("{}/node{node}/hugepages", hugetlb::NODES),
+    };
+    let path = root.path(&format!("{dir}/{}/demote", root::dir_of_size(size)));
+    let written = OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(format!("{pages}\n").as_bytes()));
+    written.map_err(|source| PoolError::action("demote pages", path, source))?;
+    let status = Status::read(root)?;
+    let got = before.saturating_sub(status.persistent(size, node)?);
+    let pieces = status.persistent(into, node)?;
+    Ok(Demoted { from: size, into, asked: pages, got, pieces_before, pieces })
+}
+
+#[cfg(test)]
+mod headroom_tests {
+    use super::*;
+
+    #[test]
+    fn keeps_a_margin_and_names_what_fits() {
+        assert_eq!(margin(ByteSize::gib(24)), ByteSize(ByteSize::gib(24).bytes() / 20));
+        assert_eq!(margin(ByteSize::gib(1000)), ByteSize::gib(2));
+        assert_eq!(margin(ByteSize::mib(10)), ByteSize::mib(64));
+        let size = PageSize::new(2 << 20).unwrap();
+        let headroom =
+            Headroom { node: None, available: ByteSize::gib(3), margin: ByteSize::gib(1) };
+        assert_eq!(headroom.fits(size), 1024);
+        assert!(headroom.check(1024, size, 2 << 30).is_ok());
+        let error = headroom.check(1025, size, (2 << 30) + (2 << 20)).unwrap_err().to_string();
+        assert!(error.contains("at most 1024 more fit"), "{error}");
+        let empty = Headroom { node: None, available: ByteSize(0), margin: ByteSize::gib(1) };
+        assert_eq!(empty.fits(size), 0);
+    }
+}
+
+#[cfg(test)]
+mod grow_tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A pool that gives up to `gives[n]` pages at the n-th write, and so many more for each
+    /// compaction.
+    struct Fake {
+        has: u64,
+        gives: Vec<u64>,
+        writes: usize,
+        left: u64,
+        compactions: u32,
+        stop_after: usize,
+    }
+
+    impl Growable for Fake {
+        fn set(&mut self, pages: u64) -> Result<u64, PoolError> {
+            let give = self.gives.get(self.writes).copied().unwrap_or(0);
+            self.writes += 1;
+            let more = pages.saturating_sub(self.has).min(give).min(self.left);
+            self.has += more;
+            self.left -= more;
+            Ok(self.has)
+        }
+        fn spare(&mut self) -> Option<u64> {
+            Some(self.left)
+        }
+        fn compact(&mut self) -> bool {
+            self.compactions += 1;
+            true
+        }
+        fn report(&mut self, _: u64, _: bool) -> ControlFlow<()> {
+            if self.writes >= self.stop_after {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    fn fake(gives: &[u64]) -> Fake {
+        let gives = gives.to_vec();
+        Fake { has: 0, gives, writes: 0, left: 1 << 40, compactions: 0, stop_after: usize::MAX }
+    }
+
+    #[test]
+    fn all_at_once_is_one_round_without_compaction() {
+        let mut pool = fake(&[512]);
+        let done = grow_in_steps(&mut pool, 0, 512, 512, false, true).unwrap();
+        assert_eq!(done, Growth { got: 512, rounds: 1, compactions: 0, end: End::Reached });
+    }
+
+    #[test]
+    fn goes_on_while_it_makes_progress_and_compacts_between() {
+        let mut pool = fake(&[100, 0, 50, 0, 0, 999]);
+        let done = grow_in_steps(&mut pool, 0, 512, 512, false, true).unwrap();
+        assert_eq!((done.got, done.end, done.rounds), (150, End::Stalled, 5));
+        assert_eq!(pool.compactions, 4);
+        let mut pool = fake(&[100, 0, 50, 0, 0]);
+        grow_in_steps(&mut pool, 0, 512, 512, true, false).unwrap();
+        assert_eq!(pool.compactions, 0);
+    }
+
+    #[test]
+    fn stops_when_told_and_when_memory_is_out() {
+        let mut pool = Fake { stop_after: 3, ..fake(&[10; 100]) };
+        let done = grow_in_steps(&mut pool, 0, 512, 10, false, false).unwrap();
+        assert_eq!((done.got, done.end), (30, End::Stopped));
+        let mut pool = Fake { left: 25, ..fake(&[10; 100]) };
+        let done = grow_in_steps(&mut pool, 0, 512, 10, false, false).unwrap();
+        assert_eq!((done.got, done.end), (25, End::NoMemory));
+    }
+
+    proptest! {
+        #[test]
+        fn always_ends_and_never_claims_more_than_there_is(
+            gives in proptest::collection::vec(0u64..100, 0..60),
+            left in 0u64..3000, target in 0u64..3000, step in 0u64..700,
+        ) {
+            let mut pool = Fake { left, ..fake(&gives) };
+            let done = grow_in_steps(&mut pool, 0, target, step, true, true).unwrap();
+            prop_assert_eq!(done.got, pool.has);
+            prop_assert!(done.got <= target.min(left));
+            prop_assert_eq!(done.end == End::Reached, done.got == target);
+            prop_assert!(done.rounds <= MAX_ROUNDS);
+        }
     }
 }

@@ -4,9 +4,9 @@
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
 
-use super::error::PoolError;
+use super::outcome::PoolError;
 use crate::journal::{Journal, Knob, Written};
-use crate::{MemInfo, ReadError, Root, ZoneLevels, text};
+use crate::{MemInfo, ReadError, Root, ZoneLevels, root};
 
 /// The settings around the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ const SHMMAX: &str = "/proc/sys/kernel/shmmax";
 impl RelatedSettings {
     /// Reads them.
     pub fn read(root: &Root) -> Self {
-        let number = |path: &str| text::number(root, path).ok();
+        let number = |path: &str| root::number(root, path).ok();
         Self {
             shm_group: number("/proc/sys/vm/hugetlb_shm_group").and_then(|id| id.try_into().ok()),
             shmmax: number(SHMMAX),
@@ -78,7 +78,7 @@ pub fn check_raise(
     what: &'static str,
     asked: u64,
 ) -> Result<(), PoolError> {
-    let now = text::number(root, knob.path())?;
+    let now = root::number(root, knob.path())?;
     if asked < now { Err(PoolError::WouldLower { what, now, asked }) } else { Ok(()) }
 }
 

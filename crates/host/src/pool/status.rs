@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use units::{NodeId, PageSize};
 
-use super::error::PoolError;
+use super::outcome::PoolError;
 use super::spec::PoolName;
-use crate::unknown::Reasons;
+use crate::root::Reasons;
 use crate::{HugetlbPools, MemInfo, Pool, Root, Unknown, ZoneFree};
 
 /// The machine's pools at one moment.

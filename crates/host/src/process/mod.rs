@@ -2,20 +2,16 @@
 //!
 //! A process that ends while it is read is no accident: see [`crate::ReadError::is_gone`].
 
-mod kept;
-mod lines;
 mod maps;
 mod mounts;
-mod resident;
-mod smaps;
 mod stat;
 mod tree;
 
-pub use kept::{KeptLoad, KeptStatus, Load};
 pub use maps::{Device, Mapping, Maps, Sharing};
+pub use maps::{Resident, resident, status};
+pub use maps::{Smaps, SmapsEntry};
 pub use mounts::MemoryMounts;
-pub use resident::{Resident, resident, status};
-pub use smaps::{Smaps, SmapsEntry};
+pub use stat::{KeptLoad, KeptStatus, Load};
 pub use stat::{Stat, stat};
 pub use tree::{tree, tree_with_stat};
 
@@ -28,8 +24,8 @@ pub fn is_in_first_namespace(root: &crate::Root) -> bool {
 
 /// The parsers on text at hand.
 pub mod parse {
+    pub use super::maps::parse as status;
     pub use super::maps::parse_line as maps_line;
     pub use super::mounts::parse as mountinfo;
-    pub use super::resident::parse as status;
     pub use super::stat::parse as stat;
 }

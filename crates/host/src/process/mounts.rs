@@ -6,7 +6,7 @@ use units::{ByteSize, PageSize, Pid};
 
 use super::maps::Device;
 use crate::hugetlb::HugetlbPools;
-use crate::{ReadError, Root, text};
+use crate::{ReadError, Root, root};
 
 /// The device numbers of file systems that live in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn internal_hugetlbfs(root: &Root) -> Vec<(Device, Option<PageSize>)> {
 /// optional fields, a lone `-`, and the file system's type.
 pub fn parse(text: &str, path: &Path) -> Result<MemoryMounts, ReadError> {
     let mut mounts = MemoryMounts::default();
-    for (line, bad) in text::numbered(text, path) {
+    for (line, bad) in root::numbered(text, path) {
         let bad = || bad("`id parent major:minor root point options... - type source options`");
         let (before, after) = line.split_once(" - ").ok_or_else(bad)?;
         let device = before.split(' ').nth(2).and_then(|device| device.split_once(':'));

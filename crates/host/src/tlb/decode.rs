@@ -3,8 +3,8 @@
 use units::PageSize;
 
 use super::TlbKind::{Data, Instruction, Stores, Unified};
-use super::descriptors::{Level, ROWS, Row};
 use super::{Leaves, TlbArray, TlbKind};
+use super::{Level, ROWS, Row};
 
 const K4: u64 = 4 << 10;
 const M2: u64 = 2 << 20;

@@ -10,7 +10,7 @@ use units::{ByteSize, PageSize};
 use super::processes::Held;
 use crate::Root;
 use crate::pool::mounts::Mount;
-use crate::unknown::Reasons;
+use crate::root::Reasons;
 
 /// A file in a hugetlbfs mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ pub use files::{HugeFile, Stale};
 pub use processes::{Holder, Share};
 
 use super::mounts;
-use crate::unknown::Reasons;
+use crate::root::Reasons;
 use crate::{Root, Unknown};
 
 /// Everybody who holds pages of a pool.

@@ -9,7 +9,7 @@ use units::{ByteSize, PageSize, Pid};
 
 use crate::pool::mounts::Mount;
 use crate::process::{self, Mapping, Maps, Smaps};
-use crate::unknown::Reasons;
+use crate::root::Reasons;
 use crate::{ReadError, Root};
 
 /// One process's hugetlb memory.
