@@ -11,7 +11,6 @@
 mod check;
 mod condition;
 pub mod designs;
-mod diff;
 mod error;
 mod explain;
 mod field;
@@ -22,7 +21,7 @@ mod tests;
 mod value;
 mod write;
 
-pub use diff::{Difference, diff};
+pub use crate::designs::{Difference, diff};
 pub use error::{DesignError, Problem, nearest};
 pub use explain::Explained;
 pub use policy::rules::*;

@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::document::Document;
-
 /// What a verdict is about. Documents have [`Measure::name`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
@@ -24,9 +22,9 @@ impl Measure {
         }
     }
 
-    /// Heading of a table's column.
-    pub fn column(&self, document: &Document) -> &str {
-        if *self == Self::Wall && document.service.is_some() { "load" } else { self.name() }
+    /// Heading of a table's column; the time of a service's run is its load's.
+    pub fn column(&self, has_service: bool) -> &str {
+        if *self == Self::Wall && has_service { "load" } else { self.name() }
     }
 
     /// Name in headings of a page.

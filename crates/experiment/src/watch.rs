@@ -9,13 +9,9 @@
 //! A thorough watch (warm-up runs) looks often, a watch within budget (measured runs, `run`) [when](when::Facts)
 //! the program has stopped growing. What looks cost: docs/decisions/watch.md#4.
 
-mod attached;
 mod bounds;
 mod members;
 mod observed;
-mod over_time;
-mod own;
-mod when;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -26,16 +22,16 @@ use host::{Root, waste};
 
 use crate::counters::CounterFile;
 use crate::process_tree::ProcessTree;
-use attached::Attached;
 use bounds::{Bounds, Part, Range};
+pub use members::BUDGET;
 use members::Members;
+use members::{Facts, Reason};
+use observed::Attached;
+use observed::Own;
+pub use observed::{Gap, OverTime};
 pub use observed::{Killed, Moment, Observed};
-pub use over_time::{Gap, OverTime};
-use own::Own;
 use sys::param::thread_cpu_time;
 use units::{ByteSize, Pid};
-pub use when::BUDGET;
-use when::{Facts, Reason};
 
 /// How much a watch may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -229,7 +225,7 @@ impl Watcher {
             self.spent_looking += looked;
             self.spent_ticking += took.saturating_sub(looked);
             // A tick that took longer by chance does not make the watch blind.
-            let rest = when::pause(ticked.min(ticked_before), self.since.elapsed());
+            let rest = members::pause(ticked.min(ticked_before), self.since.elapsed());
             let rest = match self.depth {
                 // The program may be slowed down, but not held up most of the time.
                 Depth::Thorough => rest.min(Duration::from_millis(10)).max(took * 4),
@@ -312,7 +308,7 @@ impl Watcher {
 
     fn note_level(&mut self, held: u64) {
         let before = self.before.replace((self.since.elapsed(), held));
-        let steady = before.filter(|(_, before)| when::is_steady(*before, held));
+        let steady = before.filter(|(_, before)| members::is_steady(*before, held));
         let level = self.level.filter(|(_, since)| held.abs_diff(*since) <= held / 20);
         self.level = steady.map(|before| level.unwrap_or(before));
     }
@@ -346,7 +342,7 @@ impl Watcher {
             held: held.resident,
             level_for: self.level.map_or(Duration::ZERO, |(since, _)| elapsed - since),
             looked: self.looked.as_ref().map(|looked| (looked.at, looked.held)),
-            spent: self.spent_looking + when::charged(self.spent_ticking, elapsed),
+            spent: self.spent_looking + members::charged(self.spent_ticking, elapsed),
             spent_growing: self.spent_growing,
         }
     }

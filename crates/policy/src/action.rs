@@ -1,6 +1,6 @@
 //! What policies ask of executors.
 
-use crate::acquire::Direct;
+use crate::fault::Direct;
 use crate::live::Source;
 use crate::rules::Effort;
 

@@ -1,15 +1,16 @@
 //! What a page fault does: events 1 to 3 as far as they happen there.
 
+use crate::action::{Candidates, Compaction, How, Wait};
 use crate::ahead::Prefault as Ahead;
-
-use crate::action::How;
+use crate::daemon::Daemon;
+use crate::event::Result;
 use crate::facts::{Backing, Mapping, Page, Reservation, Superpage};
-use crate::promote::{self, Pages, Promotion, Refused, SoftFault};
 use crate::rules::{
-    CleanPages, CleanWrite, Effort, Eligible, Form, Grain, Growth, MapWhen, Prefault, Rules,
-    ScanOrder, Shortage, Trigger,
+    CleanPages, CleanWrite, Effort, Eligible, Form, Grain, Growth, MapWhen, Prefault, Reclaim,
+    Release, Rules, ScanOrder, Shortage, Trigger,
 };
-use crate::{Action, Facts, Orders, Policy, Reads, Scale, sizes};
+use crate::scan::{Pages, Promotion, Refused, SoftFault};
+use crate::{Action, Attempt, Facts, Orders, Policy, Reads, Scale, orders, scan};
 
 /// What the rules come to at a fault.
 #[derive(Debug, Clone)]
@@ -79,7 +80,7 @@ impl AtFault {
             Reads::ZEROS.when(rules.deallocation.bloat.is_some()),
             Reads::WRITTEN.when(in_place),
             Reads::UNACCESSED.when(in_place && rules.mapping.needs_accessed),
-            sizes::reads(rules),
+            orders::reads(rules),
         ];
         Self {
             superpage: superpage && orders.has(large),
@@ -336,7 +337,7 @@ impl Policy {
             return Action::Nothing;
         }
         let backing = facts.mapping.backing;
-        let found = promote::direct(
+        let found = scan::direct(
             &SoftFault {
                 full: true,
                 valid: true,
@@ -370,7 +371,7 @@ impl Policy {
             return Action::Nothing;
         }
         let is_file = matches!(facts.mapping.backing, Backing::File { .. });
-        match promote::promotion(&Pages {
+        match scan::promotion(&Pages {
             full: true,
             mapped: true,
             uniform: !region.has_cow,
@@ -403,5 +404,184 @@ impl Policy {
         let region = &facts.region;
         let is_new = region.inside && region.reservation.is_none();
         if is_new && self.is_crossed(before, after) { Action::List } else { Action::Nothing }
+    }
+}
+
+// Event 1, allocation: what is done where no memory is free.
+
+/// An allocation of a superpage that compacts and reclaims (`__alloc_pages_slowpath` of an order that is costly):
+/// how far it is. Executors hand it back as they got it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Direct {
+    /// How thoroughly it compacts the second time.
+    pub second: Compaction,
+    /// It gives up where compaction could not be tried.
+    pub gives_up: bool,
+    /// It compacts for the second time.
+    pub is_second: bool,
+}
+
+/// Pages that are reclaimed together at least (`SWAP_CLUSTER_MAX`).
+const CLUSTER: u64 = 32;
+
+impl Policy {
+    /// No base page is free: what the design keeps back is given up, then pages are reclaimed.
+    pub(crate) fn no_page(&self, wanted: u64) -> Action {
+        match self.breaks_reservations() {
+            true => Action::BreakReservation { wanted },
+            false => Action::ReleaseHeld { wanted },
+        }
+    }
+
+    /// That gave nothing.
+    pub(crate) fn still_no_page(&self, tried: Action) -> Action {
+        match tried {
+            Action::BreakReservation { wanted } => Action::ReleaseHeld { wanted },
+            Action::ReleaseHeld { wanted } => self.reclaim(wanted.max(CLUSTER), None),
+            _ => Action::GiveUp,
+        }
+    }
+
+    /// Whether reservations are broken where memory runs out.
+    pub fn breaks_reservations(&self) -> bool {
+        self.rules.allocation.break_reservations
+    }
+
+    pub(crate) fn reclaim(&self, pages: u64, direct: Option<Direct>) -> Action {
+        let whole = 1 << self.scale.superpage;
+        let lumpy = self.rules.memory.reclaim == Reclaim::Lumpy && pages >= whole;
+        Action::Reclaim { pages, lumpy, direct }
+    }
+
+    /// No superpage is free.
+    pub(crate) fn no_superpage(&self, effort: Effort, daemon: bool) -> Action {
+        use Compaction::{Async, SyncLight};
+        let (second, gives_up) = match effort {
+            Effort::None => return Action::GiveUp,
+            Effort::Wake => return Action::Wake,
+            Effort::Direct => (Async, true),
+            Effort::DirectRetry => (SyncLight, false),
+            // Linux 4.3: a fault's compaction is asynchronous, khugepaged's is SYNC_LIGHT, also the second.
+            Effort::Direct43 => (if daemon { SyncLight } else { Async }, true),
+        };
+        let direct = Direct { second, gives_up, is_second: false };
+        match self.compacts() {
+            true => Action::Compact { mode: Async, direct: Some(direct) },
+            false => self.reclaim_for(direct),
+        }
+    }
+
+    /// There is still none after compaction.
+    pub(crate) fn after_compaction(&self, direct: Direct, result: Result) -> Action {
+        if direct.is_second || direct.gives_up && result == Result::Unavailable {
+            return Action::GiveUp;
+        }
+        self.reclaim_for(direct)
+    }
+
+    /// There is still none after reclaim.
+    pub(crate) fn after_reclaim(&self, direct: Direct) -> Action {
+        if !self.compacts() {
+            return Action::GiveUp;
+        }
+        let again = Direct { is_second: true, ..direct };
+        Action::Compact { mode: direct.second, direct: Some(again) }
+    }
+
+    /// The pool is short of a superpage: memory is compacted for it, then pages are reclaimed.
+    pub(crate) fn no_pool_page(&self, tried: Attempt) -> Action {
+        let reclaims = self.rules.memory.reclaim != Reclaim::None;
+        match (tried, self.rules.allocation.shortage) {
+            (Attempt::Nothing, _) => Action::Compact { mode: Compaction::Sync, direct: None },
+            (Attempt::Compaction, _) if reclaims => self.reclaim(1 << self.scale.superpage, None),
+            (_, Shortage::Refuse) => Action::Refuse,
+            (_, Shortage::BasePage | Shortage::Preempt) => Action::GiveUp,
+        }
+    }
+
+    fn reclaim_for(&self, direct: Direct) -> Action {
+        self.reclaim(1 << self.scale.superpage, Some(direct))
+    }
+
+    fn compacts(&self) -> bool {
+        self.rules.memory.reclaim == Reclaim::Compaction
+    }
+}
+
+// Event 4, a superpage's mapping is destroyed, and what is then done with its frames.
+
+impl Policy {
+    /// Pages of a superpage go. A part of one of the pool's is refused, so it stays.
+    pub(crate) fn unmapped(&self, whole: bool, facts: &Facts) -> Action {
+        match facts.region.superpage {
+            None => Action::Nothing,
+            Some(_) if whole => Action::Release,
+            Some(_) if facts.region.is_pooled => Action::Keep,
+            Some(_) => Action::Demote,
+        }
+    }
+
+    /// A part of a superpage gets another protection. For one of the pool that is refused.
+    pub(crate) fn protected(&self, whole: bool, facts: &Facts) -> Action {
+        let is_split = facts.region.superpage.is_some() && !facts.region.is_pooled && !whole;
+        if is_split && self.rules.unmapping.on.protect { Action::Demote } else { Action::Keep }
+    }
+
+    /// Pages of a superpage are mapped once more. What an object's mappings share has base pages in each.
+    pub(crate) fn shared(&self, whole: bool, private: bool, facts: &Facts) -> Action {
+        match facts.region.superpage {
+            None => Action::Keep,
+            Some(_) if facts.region.is_pooled || whole && private => Action::Keep,
+            Some(_) => Action::Demote,
+        }
+    }
+
+    /// What becomes of frames of a split superpage whose pages go.
+    pub(crate) fn demoted(&self, reserved: bool) -> Action {
+        let holds = self.rules.deallocation.release == Release::UnderPressure;
+        if holds && !reserved { Action::Hold } else { Action::Release }
+    }
+}
+
+// Event 4 behind the program: superpages that are accessed unevenly are split (HugeScope, FHPM).
+//
+// A pass watches some superpages for a while: they are mapped by base pages where they are, so that each base page
+// has an accessed bit. Then each is split for good, or mapped as one again.
+
+impl Policy {
+    /// A pass begins, or goes on when its window is over.
+    pub(crate) fn split_begins(&mut self, facts: &Facts) -> Action {
+        let Some(scan) = self.rules.unmapping.scan else { return Action::Wait(Wait::Period) };
+        let is_short = scan.below_percent >= 100
+            || facts.machine.free * 100 < u64::from(scan.below_percent) * facts.machine.pages;
+        match self.passes[Daemon::Split as usize].has_begun {
+            true => Action::Visit(Candidates::Watched),
+            false if is_short => Action::Watch { most: scan.superpages },
+            false => Action::Wait(Wait::Period),
+        }
+    }
+
+    /// Superpages are watched, or one of them was visited.
+    pub(crate) fn split_goes_on(&self, action: Action, result: Result, facts: &Facts) -> Action {
+        let window = self.rules.unmapping.scan.map(|scan| self.scale.ticks_of(scan.window));
+        match (action, result) {
+            (_, Result::Nothing) => Action::Wait(Wait::Period),
+            (Action::Watch { .. }, _) => Action::Wait(Wait::Pause(window.unwrap_or(0))),
+            _ if facts.machine.is_piece_done => Action::Wait(Wait::More),
+            _ => Action::Visit(Candidates::Watched),
+        }
+    }
+
+    /// One that was watched.
+    pub(crate) fn watched(&self, facts: &Facts) -> Action {
+        let order = self.scale.superpage;
+        match &self.rules.unmapping.when {
+            Some(when) if self.holds(Some(when), order, facts) => Action::Demote,
+            _ => Action::MakeSuperpage {
+                order,
+                how: How::InPlace { writable: true },
+                effort: Effort::None,
+            },
+        }
     }
 }

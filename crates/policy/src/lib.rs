@@ -17,10 +17,8 @@
 
 extern crate alloc;
 
-mod acquire;
 mod action;
 pub mod ahead;
-mod criteria;
 mod daemon;
 mod display;
 mod event;
@@ -28,21 +26,18 @@ mod expression;
 mod facts;
 mod fault;
 pub mod live;
-mod named;
 mod orders;
-mod population;
-mod promote;
 pub mod rules;
 mod scan;
 mod settings;
-mod sharing;
-mod sizes;
-mod split;
 mod upkeep;
 
-pub use acquire::Direct;
+pub use crate::display::{Fact, Rule};
+pub use crate::fault::Direct;
+pub use crate::orders::Population;
+pub use crate::scan::Criterion;
+pub use crate::scan::{Pages, Promotion, Refused, SoftFault, direct, promotion};
 pub use action::{Action, Candidates, Compaction, How, Wait};
-pub use criteria::Criterion;
 pub use daemon::Daemon;
 pub use display::ActionDisplay;
 pub use event::{Attempt, Event, Result};
@@ -51,10 +46,7 @@ pub use facts::{
     Backing, Extent, Facts, Machine, Mapping, Page, Reads, Region, Reservation, Superpage,
 };
 pub use fault::Plain;
-pub use named::{Fact, Rule};
 pub use orders::Orders;
-pub use population::Population;
-pub use promote::{Pages, Promotion, Refused, SoftFault, direct, promotion};
 pub use rules::{Rules, table};
 pub use scan::Process;
 pub use settings::{FaultPath, Launch, LaunchPages, Physical, Scale, Zeroing};

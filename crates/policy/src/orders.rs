@@ -1,5 +1,8 @@
 //! A set of page sizes.
 
+use crate::rules::{Form, Rules};
+use crate::{Action, Condition, Fact, Facts, Policy, Reads};
+
 /// Page sizes as orders: a page of order `n` has 2^n base pages. Orders up to 31.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Orders(u32);
@@ -76,3 +79,99 @@ impl FromIterator<u8> for Orders {
         orders.into_iter().fold(Self::NONE, Self::with)
     }
 }
+
+// More sizes than one: which of them a fault maps, and a scan makes.
+//
+// Both go from the largest size down. A fault maps the largest whose aligned extent lies in the mapping, is empty,
+// and is worth it; where no memory is free for that, the next smaller one (Trident; mTHP). A scan is told of
+// candidates of its largest size first. Where that does not qualify, is not worth it or has no memory, it is told
+// of those of the next smaller size inside ([`Action::Consider`]).
+//
+// A scan without a condition makes no pages smaller than the page table's superpage: khugepaged does not.
+
+impl Policy {
+    /// Whether a fault should map a page of this size.
+    pub(crate) fn worth_it(&self, order: u8, facts: &Facts) -> bool {
+        self.holds(self.rules.allocation.when.as_ref(), order, facts)
+    }
+
+    /// The largest of these sizes, all larger than a superpage, that a first fault here may map.
+    pub(crate) fn larger(&self, sizes: Orders, facts: &Facts) -> Option<u8> {
+        let region = &facts.region;
+        if sizes.is_empty() || region.populated > 0 || !self.is_eligible(&facts.mapping) {
+            return None;
+        }
+        let fits = sizes.and(region.begins).and(region.ends).and(region.absent);
+        fits.iter().rev().find(|&order| self.worth_it(order, facts))
+    }
+
+    /// Whether a scan should make a page of this size of a candidate.
+    pub(crate) fn worth_copying(&self, order: u8, facts: &Facts) -> bool {
+        let scan = self.rules.mapping.scan.as_ref();
+        self.holds(scan.and_then(|scan| scan.when.as_ref()), order, facts)
+    }
+
+    /// A size as facts have it; 0: the page table's superpage.
+    pub(crate) fn size(&self, order: u8) -> u8 {
+        if order == 0 { self.scale.superpage } else { order }
+    }
+
+    /// All sizes that the design has.
+    pub fn sizes(&self) -> Orders {
+        self.at_fault.sizes
+    }
+
+    /// The sizes of a scan's candidates. Executors tell of the largest first.
+    pub fn scanned_sizes(&self) -> Orders {
+        let large = self.scale.superpage;
+        let scan = self.rules.mapping.scan.as_ref();
+        let sizes = match self.rules.allocation.form {
+            Form::Superpage => self.sizes(),
+            Form::Reservation | Form::Pool => Orders::NONE.with(large),
+        };
+        match scan {
+            None => Orders::NONE,
+            Some(scan) if scan.when.is_some() => sizes,
+            Some(_) => sizes.and(Orders::NONE.with(large)).or(sizes.above(large)),
+        }
+    }
+
+    /// Whether the design makes superpages of this size: of the page table's only where it has that.
+    pub(crate) fn has_size(&self, order: u8) -> bool {
+        self.rules.allocation.form != Form::Superpage || self.sizes().has(order)
+    }
+
+    /// Nothing of this size: the next smaller one, if there is one.
+    pub(crate) fn consider_below(&self, order: u8) -> Action {
+        match self.scanned_sizes().below(order).largest() {
+            Some(order) => Action::Consider { order },
+            None => Action::Nothing,
+        }
+    }
+
+    /// The misses that the profile has for a superpage's worth of memory, by its offset in the program's.
+    pub fn profiled(&self, offset: u64) -> u64 {
+        self.rules.profile.as_ref().map_or(0, |profile| profile.at(offset))
+    }
+}
+
+/// What conditions need to know.
+pub(crate) fn reads(rules: &Rules) -> Reads {
+    let scan = rules.mapping.scan.as_ref();
+    let of_scan = scan.and_then(|scan| scan.when.as_ref());
+    let names = |condition: Option<&Condition>, fact: Fact| {
+        condition.is_some_and(|condition| condition.facts().any(|named| named == fact))
+    };
+    let by_misses = scan.is_some_and(|scan| scan.order == crate::rules::ScanOrder::Misses);
+    let watches = rules.unmapping.when.is_some();
+    Reads::AT_FAULT
+        .when(rules.allocation.when.is_some())
+        .and(Reads::OF_CANDIDATES.when(of_scan.is_some() || watches))
+        .and(Reads::MISSES.when(by_misses || names(of_scan, Fact::Misses)))
+        .and(Reads::COVERAGE.when(watches))
+}
+
+// A bit per base page of a superpage.
+
+/// Which of up to 512 pages have something: bit `slot % 64` of word `slot / 64`.
+pub type Population = [u64; 8];

@@ -13,16 +13,14 @@ pub mod formula;
 pub mod from;
 pub mod live;
 
-mod attribution;
 mod count;
 mod estimate;
 mod given;
 mod interpret;
-mod interval;
 
-pub use attribution::{Attribution, Share};
+pub use crate::estimate::Interval;
+pub use crate::estimate::{Attribution, Share};
 pub use count::{Count, MissCost, Mode};
 pub use estimate::{Estimate, Evidence, Gain, Method, Scope};
 pub use given::{Given, KEYS as GIVEN_KEYS};
 pub use interpret::{Context, MIN_CYCLES, interpret};
-pub use interval::Interval;

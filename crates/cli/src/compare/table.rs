@@ -57,7 +57,7 @@ fn arms(document: &Document, analysis: &Analysis) -> String {
     let mut header = vec![
         "arm",
         "runs",
-        Measure::Wall.column(document),
+        Measure::Wall.column(document.service.is_some()),
         "user",
         "system",
         "minor faults",
@@ -114,7 +114,7 @@ fn verdicts(document: &Document, analysis: &Analysis) -> String {
             let quantity = if effect(one) {
                 String::new()
             } else {
-                format!("{}: ", one.quantity.column(document))
+                format!("{}: ", one.quantity.column(document.service.is_some()))
             };
             let told = document.predicted_for(&arm.name, &one.quantity).filter(|_| !effect(one));
             let told = told.map_or(String::new(), |told| format!("; {}", told.ratio_text()));

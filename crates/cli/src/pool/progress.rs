@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use experiment::execute::Interrupt;
-use host::pool::{Progress, words};
+use host::pool::{Progress, pool_name};
 
 use crate::exit::{self, Done, Failure};
 use crate::signals::{self, Interrupting, Interruption};
@@ -41,7 +41,7 @@ impl Watcher {
         self.tick(|| {
             let Progress { request, now, compacting } = progress;
             let doing = if *compacting { ", compacting memory" } else { "" };
-            let what = words::pool(request.size, request.node);
+            let what = pool_name(request.size, request.node);
             format!("{what}: {now} of {}{doing}", request.target)
         })
     }

@@ -1,7 +1,7 @@
 //! Pools as tables and words. Pure.
 
 use comfy_table::{CellAlignment, Table, presets};
-use host::pool::{Outcome, Request, WhyShort, words};
+use host::pool::{Outcome, Request, WhyShort, pool_name};
 use units::{ByteSize, PageSize};
 
 /// A table with every column aligned right but those in `left`, and no trailing blanks.
@@ -41,7 +41,7 @@ pub fn bytes(pages: u64, size: PageSize) -> ByteSize {
 /// What a request would do.
 pub fn intention(request: &Request) -> String {
     let Request { size, node, before, target } = *request;
-    let what = words::pool(size, node);
+    let what = pool_name(size, node);
     if before == target {
         return format!("{what}: {} already", pages(Some(target), size));
     }
@@ -53,7 +53,7 @@ pub fn intention(request: &Request) -> String {
 /// What came of it.
 pub fn outcome(outcome: &Outcome) -> String {
     let Outcome { size, node, asked, before, got, .. } = *outcome;
-    let what = words::pool(size, node);
+    let what = pool_name(size, node);
     let mut line = match (got == asked, before == asked) {
         (true, true) => format!("{what}: {} already", pages(Some(got), size)),
         (true, false) => format!("{what}: {before} -> {}", pages(Some(got), size)),

@@ -2,20 +2,19 @@
 //! from it.
 //! See docs/decisions/evaluate.md#3.
 
-mod changes;
-mod machines;
 mod page;
 
-use crate::measure::Measure;
+use std::collections::{BTreeMap, BTreeSet};
+
+use host::Snapshot;
+use report::format;
+use report::format::known;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Judgement, Summary, analyse};
 use crate::document::{Document, DocumentError};
+use crate::measure::Measure;
 use crate::verdict::{Terms, Verdict};
-use report::format::{self, known};
-
-pub use changes::{Change, Kinds};
-pub use machines::{Machine, label_of};
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "superpage.evaluation/1";
@@ -262,4 +261,192 @@ impl Advice {
             None => format!("{}: none is faster", self.reference),
         }
     }
+}
+
+// What became of verdicts since an earlier evaluation.
+
+/// A verdict that is another one than before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The application's name.
+    pub application: String,
+    /// The arm's.
+    pub arm: String,
+    /// The verdict before, in words.
+    pub old: String,
+    /// Now.
+    pub new: String,
+    /// The kinds of machine of both, where they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Kinds>,
+}
+
+/// Two kinds of machine, each in a line: CPUs, memory, kernel and THP setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kinds {
+    /// Before.
+    pub old: String,
+    /// Now.
+    pub new: String,
+}
+
+impl Change {
+    /// In a line.
+    pub fn line(&self) -> String {
+        let Self { application, arm, old, new, kinds } = self;
+        let kinds = kinds.as_ref().map_or(String::new(), |Kinds { old, new }| {
+            format!("; of another kind of machine: {new}, was {old}")
+        });
+        format!("{application}, {arm}: {new}, was {old}{kinds}")
+    }
+}
+
+impl Evaluation {
+    /// The verdicts of `old` that are others now, another word or intervals that do not meet, or are missing: of the
+    /// applications that this evaluation names. And of how many verdicts.
+    pub fn changes_since(&self, old: &Self) -> (Vec<Change>, usize) {
+        let (now, other_kinds) = (self.rows(), self.other_kinds(old));
+        let (mut changes, mut of) = (Vec::new(), 0);
+        for old in old.rows() {
+            let is_same = |row: &&crate::evaluation::Row| {
+                (&row.application, &row.arm) == (&old.application, &old.arm)
+            };
+            let new = match now.iter().find(is_same) {
+                Some(new) => {
+                    let spans = [&old, new].map(|row| row.verdict.ratio().and_then(|(_, it)| it));
+                    let apart = match spans {
+                        [Some(a), Some(b)] => a.high < b.low || b.high < a.low,
+                        _ => false,
+                    };
+                    let is_other = old.verdict.word() != new.verdict.word() || apart;
+                    is_other.then(|| new.verdict.cell())
+                }
+                None => match self.why_missing(&old) {
+                    Some(why) => Some(why),
+                    None => continue, // it was not asked for
+                },
+            };
+            of += 1;
+            let kinds = other_kinds.get(old.application.as_str()).cloned();
+            changes.extend(new.map(|new| {
+                let crate::evaluation::Row { application, arm, verdict, .. } = old;
+                Change { application, arm, old: verdict.cell(), new, kinds }
+            }));
+        }
+        (changes, of)
+    }
+
+    /// Why there is no such verdict, in words; `None`: the application is not in this evaluation.
+    fn why_missing(&self, old: &crate::evaluation::Row) -> Option<String> {
+        if let Some(one) = self.not_run.iter().find(|one| one.name == old.application) {
+            return Some(format!("not run: {}", one.why));
+        }
+        let one = self.applications.iter().find(|one| one.name == old.application)?;
+        let left_out = one.comparison.left_out.iter().find(|arm| arm.name == old.arm);
+        Some(match left_out {
+            Some(arm) => format!("left out: {}", arm.why),
+            None => "no such arm".to_string(),
+        })
+    }
+
+    /// The applications that both have, of machines of different kinds.
+    pub fn other_kinds(&self, old: &Self) -> BTreeMap<&str, Kinds> {
+        let other = |one: &'_ crate::evaluation::Application| {
+            let old = old.applications.iter().find(|it| it.name == one.name)?;
+            let kinds = Kinds { old: old.kind(), new: one.kind() };
+            (kinds.old != kinds.new).then_some(kinds)
+        };
+        let applications = self.applications.iter();
+        applications.filter_map(|one| Some((one.name.as_str(), other(one)?))).collect()
+    }
+}
+
+// Which machines an evaluation was made on. Of a cluster there may be several: each application is of one, and its ratios
+// are within that one.
+
+/// A machine that applications were measured on.
+#[derive(Clone, Debug)]
+pub struct Machine<'a> {
+    /// Its name, where that is known; what tells two kinds of one name apart is added.
+    pub label: String,
+    /// What is equal on machines of one kind: CPUs, memory, kernel and THP setting, in a line.
+    pub kind: String,
+    /// It before the first run of its first application.
+    pub snapshot: &'a Snapshot,
+    /// Names of the applications.
+    pub applications: Vec<&'a str>,
+    host: Option<&'a str>,
+}
+
+impl Evaluation {
+    /// The machines, in the order of their first applications.
+    pub fn machines(&self) -> Vec<Machine<'_>> {
+        let mut machines: Vec<Machine> = Vec::new();
+        for one in &self.applications {
+            let (host, kind) = (one.host.as_deref(), one.kind());
+            // An unknown name is not another one.
+            let fits = |known: Option<&str>| known == host || known.is_none() || host.is_none();
+            let known = machines.iter_mut().find(|it| fits(it.host) && it.kind == kind);
+            if let Some(machine) = known {
+                machine.applications.push(&one.name);
+                continue;
+            }
+            let again = machines.iter().filter(|it| it.host == host).count();
+            let name = host.unwrap_or("unnamed");
+            let label =
+                if again == 0 { name.to_string() } else { format!("{name} ({})", again + 1) };
+            let (snapshot, applications) = (&one.comparison.machine, vec![one.name.as_str()]);
+            machines.push(Machine { label, kind, snapshot, applications, host });
+        }
+        machines
+    }
+
+    /// Whether it is of several machines, so that each must be named.
+    pub fn has_several_hosts(&self) -> bool {
+        let hosts = self.applications.iter().map(|one| &one.host);
+        let hosts: BTreeSet<_> =
+            hosts.chain(self.not_run.iter().map(|one| &one.host)).flatten().collect();
+        hosts.len() > 1
+    }
+
+    /// The machines in lines, one for each kind, with the names of those of it where there are several.
+    pub fn machine_lines(&self) -> Vec<String> {
+        let machines = self.machines();
+        if let [one] = machines.as_slice() {
+            return vec![one.kind.clone()];
+        }
+        let mut kinds: Vec<&str> = Vec::new();
+        for machine in &machines {
+            if !kinds.contains(&machine.kind.as_str()) {
+                kinds.push(&machine.kind);
+            }
+        }
+        let line = |kind: &str| {
+            let labels = machines.iter().filter(|it| it.kind == kind).map(|it| it.label.as_str());
+            format!("{}: {kind}", labels.collect::<Vec<_>>().join(", "))
+        };
+        kinds.into_iter().map(line).collect()
+    }
+}
+
+impl NotRun {
+    /// A line, with the machine's name if that is wanted.
+    pub fn line(&self, with_host: bool) -> String {
+        let host = self.host.as_ref().filter(|_| with_host);
+        let host = host.map_or(String::new(), |host| format!(", on {host}"));
+        format!("{}{host}: {}", self.name, self.why)
+    }
+}
+
+impl Application {
+    /// The kind of its machine: what is equal on machines that can be taken for one another.
+    pub fn kind(&self) -> String {
+        self.comparison.machine_line()
+    }
+}
+
+/// The label of the machine of an application.
+pub fn label_of<'a>(machines: &'a [Machine], application: &str) -> &'a str {
+    let machine = machines.iter().find(|it| it.applications.contains(&application));
+    machine.map_or("", |machine| machine.label.as_str())
 }

@@ -10,17 +10,15 @@
 //! Service and phases each run below a guard (`sys::guard`), so that nothing of them outlives superpage, and in process
 //! groups of their own, so that ^C at the terminal reaches superpage alone, which then stops them in order.
 
-mod cpus;
 mod error;
 mod phase;
-mod port;
 mod session;
 pub mod words;
 
 use serde::{Deserialize, Serialize};
 
-pub use cpus::Cpus;
 pub use error::ServiceError;
+pub use session::Cpus;
 pub(crate) use session::Session;
 
 /// What stands for the port in commands.

@@ -4,21 +4,25 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use host::Root;
 use launch::{Plan, Start};
+use serde::{Deserialize, Serialize};
 use sys::guard::Guarded;
 use sys::scratch::Scratch;
 use sys::user::User;
-use sys::wait::{self, Usage};
+use sys::wait;
+use sys::wait::Usage;
 use units::Pid;
 
 use super::error::{ServiceError, how, said};
-use super::phase::{self, End, PAUSE, Place, Ran, Until};
-use super::{DIRECTORY, PORT, Phases, Service, port};
+use super::phase::{End, PAUSE, Place, Ran, Until};
+use super::{DIRECTORY, PORT, Phases, Service, phase};
 use crate::execute::{Interrupt, RunError, tail_of};
 use crate::process_tree::ProcessTree;
 
@@ -66,7 +70,7 @@ impl<'a> Session<'a> {
         all: ProcessTree,
     ) -> Result<Self, RunError> {
         let named = |error| RunError::service(arm, error);
-        let port = service.uses_port.then(port::free).transpose();
+        let port = service.uses_port.then(free).transpose();
         let port = port.map_err(|error| named(ServiceError::Port(error)))?;
         let directory = service.uses_directory.then(|| directory(user)).transpose();
         let directory = directory.map_err(named)?;
@@ -206,7 +210,7 @@ impl<'a> Session<'a> {
                         End::ServiceEnded => return Err(self.service_ended("before it was ready")),
                     }
                 }
-                (None, Some(port)) => port::accepts(port),
+                (None, Some(port)) => accepts(port),
                 (None, None) => self.since.elapsed() >= MOMENT,
             };
             self.must_run("before it was ready", if is_ready { Duration::ZERO } else { PAUSE })?;
@@ -382,5 +386,157 @@ fn directory(user: Option<&User>) -> Result<Scratch, ServiceError> {
     match made.path().to_str().is_some_and(|path| path.chars().all(is_plain)) {
         true => Ok(made),
         false => Err(ServiceError::Path(made.path().to_path_buf())),
+    }
+}
+
+// Ports that nobody uses: a fresh one for each run.
+
+/// Below the ports that the kernel gives to clients (from 32768, ip(7)): a client that connects just then gets none of
+/// these.
+const FIRST: u32 = 20_000;
+const COUNT: u32 = 10_000;
+
+static NEXT: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// One that can be listened on, on every address; none comes twice while there are others.
+pub(super) fn free() -> std::io::Result<u16> {
+    let began = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |now| now.subsec_nanos());
+    let _ = NEXT.compare_exchange(u32::MAX, began % COUNT, Ordering::SeqCst, Ordering::SeqCst);
+    let mut last = std::io::Error::other("no port tried");
+    for _ in 0..COUNT {
+        let port = (FIRST + NEXT.fetch_add(1, Ordering::SeqCst) % COUNT) as u16;
+        // Who listens on one address alone is seen by the others not.
+        let addresses = [Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST];
+        match addresses
+            .into_iter()
+            .try_for_each(|address| TcpListener::bind((address, port)).map(drop))
+        {
+            Ok(()) if !accepts(port) => return Ok(port),
+            Ok(()) => {}
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Whether somebody accepts connections there, on this machine.
+pub(super) fn accepts(port: u16) -> bool {
+    let connects =
+        |address: SocketAddr| TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
+    connects((Ipv4Addr::LOCALHOST, port).into()) || connects((Ipv6Addr::LOCALHOST, port).into())
+}
+
+// Which CPUs are the service's and which the load's.
+
+/// Below so many CPUs they are shared: a service with one CPU is another one than with several.
+const MIN_CPUS: usize = 4;
+
+/// Disjoint sets of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpus {
+    /// The service's.
+    pub service: Vec<usize>,
+    /// Those of the phases.
+    pub load: Vec<usize>,
+}
+
+impl Cpus {
+    /// Half of the CPUs that we may run on for each, the service's half the larger one; `None` of fewer than four.
+    pub fn from_root(root: &Root) -> Option<Self> {
+        let allowed = sys::affinity::allowed().ok()?;
+        Self::divide(&allowed, |cpu| {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            let siblings = root.read(&path).unwrap_or_default();
+            let first =
+                siblings.trim().split([',', '-']).next().and_then(|first| first.parse().ok());
+            first.unwrap_or(cpu)
+        })
+    }
+
+    /// The threads of a core, those with one `core`, stay together where there are several cores. The load gets the
+    /// first ones, which take the machine's interrupts.
+    fn divide(allowed: &[usize], core: impl Fn(usize) -> usize) -> Option<Self> {
+        if allowed.len() < MIN_CPUS {
+            return None;
+        }
+        let mut sorted: Vec<(usize, usize)> =
+            allowed.iter().map(|cpu| (core(*cpu), *cpu)).collect();
+        sorted.sort_unstable();
+        let half = allowed.len() / 2;
+        // A core that lies across the middle is the service's.
+        let middle =
+            sorted.iter().position(|(core, _)| *core == sorted[half].0).filter(|at| *at > 0);
+        let (load, service) = sorted.split_at(middle.unwrap_or(half));
+        let ascending = |cpus: &[(usize, usize)]| {
+            let mut cpus: Vec<usize> = cpus.iter().map(|(_, cpu)| *cpu).collect();
+            cpus.sort_unstable();
+            cpus
+        };
+        Some(Self { service: ascending(service), load: ascending(load) })
+    }
+}
+
+/// `0-3,8`.
+pub(super) fn ranges(cpus: &[usize]) -> String {
+    let mut text = String::new();
+    let runs = cpus.chunk_by(|before, after| before + 1 == *after);
+    for run in runs {
+        let separator = if text.is_empty() { "" } else { "," };
+        text += &match run {
+            [one] => format!("{separator}{one}"),
+            [first, .., last] => format!("{separator}{first}-{last}"),
+            [] => unreachable!("a run has a member"),
+        };
+    }
+    text
+}
+
+impl std::fmt::Display for Cpus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "service on CPUs {}, load on CPUs {}", ranges(&self.service), ranges(&self.load))
+    }
+}
+
+#[cfg(test)]
+mod port_tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_free_and_fresh() {
+        let (first, second) = (free().unwrap(), free().unwrap());
+        assert_ne!(first, second);
+        assert!(!accepts(first));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, first)).unwrap();
+        assert!(accepts(first));
+        drop(listener);
+    }
+}
+
+#[cfg(test)]
+mod cpus_tests {
+    use super::*;
+
+    fn divided(allowed: &[usize], core: impl Fn(usize) -> usize) -> Option<String> {
+        Cpus::divide(allowed, core).map(|cpus| cpus.to_string())
+    }
+
+    #[test]
+    fn halves_are_apart_and_keep_cores_whole() {
+        let own = |cpu| cpu;
+        let said = |text: &str| Some(text.to_string());
+        assert_eq!(divided(&[0, 1, 2], own), None);
+        assert_eq!(divided(&[0, 1, 2, 3], own), said("service on CPUs 2-3, load on CPUs 0-1"));
+        assert_eq!(
+            divided(&[2, 3, 5, 9, 10], own),
+            said("service on CPUs 5,9-10, load on CPUs 2-3")
+        );
+        // Siblings n and n + 4, and neighbours.
+        let far = divided(&[0, 1, 2, 3, 4, 5, 6, 7], |cpu| cpu % 4);
+        assert_eq!(far, said("service on CPUs 2-3,6-7, load on CPUs 0-1,4-5"));
+        let near = divided(&[0, 1, 2, 3, 4, 5], |cpu| cpu / 2);
+        assert_eq!(near, said("service on CPUs 2-5, load on CPUs 0-1"));
+        assert_eq!(divided(&[0, 1, 2, 3], |_| 0), said("service on CPUs 2-3, load on CPUs 0-1"));
     }
 }

@@ -278,11 +278,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// One smaps entry; `superpage` is what counts as one superpage.
-    pub(super) fn from_entry(
-        entry: &SmapsEntry,
-        kind: MappingKind,
-        superpage: Option<PageSize>,
-    ) -> Self {
+    fn from_entry(entry: &SmapsEntry, kind: MappingKind, superpage: Option<PageSize>) -> Self {
         let mut coverage = Self { swapped: entry.swap, ..Self::default() };
         let (anon, anon_thp) = (entry.anonymous, entry.anon_huge);
         coverage.anon_thp = anon_thp;

@@ -284,7 +284,7 @@ impl Plan {
     /// Everything that differs, in words.
     pub fn differences(&self) -> Vec<Difference> {
         let pools = self.requests.iter().map(|one| Difference {
-            what: outcome::pool(one.size, one.node),
+            what: outcome::pool_name(one.size, one.node),
             now: format!("{} pages", one.before),
             wanted: format!("{} pages", one.target),
         });

@@ -17,9 +17,9 @@ mod shm;
 mod spec;
 mod status;
 
-pub use outcome::PoolError;
 pub use outcome::{
-    Applied, Compaction, HeadroomRule, Options, Outcome, Progress, Request, Shortage, WhyShort,
+    Applied, Compaction, HeadroomRule, Options, Outcome, PoolError, Progress, Request, Shortage,
+    WhyShort, pool_name,
 };
 pub use resize::Headroom;
 pub use resize::{Demoted, demote, demotes_into};

@@ -389,7 +389,7 @@ fn fstab_char(c: char) -> String {
 
 /// A path as systemd names units after it (systemd-escape --path): `/` is `-`, and whatever is not
 /// a letter, digit, `_`, `.` or `:` is `\x2d`.
-pub fn escape(path: &str) -> String {
+pub(crate) fn escape(path: &str) -> String {
     let mut name = String::new();
     for (index, byte) in path.trim_matches('/').bytes().enumerate() {
         match byte {

@@ -317,7 +317,7 @@ fn remedy(source: &io::Error) -> &'static str {
 // Words that more than one message is made of.
 
 /// `2 MiB pages`, `2 MiB pages on node 1`.
-pub fn pool(size: PageSize, node: Option<NodeId>) -> String {
+pub fn pool_name(size: PageSize, node: Option<NodeId>) -> String {
     match node {
         None => format!("{size} pages"),
         Some(node) => format!("{size} pages on node {node}"),

@@ -136,7 +136,7 @@ pub(crate) fn hypervisor_name(_: &Root) -> Option<String> {
 
 /// One array behind a descriptor.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+struct Row {
     pub code: u8,
     pub level: Level,
     pub kind: TlbKind,
@@ -148,7 +148,7 @@ pub(super) struct Row {
 
 /// The level of an array, which for some depends on the company it is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
+enum Level {
     /// The first.
     First,
     /// The first, being a "DTLB0" or "uTLB": under it, [`Level::Under`] is the second.
@@ -176,7 +176,7 @@ const fn row(
 }
 
 /// Every descriptor of a TLB. Two have two arrays.
-pub(super) const ROWS: &[Row] = &[
+const ROWS: &[Row] = &[
     row(0x01, First, Instruction, &[K4], 32, Some(4)),
     row(0x02, First, Instruction, &[M4], 2, Some(0)),
     row(0x03, First, Data, &[K4], 64, Some(4)),

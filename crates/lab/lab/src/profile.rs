@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use trace::Source;
 use units::ByteSize;
 
-use crate::load::Design;
+use crate::run::Design;
 use crate::run::{self, pass, prepare, reports};
-use crate::watch::{Pass, Watched};
+use crate::run::{Pass, Watched};
 use crate::{Experiment, LabError, Report};
 
 /// The unit of time of a profile, in seconds: CBMM's (multifacet/cbmm, include/linux/mm_econ.h: MM_ECON_LTU).

@@ -1,23 +1,25 @@
 //! Experiments: a workload on a machine, once for each design, in one pass over its stream.
 
+pub use design::Design;
+pub use mm_sim::NotSimulated;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+use fault_scaling::Kernel;
 use machine::Machine;
 use mm_sim::fragment::Fragmentation;
 use mm_sim::{
     Counts, Layout, LayoutError, PartUse, Simulation, Stop, Touched, TouchedView, kernel_memory,
     simulation,
 };
+use policy::Policy;
 use trace::{Block, Source};
 use units::ByteSize;
 use workload_streams::{Independent, Setup, Stream, WorkloadError};
 
-use crate::coarse::{self, Coarse};
-use crate::load::{self, Design};
-use crate::side_by_side;
-use crate::watch::{Pass, Watched};
-use crate::{Cell, End, MemoryPart, Report, Requests, SCHEMA};
+use crate::coarse::Coarse;
+use crate::{Cell, End, MemoryPart, Report, Requests, SCHEMA, coarse, side_by_side};
 
 /// What is run, but for the design.
 #[derive(Debug, Clone)]
@@ -94,7 +96,7 @@ pub fn run_watched(
     designs: &[Design],
     mut watch: impl FnMut(Pass) -> ControlFlow<()>,
 ) -> Result<Vec<Report>, LabError> {
-    let superpage = |design: &Design| load::superpage(design, &experiment.machine);
+    let superpage = |design: &Design| superpage(design, &experiment.machine);
     let sizes: BTreeSet<u64> = designs.iter().map(superpage).collect();
     if sizes.len() <= 1 {
         return run_aligned(experiment, designs, watch);
@@ -158,7 +160,7 @@ pub(crate) fn stream(
     let machine = &experiment.machine;
     let mut setup = experiment.workload.clone();
     // To the largest superpages that the kernel may use.
-    let largest = designs.iter().map(|design| load::superpage(design, machine)).max();
+    let largest = designs.iter().map(|design| superpage(design, machine)).max();
     setup.align =
         (largest.unwrap_or(0) / (coarse::STREAM_PAGE * u64::from(trace::SLOTS))).max(1) as u32;
     let first = region << coarse::shift(machine.base_page.bytes());
@@ -201,9 +203,9 @@ pub(crate) fn prepare(
     let machine = &experiment.machine;
     let ready = side_by_side::map(designs.iter().collect(), |design: &Design| {
         check_one(&experiment.machine, design)?;
-        let policy = load::policy(design, machine);
+        let policy = policy(design, machine);
         let bound = policy.physical().is_ideal;
-        let superpage = load::superpage(design, machine);
+        let superpage = superpage(design, machine);
         let Experiment { memory, layout, swap, .. } = experiment;
         let mut machine = simulation(machine, policy, *memory, layout, *swap)?;
         let how = &experiment.fragmentation;
@@ -236,8 +238,8 @@ pub fn check(machine: &Machine, designs: &[Design]) -> Result<(), LabError> {
 }
 
 fn check_one(machine: &Machine, design: &Design) -> Result<(), LabError> {
-    match load::not_simulated_on(design, machine) {
-        Some(load::NotSimulated { key, why }) => {
+    match not_simulated_on(design, machine) {
+        Some(NotSimulated { key, why }) => {
             Err(LabError::NotSimulated { design: design.name.clone(), key, why })
         }
         None => Ok(()),
@@ -419,4 +421,121 @@ fn requests(mut latencies: Vec<u64>, mhz: u32) -> Option<Requests> {
         p999: at(999),
         max: of(longest),
     })
+}
+
+// Designs, which are files, as the policies that this crate carries out. Nothing else here knows them.
+
+/// What a design means on a machine.
+pub(crate) fn policy(design: &Design, machine: &Machine) -> Policy {
+    mm_sim::policy_on(machine, |scale| design.policy(scale))
+}
+
+/// Bytes of a design's superpages on a machine: of its largest, and of a region's at least.
+pub(crate) fn superpage(design: &Design, machine: &Machine) -> u64 {
+    let group = mm_sim::regions_of_superpage(&policy(design, machine), machine);
+    (machine.base_page.bytes() * u64::from(trace::SLOTS)) << group
+}
+
+/// What of a design is not simulated on a machine.
+pub(crate) fn not_simulated_on(design: &Design, machine: &Machine) -> Option<NotSimulated> {
+    mm_sim::not_simulated_on(&design.policy(policy::Scale::X86), machine)
+}
+
+/// What of a design is not simulated.
+pub fn not_simulated(design: &Design) -> Option<NotSimulated> {
+    mm_sim::not_simulated(&design.policy(policy::Scale::X86))
+}
+
+/// What of a design the model of many CPUs' faults has not.
+pub fn not_simulated_of_faults(design: &Design) -> Option<NotSimulated> {
+    mm_sim::not_simulated_of_faults(&design.policy(policy::Scale::X86))
+}
+
+/// Whether a design asks which pages hold zeros only: those that were never touched.
+pub fn watches_contents(design: &Design) -> bool {
+    design.policy(policy::Scale::X86).reads().has(policy::Reads::ZEROS)
+}
+
+/// Whether a design says how faults take locks and count pages (its `[fault]` table). Only `lab faults` simulates that:
+/// [`crate::run`] makes the same report without it.
+pub fn has_fault_table(design: &Design) -> bool {
+    let of = |design: &Design| {
+        let path = design.policy(policy::Scale::X86).fault_path();
+        (path.locking, path.resident)
+    };
+    of(design) != of(&preset("base"))
+}
+
+/// The preset of this name.
+pub(crate) fn preset(name: &str) -> Design {
+    design::designs::find(name).expect("a preset")
+}
+
+/// The same on a machine: a pool has its smallest superpages.
+pub(crate) fn preset_on(name: &str, machine: &Machine) -> Design {
+    let smallest = machine.superpages().first().copied();
+    let design = preset(name);
+    smallest.map_or(design.clone(), |size| design.with_pool_of(units::ByteSize(size)))
+}
+
+/// What a design says of faults, for the model of many CPUs.
+pub fn fault_kernel(design: &Design, machine: &fault_scaling::Machine) -> Kernel {
+    let scale = policy::Scale { base_page: machine.base_page.bytes(), superpage: 9, ticks: 1000 };
+    Kernel::new(&design.policy(scale).fault_path(), machine)
+}
+
+// How far a pass over a stream is, for whoever waits for it, and may stop it.
+
+/// How far a pass is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pass {
+    /// Records of the stream that were handed out (a run of accesses to one page is one).
+    pub records: u64,
+    /// How many it has, about, if that is known before its end.
+    pub of: Option<u64>,
+}
+
+/// Asked before each piece of a simulation whether to go on. Where it breaks, the simulation fails.
+pub type Going<'a> = &'a (dyn Fn() -> ControlFlow<()> + Sync);
+
+/// Nobody stops it.
+pub const TO_THE_END: Going<'static> = &|| ControlFlow::Continue(());
+
+/// Why a watched stream could not be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Unread<E> {
+    /// Who watches it stopped it.
+    #[error("stopped")]
+    Stopped,
+    /// It is unreadable itself.
+    #[error(transparent)]
+    Source(#[from] E),
+}
+
+/// A stream that tells how far it is before each of its pieces, and ends with an error where its watcher stops it.
+#[derive(Debug)]
+pub struct Watched<S, F> {
+    stream: S,
+    pass: Pass,
+    watch: F,
+}
+
+impl<S: Source, F: FnMut(Pass) -> ControlFlow<()>> Watched<S, F> {
+    /// A stream of about so many records.
+    pub fn new(stream: S, of: Option<u64>, watch: F) -> Self {
+        Self { stream, pass: Pass { records: 0, of }, watch }
+    }
+}
+
+impl<S: Source, F: FnMut(Pass) -> ControlFlow<()>> Source for Watched<S, F> {
+    type Error = Unread<S::Error>;
+
+    fn next(&mut self, block: &mut Block) -> Result<bool, Self::Error> {
+        if (self.watch)(self.pass).is_break() {
+            return Err(Unread::Stopped);
+        }
+        let more = self.stream.next(block)?;
+        self.pass.records += block.accesses.len() as u64;
+        Ok(more)
+    }
 }

@@ -1,6 +1,8 @@
 //! What an executor knows about memory of a running program. Amounts are in bytes.
 
-use super::Fallback;
+use super::state::FIRST_LOOK;
+use super::{Fallback, Policy};
+use crate::{Action, Result, Wait};
 
 /// What is known now. What an event is not decided by may be left at its default; what costs something to learn is
 /// learned when a policy asks ([`crate::Action::Read`]).
@@ -134,4 +136,110 @@ pub enum Use {
     Old,
     /// Nothing any more.
     Unmapped,
+}
+
+// What happens to the memory of a running program.
+
+/// What happened. Which facts each is decided by is said at the function that decides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// Memory is mapped, and nothing is known yet of its pages: how much of it is advised.
+    Mapped,
+    /// Part of a segment is loaded, and nothing of the program has run; or a large file is mapped.
+    Loaded,
+    /// A mapping was enlarged in place or moved, with the advice it had: how much of what was added keeps it.
+    Grew,
+    /// A mapping that was advised in part is to be moved or resized as one.
+    Moves,
+    /// The pool had no superpages for memory that was to lie on it.
+    NoPoolPage,
+    /// A new mapping that is advised whole is about to be handed out.
+    Ready,
+    /// The program asks for a mapping that may be one that was kept.
+    Wanted,
+    /// A request had no use for a mapping that is kept.
+    PassedBy,
+    /// The program unmaps a mapping that is as it was handed out.
+    Unmapped,
+    /// The program maps something where a mapping is kept.
+    Claimed,
+    /// Memory or address space is short, or nothing may be kept from now on.
+    Pressure,
+    /// The program asks what would show that nothing was written to memory that is there.
+    Shown,
+    /// The process ends.
+    Ended,
+    /// What was asked for is done, or failed.
+    Outcome {
+        /// What was asked for.
+        action: Action,
+        /// How it ended.
+        result: Result,
+        /// The longest it took, for each superpage, in microseconds ([`Action::Probe`]).
+        cost: u32,
+    },
+}
+
+/// Facts that cost something to learn: an executor learns them when a policy asks ([`Action::Read`]), and tells how
+/// that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// What went wrong on the machine so far: [`super::Facts::stalls`], `fallbacks` and `faults`.
+    Losses,
+    /// Free memory by size of blocks: [`super::Facts::contiguous`], `free`, and `outstanding` at most.
+    Free,
+    /// `outstanding` as it is, [`super::Facts::reclaimable`], and [`super::Facts::smaller`] with what is free of it.
+    Spare,
+    /// What the process has: [`super::Facts::resident`].
+    Resident,
+    /// What its cgroups leave it: [`super::Facts::headroom`].
+    Headroom,
+    /// [`super::Facts::is_unlimited`], and [`super::Facts::is_whole`] where it is.
+    Whole,
+}
+
+// Back off where first touches compacted in vain: the machine's counters tell what went wrong all the same.
+
+/// The most that is advised between two looks.
+const MAX_LOOK: u64 = 512 << 20;
+/// Fallbacks that are the program's own, by its faults, from which on they count.
+const MANY_FALLBACKS: u64 = 16;
+
+impl Policy {
+    /// The machine's counters are due.
+    pub(super) fn look(&mut self) -> Action {
+        let state = &mut self.state;
+        state.look_at = state.advised.saturating_add(state.look_after);
+        Action::Read(Source::Losses)
+    }
+
+    /// Compares the counters with what they were: where there were many stalls and fallbacks nothing is advised for a
+    /// while, longer each time; else the next look is further away.
+    pub(super) fn looked(&mut self, result: Result, facts: &Facts) -> Action {
+        let is_read = matches!(result, Result::Done { .. });
+        if is_read && self.are_many(facts) {
+            self.state.look_after = FIRST_LOOK;
+            let bytes = self.state.losses.grow(self.state.requested);
+            return Action::Wait(Wait::Bytes(bytes));
+        }
+        self.weigh(facts)
+    }
+
+    fn are_many(&mut self, facts: &Facts) -> bool {
+        let state = &mut self.state;
+        let now = [facts.stalls, facts.fallbacks, facts.faults];
+        let before = core::mem::replace(&mut state.seen, now);
+        if !core::mem::replace(&mut state.has_looked, true) {
+            return false;
+        }
+        let [stalls, fallbacks, faults] = [0, 1, 2].map(|at| now[at].saturating_sub(before[at]));
+        // They are everybody's, but a superpage of ours that fell back was as many faults of ours.
+        let own = fallbacks.min(faults >> facts.order());
+        if stalls >= MANY_FALLBACKS && own >= MANY_FALLBACKS {
+            return true;
+        }
+        state.look_after = MAX_LOOK.min(state.look_after * 2);
+        state.losses.shorten();
+        false
+    }
 }

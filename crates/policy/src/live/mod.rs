@@ -10,16 +10,12 @@
 //! and its outcome is told with the fact.
 
 mod advise;
-mod event;
 mod facts;
-mod fit;
-mod losses;
 mod prepare;
 mod record;
-mod segments;
 mod state;
 
-pub use event::{Event, Source};
+pub use facts::{Event, Source};
 pub use facts::{Facts, Kind, Use};
 pub use record::{Begin, Record, Unread};
 pub use state::{Pause, State};

@@ -13,7 +13,7 @@
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
-use super::segments::make;
+use super::advise::make;
 use super::{Event, Facts, Fallback, Kind, Pages, Policy, Request, Source, State, Use};
 use crate::{Action, How, Result, Wait};
 

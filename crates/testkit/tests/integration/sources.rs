@@ -153,7 +153,7 @@ fn citations_are_found_in_what_people_write() {
         ("docs/sources/README.md#labels.", &["docs/sources/README.md labels"]),
         ("the policies that 3 of them have", &[]),
         ("docs/decisions/<topic>.md, *.md, `designs/NAME.toml`", &[]),
-        ("(`crates/lab/lab/src/load.rs`) in designs/", &["crates/lab/lab/src/load.rs"]),
+        ("(`crates/lab/lab/src/run.rs`) in designs/", &["crates/lab/lab/src/run.rs"]),
     ] {
         let found: Vec<String> = citations(line).iter().map(Citation::to_string).collect();
         assert_eq!(found, expected, "{line}");
@@ -172,7 +172,7 @@ fn what_does_not_exist_cannot_be_opened() {
         let sections = section.into_iter().map(String::from).collect();
         let citation = Citation { name: name.to_string(), sections };
         assert_eq!(
-            citation.open(&root(), Path::new("crates/lab/lab/src/load.rs")),
+            citation.open(&root(), Path::new("crates/lab/lab/src/run.rs")),
             Err(says.to_string())
         );
     }

@@ -5,10 +5,14 @@
 //! the next), then `emit` turns them into blocks until it says that nothing is left.
 
 use std::io;
+use std::io::{Read, Seek, SeekFrom};
 
-use super::bytes::Bytes;
-use super::column::{HEAD, Head, Packer, Unpacker};
-use super::{CHUNK, events, pages};
+use xxhash_rust::xxh3::xxh3_64;
+use zstd::bulk::{Compressor, Decompressor};
+
+use super::foot::{ChunkInfo, Footer, MAX_CHUNK_BYTES, Runs};
+use super::writer::Tally;
+use super::{CHUNK, PAGES, events};
 use crate::{Access, BLOCK, Block, Event, Page, Region};
 
 const MAGIC: &[u8; 4] = b"SPTC";
@@ -18,7 +22,7 @@ const FIXED: usize = 12;
 const PLANES: u8 = 16;
 /// Different records of an indexed chunk, by the bytes of an index.
 const NARROW: usize = 1 << 8;
-const WIDE: usize = pages::MAX_DIFFERENT;
+const WIDE: usize = events::MAX_DIFFERENT;
 /// A count that is in the list of large counts.
 const ESCAPE: u8 = 255;
 
@@ -46,7 +50,7 @@ pub fn extent(bytes: &[u8]) -> Option<(u64, u32)> {
 /// Turns records into a chunk's bytes.
 pub struct Encoder {
     packer: Packer,
-    indexer: pages::Indexer,
+    indexer: events::Indexer,
     indices: Vec<u16>,
     column: Vec<u8>,
     heads: Vec<u8>,
@@ -58,7 +62,7 @@ impl Encoder {
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             packer: Packer::new()?,
-            indexer: pages::Indexer::new(),
+            indexer: events::Indexer::new(),
             indices: Vec::new(),
             column: Vec::new(),
             heads: Vec::new(),
@@ -96,12 +100,12 @@ impl Encoder {
         if self.indexer.index(accesses, counts, &mut self.indices).is_some() {
             return self.indexed();
         }
-        let planes = pages::planes_of(accesses);
+        let planes = events::planes_of(accesses);
         for number in 0..planes {
-            pages::plane(accesses, number, &mut self.column);
+            events::plane(accesses, number, &mut self.column);
             self.put()?;
         }
-        pages::writes(accesses, &mut self.column);
+        events::writes(accesses, &mut self.column);
         self.put()?;
         self.counts(counts)?;
         Ok(PLANES + planes as u8)
@@ -231,7 +235,7 @@ impl Chunk {
                 .ok_or("a chunk's column cannot be unpacked")
         };
         if self.coding < PLANES {
-            let most = 4 * pages::MAX_DIFFERENT.min(records);
+            let most = 4 * events::MAX_DIFFERENT.min(records);
             take(&mut self.writes, &|length| length % 4 == 0 && length <= most)?;
             let different = self.writes.len();
             take(&mut self.counts, &|length| length == 0 || length == different)?;
@@ -421,5 +425,265 @@ pub fn place(event: &mut Event, region: Region, process: u32, object: u32) {
         }
         Event::Fork { child, .. } => *child = Process(child.0 + process),
         _ => {}
+    }
+}
+
+// One column of a chunk: bytes, stored as they are or compressed. Called by `chunk` and `foot`.
+
+/// zstd's level: 3 gave the sizes and decoding speeds that the format was chosen by
+/// (docs/sources/simulators.md 3.5); higher levels make recording slower and decoding no faster.
+const LEVEL: i32 = 3;
+
+/// Bytes of a column's head: codec, length, stored length.
+pub const HEAD: usize = 9;
+
+const RAW: u8 = 0;
+const ZSTD: u8 = 1;
+
+/// A compressor with its memory.
+pub struct Packer {
+    zstd: Compressor<'static>,
+    packed: Vec<u8>,
+}
+
+impl Packer {
+    /// A fresh one.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { zstd: Compressor::new(LEVEL)?, packed: Vec::new() })
+    }
+
+    /// Adds `column`'s head to `heads` and its bytes to `out`.
+    pub fn put(&mut self, column: &[u8], heads: &mut Vec<u8>, out: &mut Vec<u8>) -> io::Result<()> {
+        self.packed.clear();
+        self.packed.reserve(zstd::zstd_safe::compress_bound(column.len()));
+        let length = self.zstd.compress_to_buffer(column, &mut self.packed)?;
+        // What gains nothing costs no time when it is read.
+        let (codec, stored) = if length < column.len() - column.len() / 32 {
+            (ZSTD, &self.packed[..])
+        } else {
+            (RAW, column)
+        };
+        heads.push(codec);
+        heads.extend((column.len() as u32).to_le_bytes());
+        heads.extend((stored.len() as u32).to_le_bytes());
+        out.extend_from_slice(stored);
+        Ok(())
+    }
+}
+
+/// A column's head.
+#[derive(Debug, Clone, Copy)]
+pub struct Head {
+    codec: u8,
+    /// Its bytes.
+    pub length: usize,
+    /// Its bytes in the file.
+    pub stored: usize,
+}
+
+impl Head {
+    /// Reads it.
+    pub fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
+        let codec = bytes.u8()?;
+        let length = bytes.u32()? as usize;
+        let stored = bytes.u32()? as usize;
+        Some(Self { codec, length, stored })
+    }
+}
+
+/// A decompressor with its memory.
+pub struct Unpacker(Decompressor<'static>);
+
+impl Unpacker {
+    /// A fresh one.
+    pub fn new() -> io::Result<Self> {
+        Decompressor::new().map(Self)
+    }
+
+    /// Replaces the contents of `out` by the column with this head that `bytes` begins with. The
+    /// caller has bounded `head.length`.
+    pub fn take(&mut self, head: Head, bytes: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
+        let stored = bytes.take(head.stored)?;
+        out.clear();
+        match head.codec {
+            RAW => out.extend_from_slice(stored),
+            ZSTD => {
+                out.reserve(head.length);
+                self.0.decompress_to_buffer(stored, out).ok()?;
+            }
+            _ => return None,
+        }
+        (out.len() == head.length).then_some(())
+    }
+}
+
+// A file without its end: what a writer that was killed had written. Chunks say how long they are and
+// each can be read by itself, so everything up to the first that is not whole is the stream's beginning.
+// Only the footer's checksums are missing.
+
+/// What the footer of the chunks from `begin` on would say, and where the last of them ends.
+pub fn footer(
+    input: &mut (impl Read + Seek),
+    begin: u64,
+    unpacker: &mut Unpacker,
+) -> io::Result<(Footer, u64)> {
+    let (mut tally, mut chunks) = (Tally::new(), Vec::new());
+    let (mut chunk, mut block, mut bytes) = (Chunk::default(), Block::default(), Vec::new());
+    let frame = Frame { regions: PAGES >> 9, shift: 0 };
+    let mut at = begin;
+    loop {
+        let mut read = |bytes: &mut Vec<u8>, most: u64| {
+            bytes.clear();
+            input.seek(SeekFrom::Start(at))?;
+            input.by_ref().take(most).read_to_end(bytes)
+        };
+        read(&mut bytes, MAX_HEAD as u64)?;
+        let Some((length, records)) = extent(&bytes) else { break };
+        if length > MAX_CHUNK_BYTES.into() || records as usize > CHUNK {
+            break;
+        }
+        let is_whole = read(&mut bytes, length)? as u64 == length
+            && chunk.load(&bytes, records, frame, unpacker).is_ok();
+        if !is_whole {
+            break;
+        }
+        let mut info = ChunkInfo {
+            offset: at,
+            length: length as u32,
+            records,
+            events: 0,
+            accesses: 0,
+            process: tally.regions.running(),
+            checksum: xxh3_64(&bytes),
+            before: tally.totals.records,
+        };
+        let before = tally.totals;
+        let mut is_sound = true;
+        while is_sound
+            && let Ok(some) = chunk.emit(&mut block, frame).inspect_err(|_| is_sound = false)
+        {
+            if !some {
+                break;
+            }
+            for (at, access) in block.accesses.iter().enumerate() {
+                tally.record(*access, block.counts.get(at).copied().unwrap_or(1));
+            }
+            is_sound = block.events.iter().all(|(_, event)| tally.event(event));
+        }
+        if !is_sound {
+            tally.totals = before;
+            break;
+        }
+        tally.totals.records += u64::from(records);
+        info.events = (tally.totals.events - before.events) as u32;
+        info.accesses = tally.totals.accesses - before.accesses;
+        chunks.push(info);
+        at += length;
+    }
+    let Tally { totals, regions } = tally;
+    Ok((Footer { chunks, totals, runs: Runs::Found(regions.runs), run: None }, at))
+}
+
+// Integers in byte strings: little-endian, and variable-length (LEB128). Reading never fails by a
+// panic: every read says `None` at the end.
+
+/// A byte string being read.
+#[derive(Debug, Clone, Copy)]
+pub struct Bytes<'a>(pub &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    /// The next `count` bytes.
+    pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+    /// One byte.
+    pub fn u8(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+    /// Two bytes.
+    pub fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+    /// Four bytes.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+    /// Eight bytes.
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+    /// A variable-length integer: seven bits a byte, the lowest first; `None` also if it needs more
+    /// than 64 bits.
+    pub fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+    /// A variable-length integer that fits in 32 bits.
+    pub fn varint32(&mut self) -> Option<u32> {
+        self.varint()?.try_into().ok()
+    }
+    /// A text: its length in bytes (two bytes), then UTF-8.
+    pub fn text(&mut self) -> Option<String> {
+        let length = self.u16()?;
+        String::from_utf8(self.take(length.into())?.to_vec()).ok()
+    }
+}
+
+/// Adds a variable-length integer.
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Adds a text, cut at `most` bytes (at a character).
+pub fn put_text(out: &mut Vec<u8>, text: &str, most: usize) {
+    let cut = (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+    let text = &text[..cut.unwrap_or(0)];
+    out.extend((text.len() as u16).to_le_bytes());
+    out.extend(text.as_bytes());
+}
+
+#[cfg(test)]
+mod bytes_tests {
+    use proptest::prelude::*;
+
+    use super::{Bytes, put_varint};
+
+    proptest! {
+        #[test]
+        fn varints_round_trip(value: u64, shift in 0u32..64) {
+            let mut out = Vec::new();
+            put_varint(&mut out, value >> shift);
+            let mut bytes = Bytes(&out);
+            prop_assert_eq!(bytes.varint(), Some(value >> shift));
+            prop_assert!(bytes.0.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
+            let mut reader = Bytes(&bytes);
+            while reader.varint().is_some() {}
+            let mut reader = Bytes(&bytes);
+            while reader.text().is_some() {}
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! Events as bytes: how far behind the last one, a tag, the fields as variable-length integers.
 
-use super::bytes::{Bytes, put_varint};
+use std::collections::BTreeMap;
+
+use super::chunk::{Bytes, put_varint};
+use super::foot::RegionRun;
 use super::{CHUNK, PAGES};
-use crate::{Advice, Backing, Event, Pace, Page, Pages, Process, SLOTS};
+use crate::{Access, Advice, Backing, Event, Pace, Page, Pages, Process, Region, SLOTS};
 
 /// The most bytes of events in a chunk.
 pub const MAX_EVENTS: usize = 1 << 20;
@@ -166,5 +169,188 @@ pub fn check(event: &Event) -> Result<(), String> {
             Err(format!("a phase's name has {} bytes, more than {MAX_NAME}", name.len()))
         }
         _ => Ok(()),
+    }
+}
+
+// How a chunk keeps its records. Two ways, by how many different ones there are:
+//
+// - **Indexed**: at most 65,536 different (page, writes, count): a list of them in the order of their
+//   first use, and for each record an index of one or two bytes. Programs are like that, and decoding
+//   is one column to unpack and two loads from small tables.
+// - **Planes**: the page numbers' lowest bytes, then their second bytes, and so on as long as one is
+//   not zero; a bit per record for "writes"; the counts. Random accesses to much memory are like that:
+//   the low bytes are noise and are stored raw, the high ones compress.
+
+/// The most different records of an indexed chunk.
+pub const MAX_DIFFERENT: usize = 1 << 16;
+
+/// Gives records their index: open addressing, linear probing, emptied for each chunk.
+pub struct Indexer {
+    /// Access and count of a slot; 0 while it is empty, since no record counts nothing.
+    keys: Vec<u64>,
+    indices: Vec<u16>,
+    /// The different records in the order of their first use.
+    pub different: Vec<(Access, u32)>,
+}
+
+/// Twice [`MAX_DIFFERENT`]: half full at worst.
+const BITS: u32 = 17;
+
+impl Indexer {
+    /// An empty one.
+    pub fn new() -> Self {
+        let size = 1 << BITS;
+        Self { keys: vec![0; size], indices: vec![0; size], different: Vec::new() }
+    }
+
+    /// Replaces the contents of `out` by each record's index; `None` if there are too many.
+    pub fn index(&mut self, accesses: &[Access], counts: &[u32], out: &mut Vec<u16>) -> Option<()> {
+        self.keys.fill(0);
+        self.different.clear();
+        out.clear();
+        out.reserve(accesses.len());
+        for (&access, &count) in accesses.iter().zip(counts) {
+            out.push(self.one(access, count)?);
+        }
+        Some(())
+    }
+
+    fn one(&mut self, access: Access, count: u32) -> Option<u16> {
+        let key = u64::from(count) << 32 | u64::from(access.0);
+        // Fibonacci hashing: neighbouring pages do not cluster.
+        let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;
+        while self.keys[at] != key {
+            if self.keys[at] == 0 {
+                if self.different.len() == MAX_DIFFERENT {
+                    return None;
+                }
+                self.keys[at] = key;
+                self.indices[at] = self.different.len() as u16;
+                self.different.push((access, count));
+                break;
+            }
+            at = (at + 1) & ((1 << BITS) - 1);
+        }
+        Some(self.indices[at])
+    }
+}
+
+/// Bytes that the highest page number needs, at least one.
+pub fn planes_of(accesses: &[Access]) -> usize {
+    let all = accesses.iter().fold(0, |all, access| all | access.page().0);
+    (4 - all.leading_zeros() as usize / 8).max(1)
+}
+
+/// Replaces the contents of `out` by byte `number` of each page number.
+pub fn plane(accesses: &[Access], number: usize, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend(accesses.iter().map(|access| (access.page().0 >> (8 * number)) as u8));
+}
+
+/// Replaces the contents of `out` by one bit per record, the lowest first.
+pub fn writes(accesses: &[Access], out: &mut Vec<u8>) {
+    out.clear();
+    let byte = |eight: &[Access]| {
+        eight.iter().rev().fold(0, |bits, access| bits << 1 | u8::from(access.writes()))
+    };
+    out.extend(accesses.chunks(8).map(byte));
+}
+
+// Which addresses a stream's regions have: kept by the writer as mappings are made, because the sets of
+// a TLB are chosen by addresses and not by a stream's dense numbers.
+
+/// The regions that were mapped so far.
+pub struct Regions {
+    /// By region: its address over 1 MiB or so (page number / 512), plus one; 0 while unknown.
+    address: Vec<u64>,
+    /// Neighbours in one line, in the order of their mapping.
+    pub runs: Vec<RegionRun>,
+    /// The runs of each process, for its children.
+    of: BTreeMap<Process, Vec<usize>>,
+    running: Process,
+}
+
+impl Regions {
+    /// None yet, and process 0 runs.
+    pub fn new() -> Self {
+        Self { address: Vec::new(), runs: Vec::new(), of: BTreeMap::new(), running: Process(0) }
+    }
+
+    /// The number of `region` in its address space; its number in the stream while that is unknown.
+    pub fn address(&self, region: Region) -> u64 {
+        match self.address.get(region.0 as usize) {
+            None | Some(0) => region.0.into(),
+            Some(above) => above - 1,
+        }
+    }
+
+    /// One more than the highest region that was mapped.
+    pub fn count(&self) -> u32 {
+        self.address.len() as u32
+    }
+
+    /// The process whose accesses come next.
+    pub fn running(&self) -> Process {
+        self.running
+    }
+
+    /// Takes notice of an event.
+    pub fn see(&mut self, event: &Event) {
+        match *event {
+            Event::Spawn(process) | Event::Run(process) => self.running = process,
+            Event::Map { pages, address, .. } => self.map(pages, address / u64::from(SLOTS)),
+            Event::Grow { pages } if pages.first.slot() == 0 && pages.first.0 > 0 => {
+                let before = Region(pages.first.region().0 - 1);
+                self.map(pages, self.address(before) + 1);
+            }
+            Event::Grow { pages } => self.map(pages, self.address(pages.first.region())),
+            Event::Fork { child, offset } => self.fork(child, offset),
+            _ => {}
+        }
+    }
+
+    fn map(&mut self, pages: Pages, address: u64) {
+        let first = pages.first.region();
+        let last = (pages.first.0 + (pages.count - 1)) >> 9;
+        self.add(RegionRun { first, count: last - first.0 + 1, process: self.running, address });
+    }
+
+    fn fork(&mut self, child: Process, offset: u32) {
+        let mine = self.of.get(&self.running).cloned().unwrap_or_default();
+        for index in mine {
+            let mut run = self.runs[index];
+            run.first.0 = run.first.0.saturating_add(offset / SLOTS);
+            self.add(RegionRun { process: child, ..run });
+        }
+    }
+
+    /// Adds what is new of a run. Small mappings share regions, and a neighbour lengthens the last run.
+    fn add(&mut self, run: RegionRun) {
+        // Page numbers have 31 bits, so there are 2^22 regions.
+        let end = (run.first.0.saturating_add(run.count)).min(1 << 22);
+        if self.address.len() < end as usize {
+            self.address.resize(end as usize, 0);
+        }
+        for region in run.first.0..end {
+            let address = run.address + u64::from(region - run.first.0);
+            if self.address[region as usize] == address + 1 {
+                continue;
+            }
+            self.address[region as usize] = address + 1;
+            self.list(RegionRun { first: Region(region), count: 1, process: run.process, address });
+        }
+    }
+
+    fn list(&mut self, one: RegionRun) {
+        if let Some(last) = self.runs.last_mut()
+            && last.process == one.process
+            && last.first.0 + last.count == one.first.0
+            && last.address + u64::from(last.count) == one.address
+        {
+            last.count += 1;
+            return;
+        }
+        self.of.entry(one.process).or_default().push(self.runs.len());
+        self.runs.push(one);
     }
 }

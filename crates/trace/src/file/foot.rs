@@ -5,8 +5,8 @@ use std::io;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::bytes::{Bytes, put_varint};
-use super::column::{Head, Packer, Unpacker};
+use super::chunk::{Bytes, put_varint};
+use super::chunk::{Head, Packer, Unpacker};
 use crate::{Process, Region};
 
 /// Bytes of the trailer.

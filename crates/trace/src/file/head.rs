@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::bytes::{Bytes, put_text};
+use super::chunk::{Bytes, put_text};
 use crate::SLOTS;
 use crate::filter::{Filter, MruSets};
 

@@ -2,18 +2,11 @@
 //!
 //! `Writer` and `Reader` are what others use; the parts below know nothing of files but bytes.
 
-mod bytes;
 mod chunk;
-mod column;
-mod cut;
 mod events;
 mod foot;
 mod head;
-mod output;
-mod pages;
 mod reader;
-mod regions;
-mod tally;
 mod writer;
 
 pub use foot::{ChunkInfo, RegionRun, Run, Totals};
@@ -21,7 +14,7 @@ pub use head::{Header, Mappings};
 pub use reader::{Info, Placement, Reader};
 pub use writer::Writer;
 
-pub(crate) use output::Output;
+pub(crate) use writer::Output;
 
 /// Whether `checksum` is that of `bytes`. A fuzzer never guesses one, and is to see what lies behind.
 fn is_sum(bytes: &[u8], checksum: u64) -> bool {

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use super::chunk::Unpacker;
 use super::chunk::{self, Chunk, Frame};
-use super::column::Unpacker;
 use super::foot::{ChunkInfo, Footer, MAX_FOOTER, RegionRun, Run, TRAILER, Totals, Trailer};
-use super::{Header, PAGES, cut, head};
+use super::{Header, PAGES, head};
 use crate::{Block, Event, Process, Region, Source, TraceError};
 
 /// What a trace's head and foot say.
@@ -93,7 +93,7 @@ impl<R: Read + Seek> Reader<R> {
         let (mut footer, cut) = match Self::footer(&mut input, path, begin, length)? {
             Some(footer) => (footer, None),
             None => {
-                let (footer, end) = cut::footer(&mut input, begin, &mut unpacker).map_err(at)?;
+                let (footer, end) = chunk::footer(&mut input, begin, &mut unpacker).map_err(at)?;
                 (footer, Some(end))
             }
         };

@@ -1,15 +1,20 @@
 //! Recording: blocks in, a file out.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
+use tempfile::NamedTempFile;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::chunk::Encoder;
-use super::foot::{self, ChunkInfo, Run, Totals};
-use super::tally::Tally;
-use super::{CHUNK, Header, Output, events};
+use super::events::Regions;
+use super::foot::{ChunkInfo, Run, Totals};
+use super::{CHUNK, Header, events, foot};
 use crate::filter::Recorder;
-use crate::{Block, Event, Process, TraceError};
+use crate::{Access, Block, Event, Process, TraceError};
 
 /// Bytes of events after which a chunk is full: the longest event is some 1 KiB.
 const EVENTS: usize = events::MAX_EVENTS - (8 << 10);
@@ -191,5 +196,148 @@ impl Writer {
 
     fn packing(&self, source: std::io::Error) -> TraceError {
         TraceError::io(&self.output.path, "cannot be compressed")(source)
+    }
+}
+
+// Where a trace is written: a file beside its name, which takes the name when all is written. Killed
+// half-way, a writer leaves the old file as it was.
+
+/// A file being written.
+pub(crate) struct Output {
+    /// What the caller calls it.
+    pub path: PathBuf,
+    to: To,
+    replace: bool,
+    /// Bytes so far.
+    pub written: u64,
+}
+
+enum To {
+    /// A file of its own, and the name that it takes.
+    Beside(NamedTempFile, PathBuf),
+    /// A device, or a pipe: nothing can be beside it.
+    Through(File),
+}
+
+impl Output {
+    /// Begins to write `path`. With `replace`, a file that is there goes when the new one is whole;
+    /// without, it is an error, now and then.
+    pub fn create(path: &Path, replace: bool) -> Result<Self, TraceError> {
+        let io = |doing| TraceError::io(path, doing);
+        let to = match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => {
+                let what = "a directory";
+                return Err(TraceError::NotAFile { path: path.to_path_buf(), what });
+            }
+            Ok(metadata) if !metadata.is_file() => {
+                let file = File::options().write(true).open(path);
+                To::Through(file.map_err(io("cannot be written"))?)
+            }
+            Ok(_) if !replace => return Err(TraceError::Exists { path: path.to_path_buf() }),
+            Ok(_) => {
+                // A link stays one: what it points to is replaced.
+                let target = fs::canonicalize(path).map_err(io("cannot be found"))?;
+                let file = beside(&target).map_err(io("cannot be written"))?;
+                To::Beside(file, target)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = beside(path).map_err(io("cannot be written"))?;
+                To::Beside(file, path.to_path_buf())
+            }
+            Err(error) => return Err(io("cannot be written")(error)),
+        };
+        Ok(Self { path: path.to_path_buf(), to, replace, written: 0 })
+    }
+
+    /// Writes to a file that needs no name; errors call it `path`.
+    pub fn through(file: File, path: &Path) -> Self {
+        let to = To::Through(file);
+        Self { path: path.to_path_buf(), to, replace: true, written: 0 }
+    }
+
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
+        let file: &mut dyn Write = match &mut self.to {
+            To::Beside(file, _) => file,
+            To::Through(file) => file,
+        };
+        file.write_all(bytes).map_err(TraceError::io(&self.path, "cannot be written"))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The file takes its name.
+    pub fn finish(self) -> Result<(), TraceError> {
+        let Self { path, to, replace, .. } = self;
+        let To::Beside(file, name) = to else { return Ok(()) };
+        let io = |doing| TraceError::io(&path, doing);
+        // Before the rename: after a crash of the machine the name must not stand for a hole.
+        file.as_file().sync_all().map_err(io("cannot be written to disk"))?;
+        let done = if replace { file.persist(&name) } else { file.persist_noclobber(&name) };
+        match done {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(TraceError::Exists { path })
+            }
+            Err(error) => Err(io("cannot be given its name")(error.error)),
+        }
+    }
+}
+
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let Some(name) = path.file_name() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no file name"));
+    };
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(name);
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .suffix(".part")
+        // What a file gets that a program creates; the umask takes from it.
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(directory.unwrap_or(Path::new(".")))
+}
+
+// What a stream holds in all, kept while it is written, or read where no footer says it.
+
+/// The sums of a stream so far, and where its regions are.
+pub struct Tally {
+    /// `records` is left to whoever makes chunks.
+    pub totals: Totals,
+    pub regions: Regions,
+}
+
+impl Tally {
+    /// Of nothing.
+    pub fn new() -> Self {
+        let totals = Totals { processes: 1, ..Totals::default() };
+        Self { totals, regions: Regions::new() }
+    }
+
+    /// One more record.
+    pub fn record(&mut self, access: Access, count: u32) {
+        let totals = &mut self.totals;
+        totals.regions = totals.regions.max(access.page().region().0 + 1);
+        totals.accesses += u64::from(count);
+        totals.writes += if access.writes() { u64::from(count) } else { 0 };
+    }
+
+    /// One more event; `false` if its process has a number that no stream can have.
+    pub fn event(&mut self, event: &Event) -> bool {
+        self.regions.see(event);
+        self.totals.events += 1;
+        let mut regions = self.regions.count();
+        if let Some(pages) = event.pages() {
+            regions = regions.max(((pages.first.0 + (pages.count - 1)) >> 9) + 1);
+        }
+        // Also where the child inherits nothing: a reader looks whether its pages lie in the stream.
+        if let Event::Fork { offset, .. } = event {
+            regions = regions.max((offset >> 9) + 1);
+        }
+        self.totals.regions = self.totals.regions.max(regions);
+        let above = event.process().map_or(Some(1), |process| process.0.checked_add(1));
+        self.totals.processes = self.totals.processes.max(above.unwrap_or(0));
+        above.is_some()
     }
 }

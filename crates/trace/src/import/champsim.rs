@@ -3,8 +3,8 @@
 //! 4 source registers (1 each), 2 destination and 4 source addresses (8 each), 0 where there is none.
 //! A record loads first and stores then.
 
+use super::Collector;
 use super::Input;
-use super::collect::Collector;
 use crate::{Place, TraceError};
 
 const RECORD: usize = 64;

@@ -3,8 +3,8 @@
 //! valgrind's own lines, `==PID== …` and `--PID-- …` (lackey's documentation, and lk_main.c).
 
 use super::Input;
-use super::collect::{Collector, MAX_ACCESS};
-use super::lines::{Lines, decimal, hex};
+use super::{Collector, MAX_ACCESS};
+use super::{Lines, decimal, hex};
 use crate::TraceError;
 
 const REMEDY: &str = "keep the program's output out of it: valgrind --tool=lackey --trace-mem=yes \

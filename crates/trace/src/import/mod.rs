@@ -6,25 +6,23 @@
 //! That way the input may be a pipe, and memory holds 24 bytes per touched region and no more.
 
 mod champsim;
-mod collect;
-mod input;
 mod lackey;
-mod layout;
-mod lines;
 mod raw;
 mod text;
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::file::Output;
 use crate::{
-    BLOCK, Block, Event, Filter, Header, Mappings, Page, Process, Reader, Region, Source, Totals,
-    TraceError, Writer,
+    Access, BLOCK, Backing, Block, Event, Filter, Header, Mappings, Page, Pages, Place, Process,
+    Reader, Region, SLOTS, Source, Totals, TraceError, Writer,
 };
-
-use collect::Collector;
-pub use input::Input;
 
 /// A foreign format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +156,7 @@ pub fn import(
         Format::Text => text::parse(&mut input, &mut collector)?,
     }
     let (touched, watch) = collector.finish()?;
-    let layout = layout::infer(&touched, import.gap / u64::from(import.base_page));
+    let layout = infer(&touched, import.gap / u64::from(import.base_page));
     let Some(layout) = layout else {
         let what = "its mappings span more than 2^22 regions of 512 pages; are these addresses? \
                     A smaller --gap makes more and shorter mappings"
@@ -173,7 +171,7 @@ pub fn import(
 /// The second pass: the same accesses under the layout's numbers, after the mappings.
 fn rewrite(
     mut reader: Reader,
-    layout: &layout::Layout,
+    layout: &Layout,
     mut writer: Writer,
     output: &Path,
     watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -198,4 +196,391 @@ fn rewrite(
         }
     }
     writer.finish()
+}
+
+// What every parser gives its accesses to: addresses become pages of densely numbered regions.
+
+/// The longest access that is believed: the largest are saves of all registers, some 11 KiB with AMX
+/// (Intel SDM vol. 1, 13.4.2 and 18.3).
+pub(crate) const MAX_ACCESS: u64 = 64 << 10;
+/// Regions that can be numbered.
+const REGIONS: usize = 1 << 22;
+
+type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
+
+/// A region that was touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Touched {
+    /// Its number in the address space.
+    pub address: u64,
+    /// The lowest page that was touched.
+    pub first: u16,
+    /// The highest.
+    pub last: u16,
+}
+
+/// Collects accesses.
+pub(crate) struct Collector<'a> {
+    writer: Writer,
+    block: Block,
+    page_bits: u32,
+    path: PathBuf,
+    /// By address: a region's number. Only looked up, so its order matters to nobody.
+    numbers: HashMap<u64, u32>,
+    /// By number.
+    touched: Vec<Touched>,
+    /// The region of the last access.
+    last: (u64, u32),
+    accesses: u64,
+    watch: Watch<'a>,
+}
+
+impl<'a> Collector<'a> {
+    /// Collects into `writer`; `path` is the input's name.
+    pub fn new(writer: Writer, base_page: u32, path: PathBuf, watch: Watch<'a>) -> Self {
+        Self {
+            writer,
+            block: Block::default(),
+            page_bits: base_page.trailing_zeros(),
+            path,
+            numbers: HashMap::new(),
+            touched: Vec::new(),
+            last: (u64::MAX, 0),
+            accesses: 0,
+            watch,
+        }
+    }
+
+    /// An access to `size` bytes at `address`: to every page that they lie in.
+    pub fn access(
+        &mut self,
+        address: u64,
+        size: u64,
+        writes: bool,
+        place: Place,
+    ) -> Result<(), TraceError> {
+        let first = address >> self.page_bits;
+        let last = address.saturating_add(size.clamp(1, MAX_ACCESS) - 1) >> self.page_bits;
+        for page in first..=last {
+            self.page(page, writes, place)?;
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, page: u64, writes: bool, place: Place) -> Result<(), TraceError> {
+        let address = page / u64::from(SLOTS);
+        let slot = (page % u64::from(SLOTS)) as u32;
+        if address != self.last.0 {
+            self.last = (address, self.number(address, slot, place)?);
+        }
+        let region = self.last.1;
+        let touched = &mut self.touched[region as usize];
+        touched.first = touched.first.min(slot as u16);
+        touched.last = touched.last.max(slot as u16);
+        let page = Page::new(Region(region), slot);
+        self.block.accesses.push(if writes { Access::write(page) } else { Access::read(page) });
+        self.accesses += 1;
+        if self.block.accesses.len() == BLOCK { self.flush() } else { Ok(()) }
+    }
+
+    fn number(&mut self, address: u64, slot: u32, place: Place) -> Result<u32, TraceError> {
+        if let Some(&number) = self.numbers.get(&address) {
+            return Ok(number);
+        }
+        let number = self.touched.len();
+        if number == REGIONS {
+            return Err(TraceError::Import {
+                path: self.path.clone(),
+                place,
+                what: format!("more than {REGIONS} regions of {SLOTS} pages are touched"),
+                remedy: "these are hardly addresses of a program: is --from right?",
+            });
+        }
+        self.numbers.insert(address, number as u32);
+        self.touched.push(Touched { address, first: slot as u16, last: slot as u16 });
+        Ok(number as u32)
+    }
+
+    fn flush(&mut self) -> Result<(), TraceError> {
+        self.writer.push(&self.block)?;
+        self.block.clear();
+        let progress = Progress { accesses: self.accesses, writing: false };
+        match (self.watch)(progress) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(TraceError::Stopped { path: self.path.clone() }),
+        }
+    }
+
+    /// Ends the first pass: the regions by number.
+    pub fn finish(mut self) -> Result<(Vec<Touched>, Watch<'a>), TraceError> {
+        self.flush()?;
+        if self.touched.is_empty() {
+            let what = "holds no access; is --from right?".to_string();
+            return Err(TraceError::TooLarge { path: self.path, what });
+        }
+        self.writer.finish()?;
+        Ok((self.touched, self.watch))
+    }
+}
+
+// What is imported: a file or standard input, unpacked if it is packed.
+
+/// Memory that unpacking an .xz may take: `xz -9` needs 65 MiB, and its format allows gigabytes.
+const XZ_MEMORY: u64 = 256 << 20;
+/// Bytes read at once.
+const BUFFER: usize = 256 << 10;
+
+/// A packing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Packing {
+    None,
+    Gzip,
+    Xz,
+    Zstd,
+}
+
+/// An input.
+pub struct Input {
+    /// What errors call it.
+    pub path: PathBuf,
+    /// Its unpacked bytes.
+    reader: BufReader<Box<dyn Read>>,
+}
+
+impl Input {
+    /// Opens `path`; .gz, .xz and .zst are unpacked.
+    ///
+    /// # Errors
+    /// [`TraceError`]: it is a directory, or cannot be read.
+    pub fn open(path: &Path, format: Format) -> Result<Self, TraceError> {
+        let io = TraceError::unreadable(path);
+        let file = File::open(path).map_err(io)?;
+        if file.metadata().map_err(io)?.is_dir() {
+            return Err(TraceError::NotAFile { path: path.to_path_buf(), what: "a directory" });
+        }
+        Self::new(Box::new(file), path, format)
+    }
+
+    /// Takes bytes from anywhere, which errors call `path`.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`]: its first bytes cannot be read.
+    pub fn new(mut raw: Box<dyn Read>, path: &Path, format: Format) -> Result<Self, TraceError> {
+        let io = TraceError::unreadable(path);
+        let mut begin = Vec::new();
+        raw.by_ref().take(6).read_to_end(&mut begin).map_err(io)?;
+        let packing = packing(path, format, &begin);
+        let raw = io::Cursor::new(begin).chain(raw);
+        let reader: Box<dyn Read> = match packing {
+            Packing::None => Box::new(raw),
+            Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(raw)),
+            Packing::Xz => {
+                let flags = liblzma::stream::CONCATENATED;
+                let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, flags);
+                let stream = stream.map_err(|error| io(error.into()))?;
+                Box::new(liblzma::read::XzDecoder::new_stream(raw, stream))
+            }
+            // zstd's own limit for a window stands: 128 MiB.
+            Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(raw).map_err(io)?),
+        };
+        let reader = BufReader::with_capacity(BUFFER, reader);
+        Ok(Self { path: path.to_path_buf(), reader })
+    }
+
+    /// Its bytes.
+    pub(super) fn reader(&mut self) -> &mut BufReader<Box<dyn Read>> {
+        &mut self.reader
+    }
+
+    /// An error at a place of it.
+    pub(super) fn wrong(&self, place: Place, what: String, remedy: &'static str) -> TraceError {
+        TraceError::Import { path: self.path.clone(), place, what, remedy }
+    }
+
+    /// That its bytes could not be had.
+    pub(super) fn unreadable(&self, place: Place, error: &io::Error) -> TraceError {
+        let remedy = "if it is packed (.gz, .xz, .zst), it is damaged: get it again";
+        self.wrong(place, format!("cannot be read on: {error}"), remedy)
+    }
+
+    /// Fills `buffer`, less at the end of the input; `at` is the byte where that begins.
+    pub(super) fn fill(&mut self, buffer: &mut [u8], at: u64) -> Result<usize, TraceError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.reader.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.unreadable(Place::Byte(at + filled as u64), &error)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// By the name, and by the first bytes where those cannot be data: raw addresses can be anything.
+fn packing(path: &Path, format: Format, begin: &[u8]) -> Packing {
+    match path.extension().and_then(OsStr::to_str) {
+        Some("gz") => Packing::Gzip,
+        Some("xz") => Packing::Xz,
+        Some("zst") => Packing::Zstd,
+        _ if format == Format::Raw => Packing::None,
+        _ if begin.starts_with(&[0x1f, 0x8b, 8]) => Packing::Gzip,
+        _ if begin.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) => Packing::Xz,
+        _ if begin.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) => Packing::Zstd,
+        _ => Packing::None,
+    }
+}
+
+// Mappings inferred from touched regions. Pure.
+
+/// What an address space may have looked like.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Layout {
+    /// The mappings, in the order of their first touch.
+    pub mappings: Vec<Event>,
+    /// By number of first touch: the region's number in the trace. A mapping's regions are
+    /// neighbours, also those that nobody touches.
+    pub numbers: Vec<u32>,
+}
+
+/// One mapping per group of regions between which at most `gap` pages are untouched. It begins and ends
+/// with a touched page: what lay around it is unknown. `None`: more regions than can be numbered.
+pub(crate) fn infer(touched: &[Touched], gap: u64) -> Option<Layout> {
+    let mut order: Vec<usize> = (0..touched.len()).collect();
+    order.sort_unstable_by_key(|&number| touched[number].address);
+    let page = |address: u64, slot: u16| address * u64::from(SLOTS) + u64::from(slot);
+    let apart = |&left: &usize, &right: &usize| {
+        let end = page(touched[left].address, touched[left].last);
+        page(touched[right].address, touched[right].first) - end - 1 <= gap
+    };
+    let mut groups: Vec<&[usize]> = order.chunk_by(apart).collect();
+    groups.sort_by_key(|group| group.iter().min().copied());
+
+    let mut numbers = vec![0; touched.len()];
+    let mut mappings = Vec::with_capacity(groups.len());
+    let mut free = 0u64;
+    for group in groups {
+        let (first, last) = (touched[*group.first()?], touched[*group.last()?]);
+        let regions = last.address - first.address + 1;
+        if free.checked_add(regions)? > 1 << 22 {
+            return None;
+        }
+        for &number in group {
+            numbers[number] = (free + touched[number].address - first.address) as u32;
+        }
+        let begin = page(first.address, first.first);
+        let pages = Pages {
+            first: Page::new(Region(free as u32), first.first.into()),
+            count: (page(last.address, last.last) - begin + 1) as u32,
+        };
+        mappings.push(Event::Map { pages, address: begin, backing: Backing::Anonymous });
+        free += regions;
+    }
+    Some(Layout { mappings, numbers })
+}
+
+// Lines of a text, with their numbers, and how their fields are read.
+
+/// The longest line that is believed.
+const MAX_LINE: u64 = 4096;
+
+/// Reads lines.
+pub(crate) struct Lines<'a> {
+    pub input: &'a mut Input,
+    line: Vec<u8>,
+    number: u64,
+}
+
+impl<'a> Lines<'a> {
+    /// The lines of an input.
+    pub fn new(input: &'a mut Input) -> Self {
+        Self { input, line: Vec::new(), number: 0 }
+    }
+
+    /// Reads the next line; `false` at the end.
+    pub fn advance(&mut self) -> Result<bool, TraceError> {
+        self.line.clear();
+        self.number += 1;
+        let place = Place::Line(self.number);
+        let reader = self.input.reader();
+        let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut self.line);
+        let read = read.map_err(|error| self.input.unreadable(place, &error))?;
+        if read as u64 == MAX_LINE && self.line.last() != Some(&b'\n') {
+            let what = format!("longer than {MAX_LINE} bytes");
+            return Err(self.input.wrong(place, what, "is this a text?"));
+        }
+        Ok(read > 0)
+    }
+
+    /// The line, without blanks around it.
+    pub fn line(&self) -> &[u8] {
+        self.line.trim_ascii()
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        Place::Line(self.number)
+    }
+
+    /// That it is wrong.
+    pub fn wrong(&self, what: &str, remedy: &'static str) -> TraceError {
+        let shown: String = String::from_utf8_lossy(self.line()).chars().take(60).collect();
+        let shown = shown.escape_debug().collect::<String>();
+        self.input.wrong(self.place(), format!("`{shown}` is {what}"), remedy)
+    }
+}
+
+/// A hexadecimal number without a prefix.
+pub(crate) fn hex(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, &digit| {
+        Some(value << 4 | u64::from(char::from(digit).to_digit(16)?))
+    })
+}
+
+/// A decimal number.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, &digit| {
+        let digit = char::from(digit).to_digit(10)?;
+        value.checked_mul(10)?.checked_add(digit.into())
+    })
+}
+
+#[cfg(test)]
+mod layout_tests {
+    use super::*;
+
+    fn touched(address: u64, first: u16, last: u16) -> Touched {
+        Touched { address, first, last }
+    }
+
+    fn map(region: u32, slot: u32, count: u32, address: u64) -> Event {
+        let pages = Pages { first: Page::new(Region(region), slot), count };
+        Event::Map { pages, address, backing: Backing::Anonymous }
+    }
+
+    #[test]
+    fn groups_split_at_gaps_and_number_in_order_of_first_touch() {
+        // The stack first, then a heap with a hole of one region, then something 1024 pages behind.
+        let all =
+            [touched(90, 500, 511), touched(12, 0, 9), touched(10, 3, 511), touched(14, 10, 10)];
+        let layout = infer(&all, 1023).unwrap();
+        assert_eq!(layout.numbers, [0, 3, 1, 4]);
+        let expected = [
+            map(0, 500, 12, 90 * 512 + 500),
+            map(1, 3, 509 + 512 + 10, 10 * 512 + 3),
+            map(4, 10, 1, 14 * 512 + 10),
+        ];
+        assert_eq!(layout.mappings, expected);
+        assert_eq!(infer(&all, 1024).unwrap().mappings.len(), 2);
+        assert_eq!(infer(&all, 0).unwrap().mappings.len(), 4);
+        assert_eq!(infer(&all, u64::MAX >> 12).unwrap().mappings.len(), 1);
+        assert_eq!(infer(&[touched(0, 0, 0), touched(1 << 43, 0, 0)], u64::MAX >> 12), None);
+    }
 }

@@ -1,7 +1,7 @@
 //! Addresses as 64-bit little-endian integers and nothing else; one bit of each may say "writes".
 
+use super::Collector;
 use super::Input;
-use super::collect::Collector;
 use crate::{Place, TraceError};
 
 /// Gives all accesses to `to`.

@@ -1,8 +1,8 @@
 //! An address per line: `0x7ffe1234` or decimal, before it perhaps R or W; `#` begins a comment.
 
+use super::Collector;
 use super::Input;
-use super::collect::Collector;
-use super::lines::{Lines, decimal, hex};
+use super::{Lines, decimal, hex};
 use crate::TraceError;
 
 const REMEDY: &str = "write `0x7ffe1234` or `W 0x7ffe1234`, hexadecimal with 0x, otherwise decimal";

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::attribution::Attribution;
+use crate::estimate::Attribution;
 use crate::events::Table;
 use crate::{Count, Given};
 

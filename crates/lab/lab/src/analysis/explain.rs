@@ -7,9 +7,9 @@
 use report::sig3;
 use serde::Serialize;
 
-use super::figures::{Made, figures, incomparable, speedup};
+use super::account::{Made, figures, incomparable, speedup};
+use super::account::{most_superpages, time_until};
 use super::phrases::{self, count, cycles};
-use super::timeline::{most_superpages, time_until};
 use crate::Report;
 use mm_sim::Cause;
 

@@ -6,13 +6,11 @@
 
 mod account;
 mod explain;
-mod figures;
 mod phrases;
-mod timeline;
 
 pub use account::Account;
+pub(crate) use account::PAGES;
+pub use account::{Figures, Made, figures, incomparable, speedup};
+pub use account::{mean_coverage, most_superpages, time_until};
 pub use explain::{Difference, EXPLAIN_SCHEMA, Explanation, explain};
-pub use figures::{Figures, Made, figures, incomparable, speedup};
 pub use phrases::end;
-pub(crate) use timeline::PAGES;
-pub use timeline::{mean_coverage, most_superpages, time_until};

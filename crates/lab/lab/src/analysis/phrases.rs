@@ -2,7 +2,7 @@
 
 use report::sig3;
 
-use super::figures::Made;
+use super::account::Made;
 use crate::{Cell, End, Report};
 
 /// `41.00 G`, `770`.

@@ -10,27 +10,18 @@
 //! knows threads. A run itself has none.
 //! See docs/decisions/lab.md#7.
 
-#[cfg(feature = "parquet")]
-mod columns;
-mod hash;
-mod merge;
-#[cfg(feature = "parquet")]
-mod parquet;
 mod plan;
 mod run;
-mod seeds;
-mod state;
 mod store;
-mod wanted;
 
-pub use hash::Hash;
-pub use merge::{MERGE_SCHEMA, Merged, merge};
+pub use plan::Wanted;
 pub use plan::{Group, Member, NamedInput, PLAN_SCHEMA, Plan, Shard, ShardError};
+pub use plan::{SeedsError, seeds};
 pub use run::{Ended, Progress, Ran, run};
-pub use seeds::{SeedsError, seeds};
-pub use state::{State, states};
+pub use run::{MERGE_SCHEMA, Merged, merge};
+pub use run::{State, states};
+pub use store::Hash;
 pub use store::{Contents, Damage, Launched, Store};
-pub use wanted::Wanted;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Running a shard: its groups over threads, each written as it ends. The only file of the laboratory
 //! that knows threads; they share nothing but the directory, so their number changes no byte.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mm_sim::Layout;
 use rayon::prelude::*;
+use serde::Serialize;
 
-use super::{Group, Hash, Plan, Shard, Store, SweepError};
-use crate::Report;
+use super::{Contents, Damage, Group, Hash, Plan, Shard, Store, SweepError};
+use crate::{ENGINE, Report};
 
 /// What a run of a shard did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -135,4 +136,134 @@ fn name(group: &Group) -> String {
         "{} on {}, {}, {}{divided}, seed {}",
         group.workload.name, group.machine.name, group.fragmentation.name, group.memory, group.seed
     )
+}
+
+// Shards into one result: rows sorted by hash, so that the bytes tell nothing of how it was made.
+
+/// The version of the merged JSON's layout.
+pub const MERGE_SCHEMA: &str = "superpage.lab.sweep/1";
+
+/// A merged sweep.
+#[derive(Debug)]
+pub struct Merged {
+    /// Every report, as JSON.
+    pub json: String,
+    /// One row per report, as Parquet; `None`: built without the feature `parquet`.
+    pub parquet: Option<Vec<u8>>,
+    /// Rows.
+    pub rows: usize,
+    /// Cells of the plan.
+    pub planned: usize,
+    /// Files with lines that could not be used.
+    pub damaged: Vec<Damage>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'a str,
+    engine: &'a str,
+    planned: usize,
+    cells: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    hash: Hash,
+    report: &'a Report,
+}
+
+/// Merges the results in directories that were made from one plan. Reports of cells that the plan does
+/// not have (any more) are left out. Without `partial`, every cell must be there.
+///
+/// # Errors
+/// [`SweepError`]: a directory without a plan or with another one, two reports of one cell, or without `partial` a cell
+/// without a report.
+pub fn merge(stores: &[Store], partial: bool) -> Result<Merged, SweepError> {
+    let (plan, reports, damaged) = read(stores)?;
+    let cells: Vec<Hash> =
+        plan.groups().iter().flat_map(|g| g.members.iter().map(|one| one.cell)).collect();
+    let mut rows: Vec<(Hash, &Report)> =
+        cells.iter().filter_map(|cell| Some((*cell, reports.get(cell)?))).collect();
+    rows.sort_by_key(|(cell, _)| *cell);
+    let (planned, found) = (cells.len(), rows.len());
+    if found < planned && !partial {
+        return Err(SweepError::Incomplete { missing: planned - found, planned });
+    }
+    #[cfg(feature = "parquet")]
+    let parquet = Some(crate::sweep::store::bytes(&crate::sweep::store::columns(&rows))?);
+    #[cfg(not(feature = "parquet"))]
+    let parquet = None;
+    let cells = rows.iter().map(|(hash, report)| Row { hash: *hash, report }).collect();
+    let document = Document { schema: MERGE_SCHEMA, engine: ENGINE, planned, cells };
+    let mut json = serde_json::to_string(&document).expect("reports are plain data");
+    json.push('\n');
+    Ok(Merged { json, parquet, rows: found, planned, damaged })
+}
+
+type All = (Plan, BTreeMap<Hash, Report>, Vec<Damage>);
+
+fn read(stores: &[Store]) -> Result<All, SweepError> {
+    let mut all: Option<All> = None;
+    for store in stores {
+        let (plan, contents) = (store.plan()?, store.read()?);
+        let Some((first, reports, damaged)) = &mut all else {
+            all = Some((plan, contents.reports, contents.damaged));
+            continue;
+        };
+        if plan != *first {
+            return Err(SweepError::PlansDiffer {
+                first: stores[0].directory().to_path_buf(),
+                second: store.directory().to_path_buf(),
+            });
+        }
+        damaged.extend(contents.damaged);
+        for (cell, report) in contents.reports {
+            if reports.get(&cell).is_some_and(|old| *old != report) {
+                return Err(SweepError::Conflict { cell, path: store.directory().to_path_buf() });
+            }
+            reports.insert(cell, report);
+        }
+    }
+    all.ok_or_else(|| SweepError::NoPlan("no directory".into()))
+}
+
+// How far each shard of a sweep is. Pure.
+
+/// How far a shard is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    /// Which.
+    pub shard: Shard,
+    /// Its cells.
+    pub cells: usize,
+    /// Those with a report.
+    pub done: usize,
+    /// Passes with cells that have none.
+    pub passes_left: usize,
+}
+
+impl State {
+    /// Of `shard`, whose groups these are.
+    pub fn new(shard: Shard, groups: &[Group], contents: &Contents) -> Self {
+        let mut state = Self { shard, cells: 0, done: 0, passes_left: 0 };
+        for group in groups {
+            let is_done = |member: &&super::Member| contents.reports.contains_key(&member.cell);
+            let (cells, done) = (group.members.len(), group.members.iter().filter(is_done).count());
+            state.cells += cells;
+            state.done += done;
+            state.passes_left += usize::from(done < cells);
+        }
+        state
+    }
+
+    /// Of the whole sweep.
+    pub fn of_whole(plan: &Plan, contents: &Contents) -> Self {
+        Self::new(Shard::WHOLE, &plan.groups(), contents)
+    }
+}
+
+/// How far each of `of` shards of all groups is, in the order of their numbers.
+pub fn states(groups: &[Group], contents: &Contents, of: u32) -> Vec<State> {
+    let shards = (0..of).filter_map(|index| Shard::new(index, of));
+    shards.map(|shard| State::new(shard, &shard.select(groups), contents)).collect()
 }

@@ -2,8 +2,8 @@ use std::ops::ControlFlow;
 
 use units::ByteSize;
 
-use super::queue::{longest_first, passes};
 use super::*;
+use super::{longest_first, passes};
 
 const SMALL: Conditions = Conditions {
     machine: "e3-1245v6",

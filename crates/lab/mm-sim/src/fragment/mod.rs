@@ -6,25 +6,17 @@
 //! (frames that the kernel itself holds) it asks of the memory.
 
 mod artifact;
-mod free_blocks;
-mod holes;
-mod level;
-mod machine;
-mod pinned;
-
 #[cfg(test)]
 mod tests;
 
-pub use artifact::{Artifact, Scale};
-pub use free_blocks::{FreeBlocks, FreeLists, ORDERS};
-pub use holes::Holes;
-pub use level::{FragmentError, Fragmentation, Place};
-pub use machine::Machine;
-pub use pinned::Pinned;
-
 pub use crate::memory::Mobility;
+pub use artifact::{Artifact, FreeBlocks, FreeLists, ORDERS, Scale};
 
-use trace::Block;
+use std::fmt;
+use std::str::FromStr;
+
+use trace::{Access, Advice, Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
+use workload::rng::{SplitMix64, below};
 
 /// The physical memory under a fragmenter.
 pub trait PhysicalMemoryView {
@@ -56,5 +48,413 @@ pub trait Fragmenter: Send {
     /// How many processes it numbers.
     fn processes(&self) -> u32 {
         0
+    }
+}
+
+// `Fragmentation`: which fragmenter, read from a specification.
+
+/// How the memory is fragmented.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fragmentation {
+    /// Not at all: a machine just booted.
+    None,
+    /// Frag-L of Quicksilver's artifact: `L` percent of the superpages that the workload needs are not
+    /// free.
+    Level(u8),
+    /// This many percent of the machine's superpage-sized blocks hold a frame that cannot be moved.
+    Pinned(u8),
+    /// Ingens' `frag_normal`.
+    IngensNormal,
+    /// Ingens' `frag_severe`.
+    IngensSevere,
+    /// As a real machine's free lists are; and the lists themselves, if they were captured.
+    Machine(Box<FreeBlocks>, Option<Box<FreeLists>>),
+}
+
+/// What every fragmenter knows of its machine and workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Superpages that the workload needs.
+    pub needed: u64,
+    /// Superpage-sized blocks of the machine.
+    pub blocks: u64,
+    /// The first region it may number.
+    pub first_region: u32,
+    /// The first process.
+    pub first_process: u32,
+    /// The seed of what is random.
+    pub seed: u64,
+}
+
+/// Why a fragmentation could not be read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FragmentError {
+    /// No such fragmentation.
+    #[error(
+        "unknown fragmentation `{0}`: expected none, frag-L or pinned-L with L from 0 to 100, \
+         ingens-normal or ingens-severe"
+    )]
+    Unknown(String),
+    /// A line of a file of /proc is not as the kernel writes it.
+    #[error("{file}, line {line}: {why}: `{text}`; expected the file as Linux writes it")]
+    Line {
+        /// Which file.
+        file: &'static str,
+        /// Which line, from 1 on.
+        line: usize,
+        /// The line.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// A file of /proc says nothing about free memory.
+    #[error("{file}: no line about a zone; expected the file as Linux writes it")]
+    Empty {
+        /// Which file.
+        file: &'static str,
+    },
+}
+
+impl FromStr for Fragmentation {
+    type Err = FragmentError;
+
+    fn from_str(text: &str) -> Result<Self, FragmentError> {
+        let percent = |prefix: &str| {
+            let level = text.strip_prefix(prefix)?;
+            let digits = !level.is_empty() && level.bytes().all(|byte| byte.is_ascii_digit());
+            level.parse::<u8>().ok().filter(|&level| digits && level <= 100)
+        };
+        match text {
+            "none" => Ok(Self::None),
+            "ingens-normal" => Ok(Self::IngensNormal),
+            "ingens-severe" => Ok(Self::IngensSevere),
+            _ => (percent("frag-").map(Self::Level))
+                .or_else(|| percent("pinned-").map(Self::Pinned))
+                .ok_or_else(|| FragmentError::Unknown(text.to_string())),
+        }
+    }
+}
+
+impl fmt::Display for Fragmentation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Level(level) => write!(f, "frag-{level}"),
+            Self::Pinned(percent) => write!(f, "pinned-{percent}"),
+            Self::IngensNormal => f.write_str("ingens-normal"),
+            Self::IngensSevere => f.write_str("ingens-severe"),
+            Self::Machine(..) => f.write_str("as this machine"),
+        }
+    }
+}
+
+impl Fragmentation {
+    /// As a real machine is.
+    ///
+    /// # Errors
+    /// [`FragmentError`]: the free lists cannot be read.
+    pub fn from_machine(lists: &FreeLists) -> Result<Self, FragmentError> {
+        let FreeLists { buddyinfo, pagetypeinfo, frames } = lists;
+        let free = FreeBlocks::parse(buddyinfo, pagetypeinfo.as_deref(), *frames)?;
+        Ok(Self::Machine(Box::new(free), Some(Box::new(lists.clone()))))
+    }
+
+    /// The free lists that memory is made to look like, if it is.
+    pub fn free_lists(&self) -> Option<&FreeLists> {
+        match self {
+            Self::Machine(_, lists) => lists.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The program, if there is anything to do.
+    pub fn program(&self, place: Place) -> Option<Box<dyn Fragmenter>> {
+        match self {
+            Self::None => None,
+            // The scripts run `frag_compact` and `frag_background` before `fragment_level 0` too,
+            // but the slides call this level a fresh boot, so nothing is run.
+            Self::Level(0) | Self::Pinned(0) => None,
+            Self::Level(level) => Some(Box::new(Artifact::new(*level, place))),
+            Self::Pinned(percent) => Some(Box::new(Pinned::new(*percent, place.seed))),
+            Self::IngensNormal => Some(Box::new(Holes::normal(place))),
+            Self::IngensSevere => Some(Box::new(Holes::severe(place))),
+            Self::Machine(free, _) => Some(Box::new(Machine::new(free, place.seed))),
+        }
+    }
+}
+
+// `Machine`: makes the simulated memory's free blocks those of a real machine.
+//
+// A free block of an order stays one only while its buddy is not free. Within a superpage-sized block
+// this is a binary tree: of two halves at most one is free, the other holds at least one used frame.
+// [`pattern`] walks down that tree and leaves free what is still needed, so that as many free blocks
+// as possible fit into one superpage-sized block; the rest of the frames are taken.
+
+/// The order of a superpage.
+const SUPERPAGE: usize = 9;
+
+/// A fragmenter that runs no program.
+#[derive(Debug)]
+pub struct Machine {
+    target: FreeBlocks,
+    seed: u64,
+    done: bool,
+}
+
+impl Machine {
+    /// Which physical blocks look how follows from the seed.
+    pub fn new(target: &FreeBlocks, seed: u64) -> Self {
+        Self { target: target.clone(), seed, done: false }
+    }
+}
+
+/// Leaves free what is `needed` of the orders below `order` within the frames from `first` on, and adds
+/// runs of used frames. At least one frame is used.
+fn pattern(order: usize, first: u16, needed: &mut [u64], used: &mut Vec<(u16, u16)>) {
+    if needed[..order].iter().all(|&count| count == 0) {
+        match used.last_mut() {
+            Some((_, end)) if *end == first => *end = first + (1 << order),
+            _ => used.push((first, first + (1 << order))),
+        }
+        return;
+    }
+    let half = order - 1;
+    if needed[half] > 0 {
+        needed[half] -= 1;
+    } else {
+        pattern(half, first, needed, used);
+    }
+    pattern(half, first + (1 << half), needed, used);
+}
+
+impl Fragmenter for Machine {
+    fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool {
+        block.clear();
+        if std::mem::replace(&mut self.done, true) {
+            return false;
+        }
+        let mut target = self.target.scaled(memory.blocks() << SUPERPAGE);
+        // Whole superpages stay as they are, neighbours together so that order 10 can be.
+        let whole: u64 = (target.free.iter())
+            .flat_map(|orders| {
+                (SUPERPAGE..ORDERS).map(|order| orders[order] << (order - SUPERPAGE))
+            })
+            .sum();
+        // What the kernel has since it booted is full already.
+        let (fragmented, full): (Vec<u64>, Vec<u64>) =
+            scattered(memory.blocks().saturating_sub(whole), self.seed)
+                .into_iter()
+                .partition(|&block| memory.is_whole(block));
+        for &number in &full {
+            memory.occupy(number, 0, 1 << SUPERPAGE, Mobility::Unmovable); // what is left of its last one
+        }
+        let mut blocks = fragmented.into_iter();
+        let mut made = [0u64; 3];
+        made[Mobility::Unmovable as usize] = full.len() as u64;
+        for mobility in Mobility::ALL {
+            let needed = &mut target.free[mobility as usize][..SUPERPAGE];
+            while needed.iter().any(|&count| count > 0) {
+                let Some(number) = blocks.next() else { return true };
+                let mut used = Vec::new();
+                pattern(SUPERPAGE, 0, needed, &mut used);
+                for (from, to) in used {
+                    memory.occupy(number, from, to, mobility);
+                }
+                made[mobility as usize] += 1;
+            }
+        }
+        // The others are full: as many of each mobility as the kernel counts pageblocks, the last rest
+        // and everything, if it did not say, movable.
+        let pageblocks = target.pageblocks.unwrap_or_default();
+        for mobility in [Mobility::Unmovable, Mobility::Reclaimable] {
+            let count = pageblocks[mobility as usize].saturating_sub(made[mobility as usize]);
+            for number in blocks.by_ref().take(count as usize) {
+                memory.occupy(number, 0, 1 << SUPERPAGE, mobility);
+            }
+        }
+        for number in blocks {
+            memory.occupy(number, 0, 1 << SUPERPAGE, Mobility::Movable);
+        }
+        true
+    }
+}
+
+// `Pinned`: frames that cannot be moved, scattered. No compaction helps against these; whether pages
+// are grouped by mobility decides how many blocks they fragment later, not those they fragment now.
+
+/// Takes one frame in each of some percent of the blocks.
+#[derive(Debug)]
+pub struct Pinned {
+    percent: u8,
+    seed: u64,
+    done: bool,
+}
+
+impl Pinned {
+    /// Which blocks, and which frame in each, follows from the seed.
+    pub fn new(percent: u8, seed: u64) -> Self {
+        Self { percent, seed, done: false }
+    }
+}
+
+/// The blocks in an order that the seed decides.
+fn scattered(blocks: u64, seed: u64) -> Vec<u64> {
+    let mut order = (0..blocks).collect::<Vec<_>>();
+    let mut rng = SplitMix64::new(seed);
+    for place in (1..order.len()).rev() {
+        order.swap(place, below(rng.draw(), place as u64 + 1) as usize);
+    }
+    order
+}
+
+impl Fragmenter for Pinned {
+    fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool {
+        block.clear();
+        if std::mem::replace(&mut self.done, true) {
+            return false;
+        }
+        let blocks = memory.blocks();
+        let mut left = blocks * u64::from(self.percent) / 100;
+        // Blocks whose drawn frame is in use already are passed over.
+        for number in scattered(blocks, self.seed) {
+            if left == 0 {
+                break;
+            }
+            let slot = below(SplitMix64::stream(self.seed, number).draw(), SLOTS.into()) as u16;
+            left -= memory.occupy(number, slot, slot + 1, Mobility::Unmovable);
+        }
+        true
+    }
+}
+
+// `Holes`: after Ingens' fragmenters (OSDI 2016). A process fills memory, then gives pieces of it back with
+// MADV_DONTNEED, and stays. How the released programs differ: docs/sources/policies.md 4.2.
+//
+// `frag_normal` works on chunks of 24 MB with pieces of chunk/2^j; taken here as: the chunk is cut
+// into halves, quarters, eighths..., and every second piece is given back. `frag_severe` makes a hole
+// of random size, 4 KB to 1 MB, in each 1 MB. How much of the memory they fill is not known; here as
+// much as leaves a tenth more than the workload needs.
+
+/// Pages in a chunk of `frag_normal`, 24 MB.
+const CHUNK: u32 = 24 << 8;
+/// Pages in a part of `frag_severe`, 1 MB.
+const PART: u32 = 256;
+/// Superpages filled in a step.
+const STEP: u32 = 32;
+/// Where the memory lies: a virtual page number.
+const ADDRESS: u64 = 0x7e00_0000_0000 >> 12;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    Severe,
+}
+
+/// A process with holes.
+#[derive(Debug)]
+pub struct Holes {
+    kind: Kind,
+    place: Place,
+    /// Superpages it fills; `None` before it has looked at the memory.
+    fill: Option<u32>,
+    /// Superpages filled, then pages that holes were made in.
+    filled: u32,
+    holed: u32,
+}
+
+impl Holes {
+    /// `frag_normal`.
+    pub fn normal(place: Place) -> Self {
+        Self { kind: Kind::Normal, place, fill: None, filled: 0, holed: 0 }
+    }
+
+    /// `frag_severe`.
+    pub fn severe(place: Place) -> Self {
+        Self { kind: Kind::Severe, ..Self::normal(place) }
+    }
+
+    /// The share that is given back, in 1/1024: of halves, quarters... every second is a third; a hole
+    /// of uniform size is half of its part.
+    fn given_back(&self) -> u64 {
+        match self.kind {
+            Kind::Normal => 341,
+            Kind::Severe => 514,
+        }
+    }
+
+    fn choose(&self, free_frames: u64) -> u32 {
+        let free = free_frames / u64::from(SLOTS);
+        let wanted = self.place.needed * 11 / 10;
+        let most = free * 95 / 100;
+        let fits = free.saturating_sub(wanted) * 1024 / (1024 - self.given_back());
+        fits.min(most).min(self.place.blocks) as u32
+    }
+
+    fn pages(&self, from: u32, count: u32) -> Pages {
+        Pages { first: Page(Region(self.place.first_region).first().0 + from), count }
+    }
+
+    /// The holes of the next chunk or part.
+    fn holes(&mut self, all: u32, block: &mut Block) {
+        let at = self.holed;
+        match self.kind {
+            Kind::Normal => {
+                let (mut start, mut piece, mut drop) = (at, CHUNK / 2, false);
+                while piece > 0 && start < all {
+                    let count = piece.min(all - start);
+                    if drop {
+                        block.event(Event::Advise(self.pages(start, count), Advice::DontNeed));
+                    }
+                    (start, piece, drop) = (start + piece, piece / 2, !drop);
+                }
+                self.holed += CHUNK;
+            }
+            Kind::Severe => {
+                let mut rng = SplitMix64::stream(self.place.seed, at.into());
+                let count = 1 + below(rng.draw(), PART.into()) as u32;
+                let start = at + below(rng.draw(), u64::from(PART - count) + 1) as u32;
+                if start + count <= all {
+                    block.event(Event::Advise(self.pages(start, count), Advice::DontNeed));
+                }
+                self.holed += PART;
+            }
+        }
+    }
+}
+
+impl Fragmenter for Holes {
+    fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool {
+        block.clear();
+        let Some(fill) = self.fill else {
+            let fill = self.choose(memory.free_frames());
+            self.fill = Some(fill);
+            block.event(Event::Spawn(Process(self.place.first_process)));
+            if fill > 0 {
+                let pages = self.pages(0, fill * SLOTS);
+                block.event(Event::Map { pages, address: ADDRESS, backing: Backing::Anonymous });
+            }
+            return true;
+        };
+        if self.filled < fill {
+            let end = (self.filled + STEP).min(fill);
+            for page in self.filled * SLOTS..end * SLOTS {
+                block.accesses.push(Access::write(self.pages(page, 1).first));
+                block.counts.push(SLOTS);
+            }
+            self.filled = end;
+            return true;
+        }
+        while self.holed < fill * SLOTS && block.events.len() < 4096 {
+            self.holes(fill * SLOTS, block);
+        }
+        !block.events.is_empty()
+    }
+
+    fn regions(&self) -> u32 {
+        self.place.blocks as u32
+    }
+
+    fn processes(&self) -> u32 {
+        1
     }
 }

@@ -15,15 +15,10 @@
 //! [`undo`](HugetlbPool::undo), [`discard`](HugetlbPool::discard) and in
 //! [`resize`](HugetlbPool::resize).
 
-mod fault;
 mod mapping;
 mod regions;
-mod resize;
-mod store;
-mod unmap;
-mod verify;
 
-pub use fault::{Fault, Why};
+pub use mapping::{Fault, Why};
 pub use mapping::{Kind, Request};
 pub use regions::{Pending, Regions};
 
@@ -32,7 +27,7 @@ use std::collections::BTreeMap;
 use crate::memory::Frame;
 
 use self::mapping::{Mapping, Object};
-use self::store::Store;
+use regions::Store;
 
 /// Physical memory, as the pool asks for it.
 pub trait Frames {

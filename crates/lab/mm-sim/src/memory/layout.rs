@@ -5,9 +5,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use trace::Page;
 use units::ByteSize;
 
-use super::{FRAME_BYTES, MAX_ORDER, NodeShape};
+use super::zone::{Zone, ZoneKind};
+use super::{FRAME_BYTES, Frame, MAX_ORDER, Memory, PAGEBLOCK, PAGEBLOCK_ORDER};
 
 /// How memory is divided. By default one node has all of it, for pages of any kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -222,6 +224,188 @@ fn blocks(name: &'static str, size: ByteSize, unit: u64) -> Result<u64, LayoutEr
 /// `total` in `count` parts that differ by one at most.
 fn evenly(total: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |number| total / count + u64::from(number < total % count))
+}
+
+// Who uses a frame: one word per frame, which is also the reverse map from frames to pages.
+
+/// Who uses a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody: it is free, or held without contents (a reservation's unpopulated part).
+    None,
+    /// The kernel; it can neither be moved nor evicted.
+    Kernel,
+    /// A program that holds it in its place (mlock is movable, a long-term pin is not).
+    Pinned,
+    /// The page cache: a clean page of a file, by a number of its own (30 bits).
+    Cache(u32),
+    /// Anonymous memory: the page of the stream (31 bits).
+    Page(Page),
+}
+
+const KERNEL: u32 = 1;
+const PINNED: u32 = 2;
+const CACHE: u32 = 1 << 30;
+const PAGE: u32 = 1 << 31;
+
+impl Owner {
+    /// Whether compaction and reclaim may try their hand at it.
+    pub const fn movable(self) -> bool {
+        matches!(self, Self::Cache(_) | Self::Page(_))
+    }
+
+    /// As the word that a frame has. Zero is `None`, so that memory that was never used costs nothing.
+    pub(crate) const fn pack(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Kernel => KERNEL,
+            Self::Pinned => PINNED,
+            Self::Cache(number) => CACHE | number & (CACHE - 1),
+            Self::Page(page) => PAGE | page.0,
+        }
+    }
+
+    /// From the word.
+    pub(crate) const fn unpack(word: u32) -> Self {
+        if word & PAGE != 0 {
+            return Self::Page(Page(word & !PAGE));
+        }
+        if word & CACHE != 0 {
+            return Self::Cache(word & !CACHE);
+        }
+        match word {
+            0 => Self::None,
+            PINNED => Self::Pinned,
+            _ => Self::Kernel,
+        }
+    }
+}
+
+/// Whether a frame's word says "page cache".
+pub(crate) const fn is_cache(word: u32) -> bool {
+    word >> 30 == 1
+}
+
+/// Whether a frame's word says something that can be moved.
+pub(crate) const fn is_movable(word: u32) -> bool {
+    word >> 30 != 0
+}
+
+// What a machine's memory looks like before anything runs.
+
+/// The memory of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape {
+    /// Its NUMA nodes, by number.
+    pub nodes: Vec<NodeShape>,
+    /// Whether pages are grouped by mobility (Gorman). Without, all share one set of free lists.
+    pub grouping: bool,
+    /// When a pageblock changes its type.
+    pub claiming: Claiming,
+    /// Memory that the kernel took at boot and never gives back, on each node at the lowest addresses, split
+    /// evenly (Linux' memblock takes it from the top; where it lies changes no count).
+    pub kernel: ByteSize,
+    /// Whether the watermarks are raised for superpages, as Linux does once THP is enabled
+    /// (`set_recommended_min_free_kbytes` in mm/khugepaged.c).
+    pub raised_watermarks: bool,
+}
+
+/// The memory of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeShape {
+    /// How much there is. Rounded down to 4 MB, the largest block.
+    pub bytes: ByteSize,
+    /// How much of it, at its end, takes movable pages only (Linux' ZONE_MOVABLE, Gorman's partition).
+    pub movable_partition: Option<ByteSize>,
+}
+
+/// When an allocation that found no block of its own mobility makes a whole pageblock its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claiming {
+    /// When half of the pageblock is free (`steal_suitable_fallback`, Linux until 4.11).
+    HalfFree,
+    /// When half is free or used by pages of a compatible mobility; and a movable request that cannot
+    /// claim takes the smallest block instead of the largest (Linux since 4.12).
+    HalfCompatible,
+}
+
+impl Shape {
+    /// One node of `bytes`, with Linux' present rules and nothing taken by the kernel.
+    pub fn simple(bytes: ByteSize) -> Self {
+        Self {
+            nodes: vec![NodeShape { bytes, movable_partition: None }],
+            grouping: true,
+            claiming: Claiming::HalfCompatible,
+            kernel: ByteSize(0),
+            raised_watermarks: true,
+        }
+    }
+}
+
+// What each part of memory is used for.
+
+/// What a part of memory is used for, in base pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartUse {
+    /// Its node.
+    pub node: usize,
+    /// It takes movable pages only.
+    pub movable_only: bool,
+    /// All its pages.
+    pub pages: u64,
+    /// Those of the kernel, which can be neither moved nor evicted.
+    pub unmovable_pages: u64,
+    /// Those of the explicit pool.
+    pub pool_pages: u64,
+    /// Those of programs and of the page cache.
+    pub movable_pages: u64,
+    /// Those that are free.
+    pub free_pages: u64,
+    /// Superpages of 512 base pages that could be taken from free memory.
+    pub free_superpages: u64,
+}
+
+impl Memory {
+    /// What each node, and on it the partition for movable pages, is used for.
+    pub fn uses(&self) -> Vec<PartUse> {
+        self.zones.iter().map(|zone| self.use_of(zone)).collect()
+    }
+
+    /// The same where the kernel has what it had, without a look at each frame; `pool` has the pool's superpages, one by
+    /// one.
+    pub(crate) fn update_uses(&self, uses: &mut [PartUse], pool: impl Iterator<Item = Frame>) {
+        uses.iter_mut().for_each(|part| part.pool_pages = 0);
+        pool.for_each(|frame| uses[self.zone_of(frame)].pool_pages += u64::from(PAGEBLOCK));
+        for (part, zone) in uses.iter_mut().zip(&self.zones) {
+            part.free_pages = zone.free;
+            part.free_superpages = zone.contiguity(PAGEBLOCK_ORDER).suitable;
+            part.movable_pages = part.pages - zone.free - part.unmovable_pages - part.pool_pages;
+        }
+    }
+
+    fn use_of(&self, zone: &Zone) -> PartUse {
+        let frames = zone.frame(0, 0).0..zone.end().0;
+        let words = &self.owners[frames.start as usize..frames.end as usize];
+        let owned = |by: Owner| words.iter().filter(|&&word| word == by.pack()).count() as u64;
+        // What the kernel took at boot has no words; of a page of the pool the first frame of each pageblock has one.
+        let boot = self
+            .boot
+            .iter()
+            .map(|boot| boot.end.min(frames.end).saturating_sub(boot.start.max(frames.start)));
+        let unmovable = owned(Owner::Kernel) + boot.map(u64::from).sum::<u64>();
+        let pool = owned(Owner::Pinned) * u64::from(PAGEBLOCK);
+        let pages = words.len() as u64;
+        PartUse {
+            node: zone.node,
+            movable_only: zone.kind == ZoneKind::Movable,
+            pages,
+            unmovable_pages: unmovable,
+            pool_pages: pool,
+            movable_pages: pages - zone.free - unmovable - pool,
+            free_pages: zone.free,
+            free_superpages: zone.contiguity(PAGEBLOCK_ORDER).suitable,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -32,28 +32,22 @@
 //! See docs/decisions/lab.md#2.
 
 pub mod compaction;
-mod fallback;
 mod layout;
-mod owner;
 mod physical;
 mod reclaim;
-mod residents;
 mod runs;
-mod shape;
 mod statistics;
-mod tree;
-mod uses;
 mod verify;
 mod zone;
 
+pub use layout::Owner;
+pub use layout::PartUse;
+pub use layout::{Claiming, NodeShape, Shape};
 pub use layout::{Layout, LayoutError, Nodes, ParseNodesError};
-pub use owner::Owner;
 pub use physical::{Allocated, Memory};
+pub use reclaim::{Eviction, Residents};
 pub use reclaim::{Reclaimed, lumpy, reclaim};
-pub use residents::{Eviction, Residents};
-pub use shape::{Claiming, NodeShape, Shape};
 pub use statistics::{BuddyInfo, Level, Watermarks};
-pub use uses::PartUse;
 pub use zone::ZoneKind;
 
 #[cfg(test)]

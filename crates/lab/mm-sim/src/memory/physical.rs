@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use prefetch_index::prefetch_index;
 
-use super::owner::{self, Owner};
+use super::layout;
+use super::layout::Owner;
 use super::zone::{WHOLE, Zone, ZoneKind};
 use super::{Claiming, FRAME_BYTES, Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER, Shape};
 
@@ -211,7 +212,7 @@ impl Memory {
     /// Those of them in which every page can be moved, and none is part of a program's superpage.
     pub(crate) fn movable_runs(&self, order: u8, node: usize) -> Vec<Range<u32>> {
         let is_movable =
-            |frame: Frame| owner::is_movable(self.owners[frame.0 as usize]) || self.is_free(frame);
+            |frame: Frame| layout::is_movable(self.owners[frame.0 as usize]) || self.is_free(frame);
         let moves = |run: &Range<u32>| {
             pageblocks(run).all(|block| !self.is_superpage(block))
                 && run.clone().map(Frame).all(is_movable)
@@ -234,7 +235,7 @@ impl Memory {
         debug_assert!(order <= MAX_ORDER && frame.0 & ((1 << order) - 1) == 0);
         let start = frame.0 as usize;
         let words = &mut self.owners[start..start + (1 << order)];
-        debug_assert!(!words.iter().any(|&word| owner::is_cache(word)), "{frame:?} is cache");
+        debug_assert!(!words.iter().any(|&word| layout::is_cache(word)), "{frame:?} is cache");
         // A single word by itself: a call to fill it would take longer than the rest.
         if let [word] = words {
             *word = 0;
@@ -277,8 +278,8 @@ impl Memory {
     pub fn set_owner(&mut self, frame: Frame, owner: Owner) {
         let new = owner.pack();
         let word = std::mem::replace(&mut self.owners[frame.0 as usize], new);
-        self.cache += u64::from(owner::is_cache(new));
-        self.cache -= u64::from(owner::is_cache(word));
+        self.cache += u64::from(layout::is_cache(new));
+        self.cache -= u64::from(layout::is_cache(word));
     }
 
     /// Says which page a frame holds that nobody used.
@@ -298,7 +299,7 @@ impl Memory {
     pub fn set_pages(&mut self, frame: Frame, count: u32, first: trace::Page) {
         let start = frame.0 as usize;
         let words = &mut self.owners[start..start + count as usize];
-        self.cache -= words.iter().filter(|&&word| owner::is_cache(word)).count() as u64;
+        self.cache -= words.iter().filter(|&&word| layout::is_cache(word)).count() as u64;
         for (word, page) in words.iter_mut().zip(first.0..) {
             *word = Owner::Page(trace::Page(page)).pack();
         }

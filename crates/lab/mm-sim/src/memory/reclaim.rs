@@ -10,9 +10,9 @@
 //! [`lumpy`] is Gorman's Age-Biased reclaim (WIOSCA 2010, section 3.2; Linux 2.6.23 to 3.4): an old page is
 //! taken as a reference, and then its whole aligned block, whatever the age of the pages in it.
 
-use super::owner::{Owner, is_cache, is_movable};
+use super::layout::{Owner, is_cache, is_movable};
 use super::zone::WHOLE;
-use super::{Eviction, Frame, Memory, PAGEBLOCK, Residents};
+use super::{Frame, Memory, PAGEBLOCK};
 
 /// Reference pages that one call of [`lumpy`] tries (Linux' SWAP_CLUSTER_MAX).
 const REFERENCES: u32 = 32;
@@ -200,4 +200,33 @@ fn evict_block(
             return;
         }
     }
+}
+
+// What compaction and reclaim ask of those who use frames. The system implements it.
+
+/// Those who use frames: page tables, the page cache, pins.
+///
+/// The memory itself frees the old frame and sets owners; an implementation changes its own records.
+/// It must not call the memory back.
+pub trait Residents {
+    /// A page is migrated; its mapping must follow. `false`: it cannot be moved now (it is locked or
+    /// pinned); nothing changes.
+    fn moved(&mut self, owner: Owner, from: Frame, to: Frame) -> bool;
+
+    /// Whether it was referenced since it was last asked; the mark is cleared.
+    fn referenced(&mut self, owner: Owner, frame: Frame) -> bool;
+
+    /// It is to be evicted: unmapped, and written out if it must be.
+    fn evicted(&mut self, owner: Owner, frame: Frame) -> Eviction;
+}
+
+/// What became of a page that was to be evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eviction {
+    /// It was dropped: its contents are in a file, or nobody wants them.
+    Freed,
+    /// It was written to swap and dropped.
+    Swapped,
+    /// It stays: there is no swap, or it is locked.
+    Refused,
 }

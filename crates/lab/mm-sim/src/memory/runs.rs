@@ -4,6 +4,10 @@
 //! the lists of a buddy allocator that merges at once. Orders 0 to 5 lie within words; 6 to 8 are
 //! runs of whole words, found by the same arithmetic on a byte that tells which words are full.
 
+use super::layout::is_movable;
+use super::zone::Zone;
+use super::{Claiming, Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
+
 /// A bit for each frame of a pageblock, one where it is free.
 pub(crate) type Map = [u64; 8];
 
@@ -154,6 +158,183 @@ const fn mask(slot: u32, order: u8) -> u64 {
     ((1 << (1 << order)) - 1) << (slot & 63)
 }
 
+// A set of pageblocks with a fast minimum: bits, and above each 64 of them a bit that says "any".
+//
+// Three levels find the lowest of 262,144 pageblocks (512 GB) in three words; beyond that the top
+// is scanned. 65/64 bits per pageblock.
+
+/// The set.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tree {
+    leaves: Vec<u64>,
+    middle: Vec<u64>,
+    top: Vec<u64>,
+}
+
+impl Tree {
+    /// An empty set of numbers below `count`.
+    pub(crate) fn new(count: usize) -> Self {
+        let leaves = count.div_ceil(64);
+        let middle = leaves.div_ceil(64);
+        Self { leaves: vec![0; leaves], middle: vec![0; middle], top: vec![0; middle.div_ceil(64)] }
+    }
+
+    /// Adds a number.
+    #[inline]
+    pub(crate) fn insert(&mut self, number: usize) {
+        let leaf = &mut self.leaves[number >> 6];
+        let before = *leaf;
+        *leaf |= 1 << (number & 63);
+        if before == 0 {
+            let middle = &mut self.middle[number >> 12];
+            let before = *middle;
+            *middle |= 1 << (number >> 6 & 63);
+            if before == 0 {
+                self.top[number >> 18] |= 1 << (number >> 12 & 63);
+            }
+        }
+    }
+
+    /// Takes a number out.
+    #[inline]
+    pub(crate) fn remove(&mut self, number: usize) {
+        let leaf = &mut self.leaves[number >> 6];
+        *leaf &= !(1 << (number & 63));
+        if *leaf == 0 {
+            let middle = &mut self.middle[number >> 12];
+            *middle &= !(1 << (number >> 6 & 63));
+            if *middle == 0 {
+                self.top[number >> 18] &= !(1 << (number >> 12 & 63));
+            }
+        }
+    }
+
+    /// Whether it is in.
+    pub(crate) fn contains(&self, number: usize) -> bool {
+        self.leaves[number >> 6] >> (number & 63) & 1 != 0
+    }
+
+    /// The lowest.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<usize> {
+        let (index, word) = self.top.iter().enumerate().find(|(_, word)| **word != 0)?;
+        let middle = index << 6 | word.trailing_zeros() as usize;
+        let leaf = middle << 6 | self.middle[middle].trailing_zeros() as usize;
+        Some(leaf << 6 | self.leaves[leaf].trailing_zeros() as usize)
+    }
+
+    /// The numbers from `start` on, ascending.
+    pub(crate) fn from(&self, start: usize) -> impl Iterator<Item = usize> + '_ {
+        let mut index = start >> 6;
+        let mut word = self.leaves.get(index).map_or(0, |word| word & (u64::MAX << (start & 63)));
+        std::iter::from_fn(move || {
+            while word == 0 {
+                index += 1;
+                word = *self.leaves.get(index)?;
+            }
+            let number = index << 6 | word.trailing_zeros() as usize;
+            word &= word - 1;
+            Some(number)
+        })
+    }
+}
+
+// What an allocation does when its own mobility type has no free block (Linux' `__rmqueue_fallback`).
+//
+// The largest free block of another type is looked for, from the largest order down: what must
+// be taken from another type is taken where much is free, so that few pageblocks get mixed. A pageblock of
+// which half would be alike is claimed whole; otherwise only what is needed is taken out of it.
+
+/// From this order on a movable request may claim the pageblock of a block it found: half of a
+/// pageblock's order (`can_steal_fallback`).
+const CLAIM_ORDER: u8 = PAGEBLOCK_ORDER / 2;
+/// Frames of a pageblock that must be alike for it to be claimed.
+const HALF: u32 = PAGEBLOCK / 2;
+
+/// The types that are asked, in order (Linux' table `fallbacks`).
+pub(crate) const fn others(mobility: Mobility) -> [Mobility; 2] {
+    match mobility {
+        Mobility::Unmovable => [Mobility::Reclaimable, Mobility::Movable],
+        Mobility::Reclaimable => [Mobility::Unmovable, Mobility::Movable],
+        Mobility::Movable => [Mobility::Reclaimable, Mobility::Unmovable],
+    }
+}
+
+impl Zone {
+    /// Takes 2^order frames from another mobility's lists. `owners` are the words of the zone's frames.
+    pub(crate) fn take_fallback(
+        &mut self,
+        mobility: Mobility,
+        order: u8,
+        rule: Claiming,
+        owners: &[u32],
+    ) -> Option<Frame> {
+        self.settle();
+        let (found, other) = self.largest(mobility, order)?;
+        let may_claim = found >= CLAIM_ORDER || mobility != Mobility::Movable;
+        if may_claim {
+            let block = self.index[other.index()][found as usize].first()?;
+            if found >= PAGEBLOCK_ORDER || self.alike(block, mobility, rule, owners) >= HALF {
+                self.set_mobility(block, mobility);
+                return self.take(mobility, order);
+            }
+        } else if rule == Claiming::HalfCompatible {
+            let (found, other) = self.smallest(mobility, order)?;
+            return Some(self.take_from(other, found, order));
+        }
+        Some(self.take_from(other, found, order))
+    }
+
+    /// The largest free block of another type.
+    fn largest(&self, mobility: Mobility, order: u8) -> Option<(u8, Mobility)> {
+        (order..=MAX_ORDER).rev().find_map(|order| self.first_other(mobility, order))
+    }
+
+    /// The smallest.
+    fn smallest(&self, mobility: Mobility, order: u8) -> Option<(u8, Mobility)> {
+        (order..=MAX_ORDER).find_map(|order| self.first_other(mobility, order))
+    }
+
+    fn first_other(&self, mobility: Mobility, order: u8) -> Option<(u8, Mobility)> {
+        let other =
+            others(mobility).into_iter().find(|other| self.orders(*other) >> order & 1 != 0)?;
+        Some((order, other))
+    }
+
+    /// The frames of a pageblock that would be in the right place if it were of this mobility: the free
+    /// ones, and by the later rule the used ones of compatible mobility (`steal_suitable_fallback`).
+    fn alike(&self, block: usize, mobility: Mobility, rule: Claiming, owners: &[u32]) -> u32 {
+        let free = u32::from(self.blocks[block].free);
+        if rule == Claiming::HalfFree {
+            return free;
+        }
+        let start = block << PAGEBLOCK_ORDER;
+        let words = &owners[start..start + PAGEBLOCK as usize];
+        let movable = words.iter().filter(|&&word| is_movable(word)).count() as u32;
+        match mobility {
+            Mobility::Movable => free + movable,
+            _ if self.blocks[block].mobility == Mobility::Movable => PAGEBLOCK - movable,
+            _ => free,
+        }
+    }
+
+    /// Whether any type has a block of this order: a request takes what it needs from others
+    /// (`__zone_watermark_ok` counts every type's list).
+    pub(crate) fn has(&self, mobility: Mobility, order: u8) -> bool {
+        let own = self.orders(mobility) >> order != 0;
+        own || self.smallest(mobility, order).is_some()
+    }
+
+    /// Whether an allocation would find a block, or claim one (`find_suitable_fallback` with
+    /// `only_stealable`): compaction's question whether its work is done.
+    pub(crate) fn suits(&self, mobility: Mobility, order: u8) -> bool {
+        let own = self.orders(mobility) >> order != 0;
+        let claims = |found: u8| found >= CLAIM_ORDER || mobility != Mobility::Movable;
+        own || (order..=MAX_ORDER)
+            .any(|order| claims(order) && self.first_other(mobility, order).is_some())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +379,43 @@ mod tests {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tree_tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn is_a_set(steps in prop::collection::vec((0usize..9000, any::<bool>()), 1..400), start in 0usize..9000) {
+            let (mut tree, mut set) = (Tree::new(9000), BTreeSet::new());
+            for (number, add) in steps {
+                if add {
+                    tree.insert(number);
+                    set.insert(number);
+                } else {
+                    tree.remove(number);
+                    set.remove(&number);
+                }
+                prop_assert_eq!(tree.first(), set.first().copied());
+                prop_assert_eq!(tree.contains(number), add);
+            }
+            prop_assert!(tree.from(start).eq(set.range(start..).copied()));
+        }
+    }
+
+    #[test]
+    fn finds_what_is_far_apart() {
+        let mut tree = Tree::new(1 << 20);
+        tree.insert((1 << 20) - 1);
+        assert_eq!(tree.first(), Some((1 << 20) - 1));
+        tree.insert(1 << 18);
+        assert_eq!(tree.first(), Some(1 << 18));
+        tree.remove(1 << 18);
+        tree.remove((1 << 20) - 1);
+        assert_eq!(tree.first(), None);
     }
 }

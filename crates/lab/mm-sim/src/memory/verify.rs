@@ -1,7 +1,7 @@
 //! The invariants of physical memory, checked from scratch.
 
 use super::zone::{ORDERS, Zone, ZoneKind};
-use super::{MAX_ORDER, Memory, Owner, PAGEBLOCK, PAGEBLOCK_ORDER, owner, runs};
+use super::{MAX_ORDER, Memory, Owner, PAGEBLOCK, PAGEBLOCK_ORDER, layout, runs};
 
 impl Memory {
     /// Recomputes everything that is kept beside the bitmaps and says what differs first. Free frames have no
@@ -25,7 +25,7 @@ impl Memory {
                 for slot in 0..PAGEBLOCK {
                     let frame = zone.frame(block, slot);
                     let word = self.owners[frame.0 as usize];
-                    cache += u64::from(owner::is_cache(word));
+                    cache += u64::from(layout::is_cache(word));
                     if word == Owner::Kernel.pack() && zone.kind == ZoneKind::Movable {
                         return Err(format!(
                             "{frame:?} cannot be moved, where only movable pages may be"

@@ -13,31 +13,17 @@
 //!
 //! Times are virtual, in any unit (the system uses cycles), and never go back.
 
-mod breaking;
-mod change;
-mod facts;
-mod index;
-mod maps;
-mod obtainable;
-mod population;
-mod queue;
 mod record;
-mod verify;
 
-pub use breaking::{Broken, Preempted};
-pub(crate) use population::set_run;
-pub use population::{Population, clear_runs};
-pub use record::{Flags, Key, ReservationId};
+pub(crate) use record::set_run;
+pub use record::{Flags, Key, Population, ReservationId, clear_runs};
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use prefetch_index::prefetch_index;
 
 use crate::memory::Frame;
-
-use self::index::Index;
-use self::maps::Maps;
-use self::obtainable::Obtainable;
-use self::queue::Queues;
-use self::record::Record;
+use record::{Index, Queues, Record, has_clear};
 
 /// The superpage of 512 base pages: the largest reservation whose pages one map has.
 pub const SUPERPAGE_ORDER: u8 = 9;
@@ -214,5 +200,575 @@ impl Reservations {
         record.flags.set(Flags::TRANSFERRED);
         self.by_page.insert(key.page, key.order, id);
         Renamed::Moved
+    }
+}
+
+// Populating and depopulating: what happens at each fault and each free.
+
+impl Reservations {
+    /// Marks the page in `slot` populated. It was not.
+    #[inline]
+    pub fn populate(&mut self, id: ReservationId, slot: u32, now: u64) -> Populated {
+        debug_assert!(slot < self.records[id.at()].capacity() && !self.is_populated(id, slot));
+        let (map, slot) = self.map_mut(id, slot);
+        map[usize::from(slot >> 6)] |= 1 << (slot & 63);
+        self.populated(id, 1, now)
+    }
+
+    /// Marks `pages` populated from `start` on, all in one superpage's worth, as one change. None of them was.
+    pub fn populate_run(
+        &mut self,
+        id: ReservationId,
+        start: u32,
+        pages: u32,
+        now: u64,
+    ) -> Populated {
+        debug_assert!(start + pages <= self.records[id.at()].capacity() && pages > 0);
+        let (map, start) = self.map_mut(id, start);
+        debug_assert_eq!(record::count_in(map, start, pages as u16), 0);
+        record::set_run(map, start, pages as u16);
+        self.populated(id, pages, now)
+    }
+
+    fn populated(&mut self, id: ReservationId, pages: u32, now: u64) -> Populated {
+        self.clear_frames -= u64::from(pages);
+        let count = self.records[id.at()].count + pages;
+        self.requeue(id, count, now);
+        if let Some(obtainable) = &mut self.obtainable {
+            obtainable.allocated(id.at(), &self.records[id.at()]);
+        }
+        match count {
+            count if count == self.records[id.at()].capacity() => Populated::Full,
+            count if count == pages => Populated::First,
+            count => Populated::Partly(count),
+        }
+    }
+
+    /// Marks the page in `slot` free. It was populated.
+    #[inline]
+    pub fn depopulate(&mut self, id: ReservationId, slot: u32, now: u64) -> Depopulated {
+        self.depopulate_run(id, slot, 1, now)
+    }
+
+    /// Marks `pages` free from `start` on, all in one superpage's worth, as one change. All of them were populated.
+    pub fn depopulate_run(
+        &mut self,
+        id: ReservationId,
+        start: u32,
+        pages: u32,
+        now: u64,
+    ) -> Depopulated {
+        debug_assert!(start + pages <= self.records[id.at()].capacity() && pages > 0);
+        let (map, start) = self.map_mut(id, start);
+        debug_assert_eq!(u32::from(record::count_in(map, start, pages as u16)), pages);
+        record::clear_run(map, start, pages as u16);
+        self.clear_frames += u64::from(pages);
+        let record = &mut self.records[id.at()];
+        let count = record.count - pages;
+        if count == 0 {
+            record.count = 0;
+            let (base, order) = (Frame(record.base), record.order);
+            self.remove(id);
+            return Depopulated::Empty { base, order };
+        }
+        self.requeue(id, count, now);
+        if let Some(obtainable) = &mut self.obtainable {
+            obtainable.freed(id.at(), &self.records[id.at()]);
+        }
+        Depopulated::Partly(count)
+    }
+
+    /// Puts a reservation that changed to `count` pages where it belongs: off the queue if it is full,
+    /// else at the tail, once a tick (`vm_reserv_populate`, `vm_reserv_depopulate`).
+    ///
+    /// The kernel leaves one that filled up and lost a page within one tick off the queue until its next
+    /// change (`vm_reserv_depopulate`, sys/vm/vm_reserv.c); here it is queued at once.
+    #[inline]
+    fn requeue(&mut self, id: ReservationId, count: u32, now: u64) {
+        debug_assert!(now >= self.tick_began, "virtual time went back");
+        if now - self.tick_began >= self.tick {
+            self.tick_began = now - now % self.tick;
+        }
+        let record = &mut self.records[id.at()];
+        let changed_this_tick = record.changed >= self.tick_began;
+        record.changed = now;
+        record.count = count;
+        let (queued, full) = (record.flags.has(Flags::QUEUED), count == record.capacity());
+        if queued && changed_this_tick && !full {
+            return;
+        }
+        if queued {
+            self.queues.unlink(&mut self.records, id);
+        }
+        if !full {
+            self.queues.push_newest(&mut self.records, id);
+        }
+    }
+}
+
+// What can be asked of the table and of a reservation.
+
+impl Reservations {
+    /// The virtual extent it serves.
+    #[inline]
+    pub fn key(&self, id: ReservationId) -> Key {
+        let record = &self.records[id.at()];
+        Key { page: record.page, order: record.order }
+    }
+
+    /// Its block's first frame.
+    #[inline]
+    pub fn base(&self, id: ReservationId) -> Frame {
+        Frame(self.records[id.at()].base)
+    }
+
+    /// Which of its pages are populated, a bit each: of 512 at a time.
+    #[inline]
+    pub fn population(&self, id: ReservationId, part: u32) -> &Population {
+        self.map(id, part << SUPERPAGE_ORDER).0
+    }
+
+    /// How many of its pages are populated.
+    #[inline]
+    pub fn popcnt(&self, id: ReservationId) -> u32 {
+        self.records[id.at()].count
+    }
+
+    /// Whether the page in `slot` is populated.
+    #[inline]
+    pub fn is_populated(&self, id: ReservationId, slot: u32) -> bool {
+        let (map, slot) = self.map(id, slot);
+        record::is_set(map, slot)
+    }
+
+    /// How many pages from `slot` on are not populated, up to 512 pages' end.
+    #[inline]
+    pub fn clear_ahead(&self, id: ReservationId, slot: u32) -> u32 {
+        let pages = self.records[id.at()].capacity().min(1 << SUPERPAGE_ORDER) as u16;
+        let (map, slot) = self.map(id, slot);
+        u32::from(record::next(map, slot, pages, true) - slot)
+    }
+
+    /// When a page of it was populated or depopulated last.
+    #[inline]
+    pub fn last_change(&self, id: ReservationId) -> u64 {
+        self.records[id.at()].changed
+    }
+
+    /// Its flags.
+    #[inline]
+    pub fn flags(&self, id: ReservationId) -> Flags {
+        self.records[id.at()].flags
+    }
+
+    /// Sets a flag for the daemons: [`Flags::BAD`] or [`Flags::NEEDS_MIGRATION`].
+    pub fn mark(&mut self, id: ReservationId, flag: Flags) {
+        debug_assert!(flag == Flags::BAD || flag == Flags::NEEDS_MIGRATION);
+        self.records[id.at()].flags.set(flag);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        self.live
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Frames that are reserved and not populated. FreeBSD counts them as free memory.
+    pub fn clear_frames(&self) -> u64 {
+        self.clear_frames
+    }
+
+    /// Memory that the table itself uses, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.records.capacity() * size_of::<Record>() + self.by_page.bytes() + self.by_frame.bytes()
+    }
+}
+
+// The reservation lists of Navarro et al. (OSDI 2002): one per size but the largest, a reservation is
+// in the list of the largest extent that it could yield, ordered by its last allocation.
+
+/// Not in a list.
+const NOWHERE: u8 = u8::MAX;
+
+/// Where a reservation stands. One per record of the slab.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// When its last allocation was, in allocations of the table.
+    stamp: u64,
+    /// Its list.
+    list: u8,
+}
+
+/// The lists. A reservation is named by its first frame, which is the same on every computer.
+#[derive(Debug)]
+struct Obtainable {
+    /// Order 0 and the orders of all sizes, ascending.
+    orders: Vec<u8>,
+    /// By place in `orders`.
+    lists: Vec<BTreeSet<(u64, u32)>>,
+    places: Vec<Place>,
+    clock: u64,
+}
+
+impl Obtainable {
+    pub fn new(sizes: &[u8]) -> Self {
+        let mut orders: Vec<u8> = sizes.iter().copied().chain([0]).collect();
+        orders.sort_unstable();
+        orders.dedup();
+        let lists = vec![BTreeSet::new(); orders.len()];
+        Self { orders, lists, places: Vec::new(), clock: 0 }
+    }
+
+    /// Pages of `record` were populated.
+    pub fn allocated(&mut self, at: usize, record: &Record) {
+        self.clock += 1;
+        let list = self.list_of(record);
+        let stamp = self.clock;
+        self.put(at, record.base, Place { stamp, list });
+    }
+
+    /// Pages of `record` were freed, some are left.
+    pub fn freed(&mut self, at: usize, record: &Record) {
+        let list = self.list_of(record);
+        self.put(at, record.base, Place { stamp: self.stamp(at), list });
+    }
+
+    /// `record` is new and a part of one whose stamp is given.
+    pub fn inherit(&mut self, at: usize, record: &Record, stamp: u64) {
+        let list = self.list_of(record);
+        self.put(at, record.base, Place { stamp, list });
+    }
+
+    /// `record` is gone.
+    pub fn forget(&mut self, at: usize, record: &Record) {
+        self.put(at, record.base, Place { stamp: 0, list: NOWHERE });
+    }
+
+    /// When its last allocation was.
+    pub fn stamp(&self, at: usize) -> u64 {
+        self.places.get(at).map_or(0, |place| place.stamp)
+    }
+
+    /// The size below `order`, if it is not base pages.
+    pub fn below(&self, order: u8) -> Option<u8> {
+        self.orders.iter().copied().rev().find(|&size| size < order).filter(|&size| size > 0)
+    }
+
+    /// The first frame of the reservation to preempt for an extent of this order.
+    pub fn oldest(&self, order: u8) -> Option<u32> {
+        let mut lists = self.orders.iter().zip(&self.lists).filter(|&(&size, _)| size >= order);
+        lists.find_map(|(_, list)| list.first()).map(|&(_, base)| base)
+    }
+
+    /// The list of the largest extent that is clear in `record`.
+    fn list_of(&self, record: &Record) -> u8 {
+        let smaller = self.orders.iter().rposition(|&size| match record.order > SUPERPAGE_ORDER {
+            // It is of the only size.
+            true => size == 0 && record.count < record.capacity(),
+            false => size < record.order && has_clear(&record.population, size, record.order),
+        });
+        smaller.map_or(NOWHERE, |list| list as u8)
+    }
+
+    fn put(&mut self, at: usize, base: u32, new: Place) {
+        if at >= self.places.len() {
+            self.places.resize(at + 1, Place { stamp: 0, list: NOWHERE });
+        }
+        let old = std::mem::replace(&mut self.places[at], new);
+        if old.list != NOWHERE {
+            self.lists[usize::from(old.list)].remove(&(old.stamp, base));
+        }
+        if new.list != NOWHERE {
+            self.lists[usize::from(new.list)].insert((new.stamp, base));
+        }
+    }
+}
+
+// Taking reservations apart: by age, for a contiguous run, by obtainable size.
+
+/// Pages of a superpage.
+const SUPERPAGE: u32 = 1 << SUPERPAGE_ORDER;
+
+/// A reservation that is no more. Its populated pages are ordinary pages now; its clear runs go back to
+/// the allocator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// The extent it served.
+    pub key: Key,
+    /// Its block's first frame.
+    pub base: Frame,
+    /// The pages that were populated, of 512 at a time.
+    pub maps: Vec<Population>,
+    /// How many that were.
+    pub count: u32,
+}
+
+impl Broken {
+    /// The runs of frames to free, ascending: the first, and how many, up to 512.
+    pub fn free_runs(&self) -> impl Iterator<Item = (Frame, u16)> + '_ {
+        let capacity = SUPERPAGE.min(1 << self.key.order) as u16;
+        let bases = (self.base.0..).step_by(SUPERPAGE as usize);
+        bases.zip(&self.maps).flat_map(move |(base, map)| {
+            let runs = clear_runs(map, capacity);
+            runs.map(move |(start, pages)| (Frame(base + u32::from(start)), pages))
+        })
+    }
+}
+
+/// What preempting yielded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preempted {
+    /// The runs of frames to free: the first, and how many. At least one run holds an aligned extent of
+    /// the wanted order.
+    pub free_runs: Vec<(Frame, u16)>,
+    /// Reservations that were taken apart on the way.
+    pub broken: u32,
+}
+
+impl Reservations {
+    /// Breaks a reservation (its object's destruction, memory pressure).
+    pub fn break_reservation(&mut self, id: ReservationId) -> Broken {
+        let record = &self.records[id.at()];
+        let broken = Broken {
+            key: self.key(id),
+            base: Frame(record.base),
+            maps: self.maps(id).to_vec(),
+            count: record.count,
+        };
+        self.remove(id);
+        broken
+    }
+
+    /// Breaks the least recently changed of the partly populated (base pages ran out:
+    /// `vm_reserv_reclaim_inactive`).
+    pub fn break_oldest(&mut self, queue: u8) -> Option<Broken> {
+        let oldest = self.newer(queue, None)?;
+        Some(self.break_reservation(oldest))
+    }
+
+    /// The least recently changed reservation with `pages` clear pages in a row (fewer than a
+    /// superpage) from a multiple of `align` on, and the slot where they start. The caller breaks it
+    /// (`vm_reserv_reclaim_contig`). `align` is a power of two.
+    pub fn oldest_for_run(
+        &self,
+        queue: u8,
+        pages: u16,
+        align: u16,
+    ) -> Option<(ReservationId, u32)> {
+        debug_assert!(align.is_power_of_two());
+        let mut at = None;
+        while let Some(id) = self.newer(queue, at) {
+            let capacity = self.records[id.at()].capacity().min(SUPERPAGE) as u16;
+            let parts = (0..).step_by(SUPERPAGE as usize).zip(self.maps(id));
+            let mut runs =
+                parts.flat_map(|(at, map)| clear_runs(map, capacity).map(move |run| (at, run)));
+            let suitable = runs.find_map(|(at, (start, length))| {
+                let first = start.next_multiple_of(align);
+                (first + pages <= start + length).then_some(at + u32::from(first))
+            });
+            if let Some(slot) = suitable {
+                return Some((id, slot));
+            }
+            at = Some(id);
+        }
+        None
+    }
+
+    /// Takes free frames for an extent of 2^`order` pages from the reservation whose last allocation
+    /// is oldest, among those whose largest obtainable extent is the smallest that suffices (Navarro et
+    /// al., OSDI 2002, docs/sources/policies.md 3.6).
+    ///
+    /// It is split into extents of the next smaller size: clear ones are freed, the others become
+    /// reservations of that size with its last allocation's time, so that they are next, if the extent
+    /// needs more. The smallest size is split into base pages.
+    pub fn preempt(&mut self, order: u8) -> Option<Preempted> {
+        let mut yielded = Preempted { free_runs: Vec::new(), broken: 0 };
+        loop {
+            let base = self.obtainable.as_ref()?.oldest(order)?;
+            let id = self.at(Frame(base)).expect("a listed reservation is live");
+            self.split(id, &mut yielded.free_runs);
+            yielded.broken += 1;
+            let suffices = |&(first, pages): &(Frame, u16)| {
+                let start = first.0.next_multiple_of(1 << order);
+                start + (1 << order) <= first.0 + u32::from(pages)
+            };
+            if yielded.free_runs.iter().any(suffices) {
+                return Some(yielded);
+            }
+        }
+    }
+
+    /// Splits a reservation into extents of the next smaller size.
+    fn split(&mut self, id: ReservationId, free: &mut Vec<(Frame, u16)>) {
+        let lists = self.obtainable.as_ref().expect("only a listed reservation is split");
+        let (stamp, smaller) = (lists.stamp(id.at()), lists.below(self.key(id).order));
+        let (queue, changed) = (self.records[id.at()].queue, self.last_change(id));
+        let displaced = self.flags(id).has(Flags::DISPLACED);
+        let broken = self.break_reservation(id);
+        let Some(order) = smaller else {
+            free.extend(broken.free_runs());
+            return;
+        };
+        for start in (0..1u16 << broken.key.order).step_by(1 << order) {
+            let base = Frame(broken.base.0 + u32::from(start));
+            let key = Key { page: broken.key.page + u32::from(start), order };
+            let part = part(&broken.maps[0], start, order);
+            if part == [0; 8] {
+                match free.last_mut() {
+                    Some((first, pages)) if first.0 + u32::from(*pages) == base.0 => {
+                        *pages += 1 << order;
+                    }
+                    _ => free.push((base, 1 << order)),
+                }
+                continue;
+            }
+            let mut record = Record::new(key, base, queue, changed);
+            record.population = part;
+            record.count = part.iter().map(|word| word.count_ones()).sum();
+            if displaced {
+                record.flags.set(Flags::DISPLACED);
+            }
+            let partly = record.count < record.capacity();
+            let id = self.insert(record);
+            if !displaced {
+                self.by_page.insert(key.page, order, id);
+            }
+            if partly {
+                self.queues.push_newest(&mut self.records, id);
+            }
+            if let Some(lists) = &mut self.obtainable {
+                lists.inherit(id.at(), &self.records[id.at()], stamp);
+            }
+        }
+    }
+}
+
+/// The 2^`order` bits from `start` on, moved to the front.
+fn part(map: &Population, start: u16, order: u8) -> Population {
+    let mut part = [0; 8];
+    for slot in 0..1u16 << order {
+        if crate::reservation::record::is_set(map, start + slot) {
+            part[usize::from(slot >> 6)] |= 1 << (slot & 63);
+        }
+    }
+    part
+}
+
+// The table's invariants, checked from scratch.
+
+impl Reservations {
+    /// Compares everything that is kept twice: counts, queue membership and order, both indexes, the slab. Slow; for
+    /// tests and for debug builds at coarse points.
+    ///
+    /// # Errors
+    /// What is wrong with the table.
+    pub fn verify(&self) -> Result<(), String> {
+        let (mut live, mut clear, mut queued) = (0, 0, 0);
+        for (at, record) in self.records.iter().enumerate().skip(usize::from(self.queues.count)) {
+            if !record.flags.has(Flags::LIVE) {
+                continue;
+            }
+            let name = || format!("reservation of page {} at frame {}", record.page, record.base);
+            let maps = self.maps(ReservationId::new(at as u32)).iter().flatten();
+            let ones: u32 = maps.map(|word| word.count_ones()).sum();
+            if ones != record.count || record.count > record.capacity() {
+                return Err(format!("{}: {ones} bits, count {}", name(), record.count));
+            }
+            let partly = record.count > 0 && record.count < record.capacity();
+            if record.flags.has(Flags::QUEUED) != partly {
+                return Err(format!("{}: wrongly on or off the queue", name()));
+            }
+            if self.at(Frame(record.base)).map(|id| id.at()) != Some(at) {
+                return Err(format!("{}: not found by its frame", name()));
+            }
+            let found = self.find(record.page).map(|id| id.at());
+            if !record.flags.has(Flags::DISPLACED) && found != Some(at) {
+                return Err(format!("{}: not found by its page", name()));
+            }
+            live += 1;
+            clear += u64::from(record.capacity() - record.count);
+            queued += u32::from(partly);
+        }
+        if (live, clear) != (self.live, self.clear_frames) {
+            let (kept, frames) = (self.live, self.clear_frames);
+            return Err(format!("{live} live with {clear} clear frames, kept {kept} and {frames}"));
+        }
+        let mut seen = 0;
+        for queue in 0..self.queues.count {
+            let (mut at, mut length) = (None, 0);
+            while let Some(id) = self.newer(queue, at) {
+                let ordered = at.is_none_or(|at| {
+                    self.last_change(at) / self.tick <= self.last_change(id) / self.tick
+                });
+                // Splitting puts old parts at the tail.
+                if !ordered && self.obtainable.is_none() {
+                    return Err(format!("queue {queue} is not in the order of changes"));
+                }
+                (at, length) = (Some(id), length + 1);
+            }
+            if length != self.partly_populated(queue) {
+                return Err(format!("queue {queue} holds {length}, kept another count"));
+            }
+            seen += length;
+        }
+        if seen != queued {
+            return Err(format!("{seen} on the queues, {queued} partly populated"));
+        }
+        Ok(())
+    }
+}
+
+// The populated pages of reservations larger than a superpage: a map for each 512.
+
+/// Their maps, by reservation.
+#[derive(Debug, Default)]
+struct Maps(BTreeMap<ReservationId, Box<[Population]>>);
+
+impl Maps {
+    pub fn begin(&mut self, id: ReservationId, order: u8) {
+        if order > SUPERPAGE_ORDER {
+            self.0.insert(id, vec![[0; 8]; 1 << (order - SUPERPAGE_ORDER)].into());
+        }
+    }
+
+    pub fn end(&mut self, id: ReservationId, order: u8) {
+        if order > SUPERPAGE_ORDER {
+            self.0.remove(&id);
+        }
+    }
+}
+
+impl Reservations {
+    /// The maps of a reservation's pages, ascending.
+    fn maps(&self, id: ReservationId) -> &[Population] {
+        match self.larger.0.get(&id) {
+            Some(maps) => maps,
+            None => std::slice::from_ref(&self.records[id.at()].population),
+        }
+    }
+
+    /// The map that has a page, and the page's place in it.
+    #[inline]
+    fn map(&self, id: ReservationId, slot: u32) -> (&Population, u16) {
+        let record = &self.records[id.at()];
+        match record.order > SUPERPAGE_ORDER {
+            false => (&record.population, slot as u16),
+            true => (&self.maps(id)[(slot >> SUPERPAGE_ORDER) as usize], (slot & 511) as u16),
+        }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    fn map_mut(&mut self, id: ReservationId, slot: u32) -> (&mut Population, u16) {
+        let record = &mut self.records[id.at()];
+        if record.order <= SUPERPAGE_ORDER {
+            return (&mut record.population, slot as u16);
+        }
+        let maps = self.larger.0.get_mut(&id).expect("a larger reservation has maps");
+        (&mut maps[(slot >> SUPERPAGE_ORDER) as usize], (slot & 511) as u16)
     }
 }

@@ -1,10 +1,11 @@
 //! One reservation's record, 96 bytes. Only the table reads and writes it.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::ops::Range;
 
+use super::{Reservations, SUPERPAGE_ORDER};
 use crate::memory::Frame;
-
-use super::Population;
 
 /// The virtual extent that a reservation serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,3 +121,295 @@ impl Record {
 
 // 16-byte tail of small fields behind the 64-byte map and the time.
 const _: () = assert!(size_of::<Record>() == 96);
+
+// Population maps: a bit per base page of a superpage.
+
+/// Which of up to 512 pages are populated; bit `slot & 63` of word `slot >> 6`.
+pub type Population = [u64; 8];
+
+/// Whether `slot` is populated.
+#[inline]
+pub(super) const fn is_set(map: &Population, slot: u16) -> bool {
+    map[(slot >> 6) as usize] >> (slot & 63) & 1 != 0
+}
+
+/// The parts of a run, a mask for each word it touches.
+fn masks(start: u16, pages: u16) -> impl Iterator<Item = (usize, u64)> {
+    let end = u32::from(start) + u32::from(pages);
+    let words = if pages == 0 { 0..0 } else { usize::from(start >> 6)..end.div_ceil(64) as usize };
+    words.map(move |word| {
+        let first = u32::from(start).saturating_sub(word as u32 * 64);
+        let past = (end - word as u32 * 64).min(64);
+        (word, (!0 << first) & (!0 >> (64 - past)))
+    })
+}
+
+/// Sets the bits of a run.
+pub(crate) fn set_run(map: &mut Population, start: u16, pages: u16) {
+    masks(start, pages).for_each(|(word, mask)| map[word] |= mask);
+}
+
+/// Clears the bits of a run.
+pub(super) fn clear_run(map: &mut Population, start: u16, pages: u16) {
+    masks(start, pages).for_each(|(word, mask)| map[word] &= !mask);
+}
+
+/// How many bits of a run are set.
+pub(super) fn count_in(map: &Population, start: u16, pages: u16) -> u16 {
+    masks(start, pages).map(|(word, mask)| (map[word] & mask).count_ones() as u16).sum()
+}
+
+/// The first slot from `from` on whose bit is `set`, or `capacity`.
+pub(super) fn next(map: &Population, from: u16, capacity: u16, set: bool) -> u16 {
+    let mut slot = from;
+    while slot < capacity {
+        let word = map[usize::from(slot >> 6)];
+        let word = (if set { word } else { !word }) >> (slot & 63);
+        if word != 0 {
+            return (slot + word.trailing_zeros() as u16).min(capacity);
+        }
+        slot = (slot | 63) + 1;
+    }
+    capacity
+}
+
+/// The runs of clear pages among the first `capacity`, ascending: where each starts, how long it is.
+pub fn clear_runs(map: &Population, capacity: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let start = next(map, from, capacity, false);
+        let end = next(map, start, capacity, true);
+        from = end;
+        (start < capacity).then_some((start, end - start))
+    })
+}
+
+/// Whether an aligned extent of 2^`order` pages, out of 2^`of`, is clear. `order` < `of`.
+pub(super) fn has_clear(map: &Population, order: u8, of: u8) -> bool {
+    if order >= 6 {
+        let words = 1 << (of - 6);
+        return map[..words].chunks(1 << (order - 6)).any(|chunk| chunk.iter().all(|&w| w == 0));
+    }
+    let (words, valid) = if of >= 6 { (1 << (of - 6), !0) } else { (1, (1 << (1 << of)) - 1) };
+    // Bits at multiples of 2^order: all ones divided by an extent's ones.
+    let starts = !0 / (!0 >> (64 - (1 << order)));
+    map[..words].iter().any(|word| {
+        let mut clear: u64 = !word & valid;
+        (0..order).for_each(|step| clear &= clear >> (1 << step));
+        clear & starts != 0
+    })
+}
+
+// The queues of partly populated reservations, least recently changed at the head, and the slab's
+// free records. Links are places in the slab; each queue is a ring through a record of its own.
+
+/// The queues' ends are the first records of the slab, so that no link is ever empty.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub count: u8,
+    lengths: Vec<u32>,
+    /// The first free record, 0: none.
+    free: u32,
+}
+
+impl Queues {
+    pub fn new(records: &mut Vec<Record>, count: u8) -> Self {
+        for queue in 0..count {
+            let mut end = Record::new(Key { page: 0, order: 0 }, Frame(0), queue, 0);
+            (end.newer, end.older) = (u32::from(queue), u32::from(queue));
+            end.flags = Flags::NONE;
+            records.push(end);
+        }
+        Self { count, lengths: vec![0; usize::from(count)], free: 0 }
+    }
+
+    pub fn length(&self, queue: u8) -> u32 {
+        self.lengths[usize::from(queue)]
+    }
+
+    pub fn take_record(&mut self, records: &mut Vec<Record>, record: Record) -> ReservationId {
+        debug_assert!(record.queue < self.count);
+        if self.free == 0 {
+            records.push(record);
+            return ReservationId::new(records.len() as u32 - 1);
+        }
+        let id = ReservationId::new(self.free);
+        self.free = records[id.at()].newer;
+        records[id.at()] = record;
+        id
+    }
+
+    pub fn free_record(&mut self, records: &mut [Record], id: ReservationId) {
+        let record = &mut records[id.at()];
+        record.flags = Flags::NONE;
+        record.newer = self.free;
+        self.free = id.0.get();
+    }
+
+    pub fn push_newest(&mut self, records: &mut [Record], id: ReservationId) {
+        let end = records[id.at()].queue;
+        let last = records[usize::from(end)].older;
+        records[last as usize].newer = id.0.get();
+        records[usize::from(end)].older = id.0.get();
+        let record = &mut records[id.at()];
+        (record.older, record.newer) = (last, u32::from(end));
+        record.flags.set(Flags::QUEUED);
+        self.lengths[usize::from(end)] += 1;
+    }
+
+    pub fn unlink(&mut self, records: &mut [Record], id: ReservationId) {
+        let record = &mut records[id.at()];
+        record.flags.clear(Flags::QUEUED);
+        let (older, newer, queue) = (record.older, record.newer, record.queue);
+        records[older as usize].newer = newer;
+        records[newer as usize].older = older;
+        self.lengths[usize::from(queue)] -= 1;
+    }
+}
+
+impl Reservations {
+    /// How many partly populated reservations `queue` has.
+    pub fn partly_populated(&self, queue: u8) -> u32 {
+        self.queues.length(queue)
+    }
+
+    /// The next on the queue that changed later than `than`; the least recently changed for `None`.
+    pub fn newer(&self, queue: u8, than: Option<ReservationId>) -> Option<ReservationId> {
+        let at = than.map_or(usize::from(queue), ReservationId::at);
+        self.queued(self.records[at].newer)
+    }
+
+    /// The next on the queue that changed earlier than `than`; the most recently changed for `None`.
+    pub fn older(&self, queue: u8, than: Option<ReservationId>) -> Option<ReservationId> {
+        let at = than.map_or(usize::from(queue), ReservationId::at);
+        self.queued(self.records[at].older)
+    }
+
+    /// The reservation at a link's place, unless it is the queue's end.
+    fn queued(&self, at: u32) -> Option<ReservationId> {
+        (at >= u32::from(self.queues.count)).then(|| ReservationId::new(at))
+    }
+
+    /// The least recently changed reservation whose pages should be moved away: it did not change for
+    /// more than `after`, or is marked [`Flags::NEEDS_MIGRATION`] (Quicksilver's reclaim pass). The first
+    /// active one ends the search, as the queue is ordered by time.
+    ///
+    /// `passed`: the last one that was looked at and stayed where it is, as its pages could not be
+    /// moved. A daemon's pass begins with `None`, and keeps the `passed` it had after a success.
+    pub fn oldest_inactive(
+        &self,
+        queue: u8,
+        passed: Option<ReservationId>,
+        now: u64,
+        after: u64,
+    ) -> Option<ReservationId> {
+        let id = self.newer(queue, passed)?;
+        let record = &self.records[id.at()];
+        let inactive = now.saturating_sub(record.changed) > after;
+        (inactive || record.flags.has(Flags::NEEDS_MIGRATION)).then_some(id)
+    }
+
+    /// The most recently changed plain reservation with at least `at_least` pages, older than
+    /// `than` (Quicksilver's asynchronous prepopulation looks from the tail to the head). The caller
+    /// asks for the next before it fills one, since filling moves it.
+    pub fn newest_partial(
+        &self,
+        queue: u8,
+        than: Option<ReservationId>,
+        at_least: u16,
+    ) -> Option<ReservationId> {
+        let mut id = self.older(queue, than)?;
+        loop {
+            let record = &self.records[id.at()];
+            if record.count >= at_least.into() && record.flags.is_plain() {
+                return Some(id);
+            }
+            id = self.older(queue, Some(id))?;
+        }
+    }
+}
+
+// Finding reservations by page or by frame: an array by superpage-sized extents, of which a larger reservation has
+// several, since this is asked at each fault, and a map for the reservations that are smaller.
+
+/// The word of an extent that has only smaller reservations.
+const SMALLER: u32 = u32::MAX;
+
+/// Reservations by the number of their first page or frame.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// By number >> 9: 0 none, `SMALLER`, or the id of the reservation of order 9 or more.
+    extents: Vec<u32>,
+    /// By first number: id and order.
+    smaller: BTreeMap<u32, (ReservationId, u8)>,
+}
+
+impl Index {
+    #[inline]
+    pub fn find(&self, number: u32) -> Option<ReservationId> {
+        match *self.extents.get((number >> SUPERPAGE_ORDER) as usize)? {
+            0 => None,
+            SMALLER => self.find_smaller(number),
+            id => Some(ReservationId::new(id)),
+        }
+    }
+
+    #[cold]
+    fn find_smaller(&self, number: u32) -> Option<ReservationId> {
+        let (&first, &(id, order)) = self.smaller.range(..=number).next_back()?;
+        (number - first < 1 << order).then_some(id)
+    }
+
+    pub fn overlaps(&self, first: u32, order: u8) -> bool {
+        if order > SUPERPAGE_ORDER {
+            let extents = extents(first, order);
+            let end = extents.end.min(self.extents.len());
+            return (extents.start..end).any(|extent| self.extents[extent] != 0);
+        }
+        match self.extents.get((first >> SUPERPAGE_ORDER) as usize) {
+            None | Some(0) => false,
+            Some(&SMALLER) => {
+                let last = first + (1 << order) - 1;
+                self.find_smaller(first).is_some() || self.smaller.range(first..=last).count() > 0
+            }
+            Some(_) => true,
+        }
+    }
+
+    pub fn insert(&mut self, first: u32, order: u8, id: ReservationId) {
+        debug_assert!(first.trailing_zeros() >= u32::from(order), "{first} of order {order}");
+        let extents = extents(first, order);
+        if extents.end > self.extents.len() {
+            self.extents.resize(extents.end, 0);
+        }
+        if order >= SUPERPAGE_ORDER {
+            self.extents[extents].fill(id.0.get());
+        } else {
+            self.extents[extents.start] = SMALLER;
+            self.smaller.insert(first, (id, order));
+        }
+    }
+
+    pub fn remove(&mut self, first: u32, order: u8) {
+        let extent = first >> SUPERPAGE_ORDER;
+        if order < SUPERPAGE_ORDER {
+            self.smaller.remove(&first);
+            let numbers = extent << SUPERPAGE_ORDER..=extent << SUPERPAGE_ORDER | 511;
+            if self.smaller.range(numbers).next().is_some() {
+                return;
+            }
+        }
+        self.extents[extents(first, order)].fill(0);
+    }
+
+    /// Memory in use, about: a node of the map holds a few entries beside its own words.
+    pub fn bytes(&self) -> usize {
+        self.extents.capacity() * 4 + self.smaller.len() * 24
+    }
+}
+
+/// The extents of what begins at a number.
+fn extents(first: u32, order: u8) -> Range<usize> {
+    let start = (first >> SUPERPAGE_ORDER) as usize;
+    start..start + (1 << order.saturating_sub(SUPERPAGE_ORDER))
+}

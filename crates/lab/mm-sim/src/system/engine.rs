@@ -7,10 +7,10 @@ use machine::{Footprint, Level, Machine, Size, Tally};
 use tlb_sim::Translate;
 use trace::{Access, Block, Page, SLOTS};
 
-use super::apart::{Apart, PIECE};
 use super::formed::MAX_MICROSECONDS;
+use super::plain::{Apart, PIECE};
 use super::spaces::region::{BASE, LARGE, SIZE};
-use super::spaces::walk::{Attention, Superpage};
+use super::spaces::{Attention, Superpage};
 use super::spaces::{MANY, TlbInvalidation};
 use super::{Stop, System};
 use crate::Cause;

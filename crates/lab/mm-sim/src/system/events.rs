@@ -4,10 +4,10 @@ use policy::{Action, Event as Happened};
 use trace::{Advice, Backing, Event, Page, Pages, Process, Region, SLOTS};
 
 use super::clock::Payer;
-use super::collapse::Collapsed;
+use super::daemons::Collapsed;
 use super::formed::ill_formed;
 use super::spaces::region::{CHECK, NO_TABLE, POOL};
-use super::spaces::space::{Mapping, Place};
+use super::spaces::{Mapping, Place};
 use super::{Stop, System};
 use crate::Cause;
 

@@ -8,7 +8,7 @@ use super::frames::LARGE_ORDER;
 use super::spaces::region::{
     ACCESSED, COW, Entry, NO_TABLE, NOBODY, POOL, PROTECTED, RESERVED, WATCHED, ZEROS,
 };
-use super::spaces::space::{Mapping, Place};
+use super::spaces::{Mapping, Place};
 use crate::memory::Frame;
 use crate::reservation::{Flags, Key, ReservationId};
 

@@ -20,9 +20,7 @@
 //! See docs/decisions/policy.md#9.
 
 mod allocate;
-mod apart;
 mod clock;
-mod collapse;
 mod daemons;
 mod engine;
 mod events;
@@ -30,23 +28,13 @@ mod facts;
 mod fault;
 mod formed;
 mod frames;
-mod ground;
-mod kernel_page;
-mod large;
 mod larger;
-mod observed;
 mod plain;
 mod pool;
-mod pooled;
-mod prices;
 mod release;
-mod reserve;
 mod scan;
 mod spaces;
-mod upkeep;
 mod verify;
-mod watch;
-mod work;
 
 #[cfg(test)]
 mod tests;
@@ -55,8 +43,8 @@ use machine::{Machine, Size};
 use policy::{Physical, Plain, Policy, Reads, Scale};
 use units::ByteSize;
 
+pub use clock::Observations;
 pub(crate) use engine::Engine;
-pub use observed::Observations;
 
 use crate::memory::compaction::{Compaction, Settings};
 use crate::memory::{FRAME_BYTES, Memory, NodeShape, PartUse, Shape};
@@ -64,11 +52,11 @@ use crate::supported::{has_regions, regions_of_superpage};
 use crate::touched::Counts;
 use crate::{Counters, CycleCounts, Moment};
 use clock::Clock;
+use clock::Observed;
+use clock::Prices;
 use daemons::Daemons;
 use frames::Frames;
-use observed::Observed;
 use pool::Pool;
-use prices::Prices;
 use spaces::Spaces;
 use spaces::region::LISTED;
 

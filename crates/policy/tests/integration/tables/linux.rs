@@ -335,7 +335,7 @@ fn underused() -> Table {
 /// Superpages that are zeroed ahead, of mappings that were advised; base pages in growing batches.
 #[rustfmt::skip]
 fn prezeroed_pool() -> Table {
-    const BATCH: &str = "Lameter, prefault (max_prealloc_order); crates/policy/src/ahead/prefault.rs";
+    const BATCH: &str = "Lameter, prefault (max_prealloc_order); crates/policy/src/ahead.rs";
     let design = Thp { always: false, ..LINUX_6 };
     let page = |at: u64| fresh().populated(9).advised(true).with(|facts| facts.place.0 += at);
     let batch = |pages| Action::MapBase { pages };
@@ -355,7 +355,7 @@ fn prezeroed_pool() -> Table {
     table.extend(idle("inactive memory stays; nothing is sampled", NO_DAEMON, &NOT_HERE));
     table.extend(idle("zeros stay (max_ptes_none 511)", UNDERUSED, &[Daemon::Recover]));
     table.extend(launched(Launch { prezero: true, prefault: Prefault::Doubling(4), ..TRANSPARENT }));
-    table.extend(super::bloat::prezero("crates/policy/src/ahead/refill.rs; Lameter, prezeroing (scrubd)", (12, 16), 4, 9));
+    table.extend(super::bloat::prezero("crates/policy/src/ahead.rs; Lameter, prezeroing (scrubd)", (12, 16), 4, 9));
     table.extend([
         physical(Physical { prefers_zeroed: true, ..PHYSICAL }),
         path(FaultPath { prefault: 4, prezero: Some((12, 16, 9)), superpage: None, ..PATH }),

@@ -1,8 +1,8 @@
 //! Where the fields of a sample are: their order is fixed, their presence is the event's
 //! (`perf_event_open(2)`, PERF_RECORD_SAMPLE). Private to the reader.
 
-use super::bytes::Order;
-use super::events::{Event, Events};
+use super::Order;
+use super::{Event, Events};
 
 /// What is read of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -5,7 +5,8 @@ use trace::Page;
 use units::ByteSize;
 
 use super::users::{Users, fragmented};
-use crate::memory::compaction::{Caller, Compaction, Mode, Outcome, Request, Settings, evacuate};
+use crate::memory::compaction::evacuate;
+use crate::memory::compaction::{Caller, Compaction, Mode, Outcome, Request, Settings};
 use crate::memory::{Frame, Memory, Mobility, Owner, Shape};
 
 fn direct(mode: Mode) -> Request {

@@ -6,29 +6,21 @@
 //! `space` is a process's mappings, `region` the page tables of a region; `pages`, `emptied`, `large` and `shared` change what
 //! is mapped, `walk` reads it as the processor does, `accessed` as a daemon does.
 
-mod accessed;
-mod emptied;
-mod large;
-mod misses;
-mod pages;
 mod processes;
 pub(crate) mod region;
 mod reuse;
-mod shared;
-pub(crate) mod space;
-mod verify;
-pub(crate) mod walk;
 
 use std::collections::BTreeMap;
 
-use trace::{Pages, Region, SLOTS};
+use machine::{Level, Size};
+use tlb_sim::Translate;
+use trace::{Access, Backing, Page, Pages, Region, SLOTS};
 
-use misses::Misses;
 use region::{
-    BASE, Entry, HUGE, Kind, LARGE, NO_TABLE, NOBODY, RegionEntry, Regions, SIZE, Tables,
+    ACCESSED, BASE, CHECK, CONT, Entry, HUGE, Kind, LARGE, NO_TABLE, NOBODY, QUIET, RegionEntry,
+    Regions, SIZE, Tables, UNACCESSED, ZEROS,
 };
 use reuse::Lines;
-use space::{Place, Process};
 
 /// What must leave the TLBs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -296,5 +288,429 @@ impl Spaces {
         if self.is_ours(self.regions[region].process) {
             self.parts = self.parts.wrapping_add_signed(count);
         }
+    }
+}
+
+// Address spaces: processes and what they mapped. Page tables are in `region`.
+
+/// A process.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    /// Its mappings by first page: neither empty nor overlapping.
+    mappings: BTreeMap<u32, Mapping>,
+    /// Superpages mapped.
+    superpages: u64,
+    /// Cycles spent on walks and passed in all, when a daemon last looked: (walks, all).
+    overhead: (u64, u64),
+}
+
+/// A mapping of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    /// The page after its last.
+    pub end: u32,
+    /// What backs it.
+    pub backing: Backing,
+    /// What the program advised: superpages, none, or nothing.
+    pub advised: Option<bool>,
+    /// May be written.
+    pub writable: bool,
+    /// Superpages of the explicit pool were set aside for it: its number there.
+    pub pool: Option<u32>,
+    /// The first page of what it was when it was mapped: parts keep it, so that a page's place in its
+    /// object is known.
+    pub origin: u32,
+}
+
+/// A mapping with its first page.
+pub(crate) type Place = (u32, Mapping);
+
+impl Process {
+    /// All mappings, by address.
+    pub(crate) fn mappings(&self) -> impl DoubleEndedIterator<Item = Place> {
+        self.mappings.iter().map(|(&first, &mapping)| (first, mapping))
+    }
+
+    /// Those that begin before a page.
+    pub(crate) fn mappings_before(&self, page: u32) -> impl DoubleEndedIterator<Item = Place> {
+        self.mappings.range(..page).map(|(&first, &mapping)| (first, mapping))
+    }
+
+    /// Those that begin at a page or after it.
+    pub(crate) fn mappings_from(&self, page: u32) -> impl DoubleEndedIterator<Item = Place> {
+        self.mappings.range(page..).map(|(&first, &mapping)| (first, mapping))
+    }
+
+    /// Whether a mapping begins at a page.
+    pub(crate) fn begins_at(&self, page: u32) -> bool {
+        self.mappings.contains_key(&page)
+    }
+
+    /// Cycles that it waited for walks, and that passed in all, since a daemon last looked.
+    pub(crate) fn overhead(&self) -> (u64, u64) {
+        self.overhead
+    }
+
+    /// The mapping that holds `page`.
+    pub(crate) fn find(&self, page: Page) -> Option<Place> {
+        let (&first, &mapping) = self.mappings.range(..=page.0).next_back()?;
+        (page.0 < mapping.end).then_some((first, mapping))
+    }
+
+    /// The mapping that holds `pages` and more on both sides.
+    fn strictly_within(&self, pages: Pages) -> Option<Place> {
+        let end = pages.end().0;
+        self.find(pages.first)
+            .filter(|(first, mapping)| *first < pages.first.0 && end < mapping.end)
+    }
+
+    /// Splits mappings so that none crosses the ends of `pages`.
+    fn cut(&mut self, pages: Pages) {
+        for at in [pages.first.0, pages.end().0] {
+            if let Some((first, mapping)) = self.find(Page(at))
+                && first < at
+            {
+                self.mappings.insert(at, mapping);
+                self.mappings.get_mut(&first).expect("found above").end = at;
+            }
+        }
+    }
+
+    /// Whether any of these pages is mapped.
+    pub(crate) fn meets(&self, pages: Pages) -> bool {
+        let before = self.mappings.range(..pages.end().0).next_back();
+        before.is_some_and(|(_, mapping)| mapping.end > pages.first.0)
+    }
+
+    /// The mappings that lie within `pages`, after a cut.
+    fn within(&self, pages: Pages) -> Vec<Place> {
+        let range = pages.first.0..pages.end().0;
+        self.mappings.range(range).map(|(&first, &mapping)| (first, mapping)).collect()
+    }
+
+    /// Joins neighbours that differ in nothing, as kernels do, over and beside `pages`.
+    fn join(&mut self, pages: Pages) {
+        for at in [pages.end().0, pages.first.0] {
+            let Some(&right) = self.mappings.get(&at) else { continue };
+            let Some((&first, &left)) = self.mappings.range(..at).next_back() else { continue };
+            if left.end == at && (Mapping { end: right.end, ..left }) == right {
+                self.mappings.remove(&at);
+                self.mappings.get_mut(&first).expect("found above").end = right.end;
+            }
+        }
+    }
+}
+
+impl Mapping {
+    /// Whether the 512 pages from `window` on lie in it, which begins at `first`.
+    pub(crate) fn holds_window(&self, first: u32, window: u32) -> bool {
+        first <= window && window + trace::SLOTS <= self.end
+    }
+    /// Whether its memory is the program's own.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        matches!(self.backing, Backing::Anonymous | Backing::Heap)
+    }
+}
+
+// The page tables as the processor reads them: a stream's accesses through the TLB, up to where one needs attention.
+//
+// A hit reads the region's one byte and the TLB, nothing else; a walk reads the region's line.
+
+/// Why the loop was left, and at which access.
+pub(crate) enum Attention {
+    /// All is done.
+    None,
+    /// The page is not mapped.
+    Absent(usize),
+    /// The write must be looked at.
+    Check(usize),
+}
+
+/// How the TLB sees superpages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Superpage {
+    /// Base pages of one that one entry translates: for those the filter takes any page.
+    pub same: u32,
+    /// log2 of the regions of one that has several, where the TLB has no size for it of its own: its page's number is that
+    /// of the superpage.
+    pub group: u32,
+    /// The TLB's size for it.
+    pub size: Size,
+}
+
+impl Superpage {
+    /// What the TLB is asked for, of a page of a region of this kind.
+    #[inline(always)]
+    pub(crate) fn of(self, page: u32, kind: Kind) -> (u32, Size) {
+        match kind & SIZE {
+            HUGE => (page >> self.group, self.size),
+            other => (page, size_of(other)),
+        }
+    }
+}
+
+/// The page size of a kind, for the TLB.
+const fn size_of(kind: Kind) -> Size {
+    match kind & SIZE {
+        BASE => Size::Base,
+        CONT => Size::Cont,
+        LARGE => Size::Large,
+        // See `Superpage::of`; named so that the numbers are those of `Size` and there is nothing to do.
+        _ => Size::Huge,
+    }
+}
+
+impl Spaces {
+    /// Everything that is a hit, or a walk to a page that is mapped. With `sample`, entries are marked accessed and
+    /// walks counted.
+    #[inline(always)]
+    pub(crate) fn walk<T: Translate>(
+        &mut self,
+        tlb: &mut T,
+        last: &mut u32,
+        accesses: &[Access],
+        from: usize,
+        sample: bool,
+        superpage: Superpage,
+    ) -> Attention {
+        let Self { kinds, regions, tables, misses, lines, .. } = self;
+        let kinds = &mut kinds[..];
+        let mut previous = *last;
+        for (ahead, access) in accesses[from..].iter().enumerate() {
+            let at = from + ahead;
+            let access = access.0;
+            // The same page again, read, or written after a write: the first-level TLB has it at its front.
+            if access | (previous & Access::WRITE) == previous {
+                continue;
+            }
+            let page = Page(access & !Access::WRITE);
+            let region = page.region();
+            let Some(kind_of) = kinds.get_mut(region.index()) else {
+                *last = previous;
+                return Attention::Absent(at);
+            };
+            let kind = *kind_of;
+            if kind & CHECK != 0 && access & Access::WRITE != 0 {
+                *last = previous;
+                return Attention::Check(at);
+            }
+            // The same superpage again is a hit too.
+            if kind & LARGE != 0 && (page.0 ^ previous & !Access::WRITE) < superpage.same {
+                previous = access;
+                continue;
+            }
+            let (number, size) = superpage.of(page.0, kind);
+            if tlb.look_up(number, size) != Level::Walk {
+                previous = access;
+                continue;
+            }
+            if kind & LARGE == 0 {
+                lines.read(page, tlb);
+            }
+            if kind & QUIET == 0 {
+                let found = regions.extend(region);
+                let large = kind & LARGE != 0;
+                if !large && !tables.is_present(found.place, page.slot()) {
+                    *last = previous;
+                    return Attention::Absent(at);
+                }
+                found.flags |= ACCESSED;
+                let noted = found.flags & UNACCESSED != 0 && !large;
+                if noted {
+                    let entry = tables.entry(found.place, page.slot());
+                    *entry = entry.without(Entry::UNACCESSED);
+                }
+                if sample && !large {
+                    let entry = tables.entry(found.place, page.slot());
+                    *entry = entry.with(Entry::ACCESSED);
+                    if let Some(misses) = misses {
+                        misses.count(page);
+                    }
+                } else if !noted && (large || *tables.present(found.place) == [!0; 8]) {
+                    *kind_of |= QUIET;
+                }
+            }
+            previous = access;
+        }
+        *last = previous;
+        Attention::None
+    }
+
+    /// A region was walked to.
+    pub(crate) fn walked(&mut self, region: Region) {
+        self.region(region).flags |= ACCESSED;
+    }
+}
+
+// Walks of the page table, counted by runs of 16 base pages (64 KiB): TLB misses, as a profiler samples them. Each is
+// counted, where perf would take every so many.
+
+/// Runs of 16 base pages in a region.
+pub(crate) const RUNS: usize = 32;
+
+/// Counts of walks to base pages. Those that found no page are faults, and are not counted.
+#[derive(Debug, Default)]
+pub(crate) struct Misses {
+    /// Since the window began, by run.
+    now: Vec<u32>,
+    /// A moving average over windows, by run.
+    average: Vec<u32>,
+    /// By region, before `now`: for a profile.
+    before: Option<Vec<u64>>,
+}
+
+impl Misses {
+    /// Grows to so many regions.
+    pub(crate) fn cover(&mut self, regions: usize) {
+        self.now.resize(regions * RUNS, 0);
+        self.average.resize(regions * RUNS, 0);
+    }
+
+    /// A walk to a page.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, page: Page) {
+        if let Some(now) = self.now.get_mut((page.0 >> 4) as usize) {
+            *now = now.saturating_add(1);
+        }
+    }
+
+    /// A window begins.
+    pub(crate) fn clear(&mut self) {
+        self.now.fill(0);
+    }
+
+    /// A window is over: it weighs `newest` per cent.
+    pub(crate) fn sample(&mut self, newest: u32) {
+        for (average, now) in self.average.iter_mut().zip(&self.now) {
+            let old = u64::from(*average) * u64::from(100 - newest);
+            *average = ((old + u64::from(*now) * u64::from(newest)) / 100) as u32;
+        }
+    }
+
+    /// For a profile of so many regions: nobody else asks.
+    pub(crate) fn for_profile(regions: usize) -> Self {
+        let mut misses = Self { before: Some(Vec::new()), ..Self::default() };
+        misses.cover(regions);
+        misses
+    }
+
+    /// Whether it is for a profile.
+    pub(crate) fn is_for_profile(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Each walk so far stood for `weight`, if it is for a profile. Returns the walks to each region.
+    pub(crate) fn bank(&mut self, weight: u32) -> &[u64] {
+        let Some(before) = &mut self.before else { return &[] };
+        let regions = self.now.chunks(RUNS);
+        before.resize(regions.len(), 0);
+        for (sum, runs) in before.iter_mut().zip(regions) {
+            *sum += runs.iter().map(|&run| u64::from(run)).sum::<u64>() * u64::from(weight);
+        }
+        self.now.fill(0);
+        before
+    }
+
+    /// The average of `count` runs from one on.
+    pub(crate) fn average(&self, first: usize, count: usize) -> u32 {
+        let runs = self.average.get(first..first + count).unwrap_or_default();
+        runs.iter().fold(0, |sum, run| sum.saturating_add(*run))
+    }
+}
+
+// What mappings must be like: for tests, and once at the end of a run in debug builds.
+
+impl Spaces {
+    /// Mappings are neither empty nor overlapping, lie in regions of their process, and shared objects know
+    /// where they are mapped.
+    pub(crate) fn verify_mappings(&self) -> Result<(), String> {
+        for (number, process) in &self.processes {
+            let mut end = 0;
+            for (&first, mapping) in &process.mappings {
+                let name = format!("mapping {first}..{} of process {number}", mapping.end);
+                if first < end || mapping.end <= first {
+                    return Err(format!("{name} is empty or overlaps another"));
+                }
+                end = mapping.end;
+                for region in (Pages { first: Page(first), count: end - first }).regions() {
+                    let owner = self.regions.get(region).map(|at| at.process);
+                    if owner != Some(*number) {
+                        return Err(format!("{name}: {region:?} is of {owner:?}"));
+                    }
+                }
+                let origin = mapping.origin;
+                let known = |places: &Vec<u32>| places.contains(&origin);
+                if let Backing::Shared(object) = mapping.backing
+                    && !self.objects.get(&object).is_some_and(known)
+                {
+                    return Err(format!("{name}: object {object} does not know it"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is counted: of each process, and of the program, for which so many pages should be swapped out.
+    pub(crate) fn verify_counts(&self, swapped: u64) -> Result<(), String> {
+        let (mut resident, mut superpages, mut parts) = (0, 0, 0);
+        let mut zeros = (0, 0);
+        let mut by_process = BTreeMap::<u32, u64>::new();
+        for (region, at) in self.regions() {
+            if at.process >= self.first_process {
+                resident += u64::from(at.resident);
+            }
+            if self.is_large(region) {
+                superpages += u64::from(self.is_ours(at.process));
+                parts += u64::from(self.is_ours(at.process) && self.is_part(region));
+                if at.has(ZEROS) && self.is_ours(at.process) {
+                    *(if self.is_part(region) { &mut zeros.1 } else { &mut zeros.0 }) += 1;
+                }
+                *by_process.entry(at.process).or_default() += 1;
+            }
+        }
+        let kept = (self.resident, self.superpages, self.parts, self.swapped);
+        if self.zeros != zeros {
+            return Err(format!("{zeros:?} regions of zeros; kept {:?}", self.zeros));
+        }
+        if kept != (resident, superpages, parts, swapped) {
+            return Err(format!(
+                "{resident} resident, {superpages} superpages, {parts} of them parts, {swapped} swapped; kept {kept:?}"
+            ));
+        }
+        for (number, process) in &self.processes {
+            let counted = by_process.remove(number).unwrap_or(0);
+            if process.superpages != counted {
+                let kept = process.superpages;
+                return Err(format!("process {number} has {counted} superpages, kept {kept}"));
+            }
+        }
+        match by_process.into_keys().next() {
+            Some(number) => Err(format!("process {number} is gone and has a superpage mapped")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod misses_tests {
+    use super::*;
+
+    #[test]
+    fn windows_weigh_as_they_are_told() {
+        let mut misses = Misses::default();
+        misses.cover(2);
+        (0..100).for_each(|_| misses.count(Page(17)));
+        misses.count(Page(512));
+        misses.count(Page(99_999));
+        misses.sample(50);
+        assert_eq!((misses.average(0, RUNS), misses.average(1, 1)), (50, 50));
+        misses.clear();
+        (0..10).for_each(|_| misses.count(Page(0)));
+        misses.sample(50);
+        assert_eq!(
+            [misses.average(0, RUNS), misses.average(0, 1), misses.average(1, 1)],
+            [30, 5, 25]
+        );
+        assert_eq!((misses.average(RUNS, RUNS), misses.average(9 * RUNS, RUNS)), (0, 0));
     }
 }

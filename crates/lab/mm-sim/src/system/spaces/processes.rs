@@ -4,7 +4,7 @@ use trace::{Backing, Page, Pages};
 
 use super::Spaces;
 use super::region::RegionEntry;
-use super::space::{Mapping, Place, Process};
+use super::{Mapping, Place, Process};
 use crate::reservation::{Key, Population};
 use crate::system::Stop;
 use crate::system::formed::{MAX_SKIPPED, ill_formed};

@@ -5,11 +5,15 @@
 //! and where their frames lie (one entry of four bytes each) is known to the [`Tables`], which exist only for regions
 //! that have base pages.
 
-use memory::Frame;
-use prefetch_index::prefetch_index;
-use trace::{Region, SLOTS};
+use std::ops::Range;
 
-use crate::memory;
+use memory::Frame;
+use policy::Population;
+use prefetch_index::prefetch_index;
+use trace::{Backing, Page, Region, SLOTS};
+
+use super::{MANY, Mapping, Place, Spaces, TlbInvalidation};
+use crate::{memory, reservation};
 
 /// The byte of a region that the path of a TLB hit reads: a page size in the low bits, and [`CHECK`].
 pub(crate) type Kind = u8;
@@ -278,3 +282,553 @@ impl Tables {
 }
 
 const _: () = assert!(size_of::<RegionEntry>() == 16);
+
+// Base pages: mapped, moved, written.
+
+impl Spaces {
+    /// The entry of a base page; empty where the region has no table.
+    #[inline]
+    pub(crate) fn entry(&self, page: Page) -> Entry {
+        match self.regions[page.region()].place {
+            NO_TABLE => Entry::EMPTY,
+            table => self.tables.table(table)[page.slot() as usize],
+        }
+    }
+
+    /// The entry of a base page, in a table that is made if need be.
+    #[inline]
+    pub(super) fn entry_mut(&mut self, page: Page) -> &mut Entry {
+        let region = self.regions.extend(page.region());
+        if region.place == NO_TABLE {
+            region.place = self.tables.make();
+        }
+        self.tables.entry(region.place, page.slot())
+    }
+
+    /// Whether a page is mapped, singly.
+    #[inline]
+    pub(crate) fn is_present(&self, page: Page) -> bool {
+        let region = page.region();
+        !self.is_large(region) && self.tables.is_present(self.regions[region].place, page.slot())
+    }
+
+    /// Which base pages of a region without a superpage are mapped.
+    #[inline]
+    pub(crate) fn present(&self, region: Region) -> &Present {
+        self.tables.present(self.regions[region].place)
+    }
+
+    /// Whether a page of a region with base pages, and with a table, has nothing.
+    #[inline(always)]
+    pub(crate) fn is_empty_beside_others(&self, page: Page) -> bool {
+        let region = page.region();
+        let place = self.regions[region].place;
+        self.kinds[region.index()] & SIZE == BASE
+            && place != NO_TABLE
+            && self.tables.get(place, page.slot()) == Entry::EMPTY
+    }
+
+    /// The entries from a page on, in a region with base pages that has a table.
+    #[inline]
+    pub(crate) fn entries_from(&self, page: Page) -> Option<&[Entry]> {
+        let region = page.region();
+        let (kind, place) = (self.kinds[region.index()], self.regions[region].place);
+        (kind & SIZE == BASE && place != NO_TABLE)
+            .then(|| &self.tables.table(place)[page.slot() as usize..])
+    }
+
+    /// How many pages of a region with base pages are mapped; `None`: others are resident too.
+    #[inline(always)]
+    pub(crate) fn mapped_if_all(&self, region: Region) -> Option<u32> {
+        let at = &self.regions[region];
+        let mapped = self.tables.present(at.place).iter().map(|word| word.count_ones()).sum();
+        (mapped == u32::from(at.resident)).then_some(mapped)
+    }
+
+    /// Maps a page whose entry holds a frame (or the page of zeros).
+    #[inline]
+    pub(super) fn map_entry(&mut self, page: Page, entry: Entry) {
+        let number = page.region();
+        *self.entry_mut(page) = entry;
+        let region = self.regions.extend(number);
+        debug_assert!(!self.tables.is_present(region.place, page.slot()));
+        self.tables.set_present(region.place, page.slot());
+        if self.kinds[number.index()] & SIZE == CONT {
+            // What the TLB has of whole runs stays true.
+            self.kinds[number.index()] &= !SIZE;
+        }
+        if !entry.has(Entry::DIRTY) || entry.has(Entry::COW) {
+            region.clean += u16::from(!entry.has(Entry::DIRTY));
+            self.kinds[number.index()] |= CHECK;
+        }
+    }
+
+    /// Maps a page to a frame, which becomes its own.
+    #[inline]
+    pub(crate) fn map_page(&mut self, page: Page, frame: Frame, dirty: bool) {
+        let entry = Entry::new(frame);
+        self.map_entry(page, if dirty { entry.with(Entry::DIRTY) } else { entry });
+        self.count_resident(page.region(), 1);
+    }
+
+    /// Maps `count` pages that have nothing, in a region with base pages that has a table, to the frames from `frame`
+    /// on, as walked to: what [`Self::map_page`] does for each, and at once.
+    #[inline(always)]
+    pub(crate) fn map_run(&mut self, page: Page, frame: Frame, count: u32, dirty: bool) {
+        let (number, slot) = (page.region(), page.slot());
+        let region = self.regions.extend(number);
+        let entry = |frame: u32| {
+            let new = Entry::new(Frame(frame));
+            if dirty { new.with(Entry::DIRTY) } else { new }
+        };
+        if count == 1 {
+            *self.tables.entry(region.place, slot) = entry(frame.0);
+            self.tables.set_present(region.place, slot);
+        } else {
+            let entries = &mut self.tables.table_mut(region.place)[slot as usize..];
+            for (at, frame) in entries[..count as usize].iter_mut().zip(frame.0..) {
+                *at = entry(frame);
+            }
+            let present = self.tables.present_mut(region.place);
+            reservation::set_run(present, slot as u16, count as u16);
+        }
+        region.resident += count as u16;
+        region.flags |= ACCESSED;
+        if !dirty {
+            region.clean += count as u16;
+            self.kinds[number.index()] |= CHECK;
+        }
+        if region.process >= self.first_process {
+            self.resident += u64::from(count);
+        }
+    }
+
+    /// Maps the page of zeros.
+    pub(crate) fn map_zero_page(&mut self, page: Page) {
+        self.map_entry(page, Entry::zero_page());
+    }
+
+    /// Maps a page that is in memory, as it is or as written.
+    pub(crate) fn map_resident(&mut self, page: Page, write: bool) {
+        let entry = self.entry(page);
+        self.map_entry(page, if write { entry.with(Entry::DIRTY) } else { entry });
+    }
+
+    /// Maps those pages of a region that are in memory and not mapped, as if read, with these flags. Returns how many.
+    pub(crate) fn map_neighbours(&mut self, pages: Range<u32>, flags: u32) -> u64 {
+        let region = Page(pages.start).region();
+        let mut mapped = 0;
+        for beside in pages.map(Page) {
+            let entry = self.entry(beside);
+            if entry.frame().is_some() && !self.is_present(beside) {
+                self.map_entry(beside, entry.without(Entry::DIRTY).with(flags));
+                mapped += 1;
+            }
+        }
+        if mapped > 0 && flags & Entry::UNACCESSED != 0 {
+            self.region(region).flags |= UNACCESSED;
+        }
+        mapped
+    }
+
+    /// Whether a page of a region, all of which are mapped, was mapped by a fault on another one and not used since.
+    pub(crate) fn has_unaccessed(&self, region: Region) -> bool {
+        self.at(region).has(UNACCESSED)
+            && (0..SLOTS)
+                .any(|slot| self.entry(Page(region.first().0 + slot)).has(Entry::UNACCESSED))
+    }
+
+    /// Pages that have nothing get frames side by side, and are not mapped.
+    pub(crate) fn make_resident(&mut self, first: Page, frame: Frame, count: u32) {
+        for ahead in 0..count {
+            *self.entry_mut(Page(first.0 + ahead)) = Entry::new(Frame(frame.0 + ahead));
+        }
+        self.count_resident(first.region(), count.into());
+    }
+
+    /// A page's first write, where it is mapped.
+    pub(crate) fn set_dirty(&mut self, page: Page) {
+        self.entry_mut(page).set_dirty();
+        self.region(page.region()).clean -= 1;
+    }
+
+    /// The page is the writer's alone, and may be written.
+    pub(crate) fn take_page(&mut self, page: Page) {
+        let entry = self.entry_mut(page);
+        let was_clean = !entry.has(Entry::DIRTY);
+        *entry = entry.with(Entry::DIRTY).without(Entry::COW);
+        let at = self.regions.edit(&mut self.kinds, page.region());
+        if self.tables.is_present(at.place, page.slot()) {
+            at.clean -= u16::from(was_clean);
+        } else {
+            self.tables.set_present(at.place, page.slot());
+        }
+    }
+
+    /// A page's contents are in another frame now.
+    pub(crate) fn move_page(&mut self, page: Page, frame: Frame) {
+        let entry = self.entry_mut(page);
+        *entry = entry.at(frame);
+        self.scatter(page.region());
+    }
+
+    /// What the engine asks before a write (or a read) where [`CHECK`] is set: is all well without a fault?
+    pub(crate) fn is_fine(&mut self, page: Page, write: bool) -> bool {
+        let region = page.region();
+        if !write {
+            return true;
+        }
+        let kind = self.kinds[region.index()];
+        let at = self.region(region);
+        if kind & LARGE != 0 {
+            return at.has(super::region::DIRTY) && !at.has(COW | ZEROS);
+        }
+        let (place, protected) = (at.place, at.has(PROTECTED));
+        if !self.tables.is_present(place, page.slot()) {
+            // Not mapped: the walk will find that out, and fault once.
+            return true;
+        }
+        let entry = self.entry_mut(page);
+        if entry.is_zero_page() {
+            // Its mapping is taken away, so that the fault finds it absent.
+            *entry = Entry::EMPTY;
+            self.tables.clear_present(place, page.slot());
+            self.region(region).clean -= 1;
+            self.invalidations.push(TlbInvalidation::Page(page.0));
+            return false;
+        }
+        if entry.has(Entry::COW) {
+            return false;
+        }
+        if entry.has(Entry::DIRTY) {
+            return true;
+        }
+        if protected {
+            // Write-protected by an attempt at promotion (FreeBSD): the write faults and retries it.
+            return false;
+        }
+        // The processor sets the dirty bit by itself.
+        entry.set_dirty();
+        let at = self.region(region);
+        at.clean -= 1;
+        if at.clean == 0 && !at.has(COW) {
+            self.kinds[region.index()] &= !CHECK;
+        }
+        true
+    }
+
+    /// A page must leave the TLBs. Of more than [`MANY`] only the number counts: more are not noted.
+    #[inline]
+    pub(crate) fn invalidate_page(&mut self, page: Page) {
+        if self.invalidations.len() <= MANY {
+            self.invalidations.push(TlbInvalidation::Page(page.0));
+        }
+    }
+
+    /// A region's pages do not lie in runs of 16 any more, or a run is not mapped whole.
+    #[inline]
+    pub(super) fn scatter(&mut self, region: Region) {
+        if self.kinds[region.index()] & SIZE == CONT {
+            self.kinds[region.index()] &= !SIZE;
+            self.invalidations.push(TlbInvalidation::Region(region));
+        }
+    }
+
+    /// An entry, if there is one.
+    #[inline]
+    pub(crate) fn get_entry(&self, page: Page) -> Entry {
+        self.table_of(page).map_or(Entry::EMPTY, |table| self.tables.get(table, page.slot()))
+    }
+
+    /// Brings what faults and discards read of a page's table into the host's caches.
+    #[inline]
+    pub(crate) fn prefetch(&self, page: Page) {
+        if let Some(table) = self.table_of(page) {
+            self.tables.prefetch(table, page.slot());
+        }
+    }
+
+    /// What stands for the table of a page's region, if that is one of base pages.
+    #[inline]
+    fn table_of(&self, page: Page) -> Option<u32> {
+        let region = page.region();
+        let kind = self.kinds.get(region.index())?;
+        (kind & LARGE == 0).then(|| self.regions[region].place)
+    }
+}
+
+// Superpages and runs of 16 pages: mapped, split, taken away; and whether pages lie together.
+
+impl Spaces {
+    /// Maps a region to the 512 frames from `base` on. What its table held must be gone or be these frames.
+    pub(crate) fn map_large(&mut self, region: Region, base: Frame, dirty: bool) {
+        let resident = i64::from(self.regions[region].resident);
+        self.count_resident(region, i64::from(SLOTS) - resident);
+        self.count_superpages(region, 1);
+        let at = self.region(region);
+        let table = std::mem::replace(&mut at.place, base.0);
+        at.clean = 0;
+        at.flags &= RESERVED | POOL;
+        if dirty {
+            at.flags |= DIRTY;
+        }
+        self.kinds[region.index()] = if dirty { LARGE } else { LARGE | CHECK };
+        if table != NO_TABLE {
+            self.tables.end(table);
+            self.invalidations.push(TlbInvalidation::Region(region));
+        }
+    }
+
+    /// Maps a region to the superpage of zeros, which takes no memory: none of it is resident.
+    pub(crate) fn map_zeros(&mut self, region: Region) {
+        self.map_large(region, Frame(0), false);
+        self.mark(region, ZEROS);
+        self.count_resident(region, -i64::from(SLOTS));
+        self.count_zeros(region, 1);
+    }
+
+    /// A region that is mapped as a superpage is a part of a larger one, if there are such.
+    pub(crate) fn join_larger(&mut self, region: Region) {
+        if self.group > 0 {
+            let zeros = i64::from(self.regions[region].has(ZEROS));
+            self.count_zeros(region, -zeros);
+            self.kinds[region.index()] |= HUGE;
+            self.count_part(region, 1);
+            self.count_zeros(region, zeros);
+        }
+    }
+
+    /// A part of a larger superpage is a superpage of its own.
+    pub(crate) fn leave_larger(&mut self, region: Region) {
+        self.invalidations.push(TlbInvalidation::Region(region));
+        self.count_part(region, -1);
+        self.kinds[region.index()] = self.kinds[region.index()] & CHECK | LARGE;
+    }
+
+    /// The first frame of a region that is mapped as a superpage.
+    pub(crate) fn base(&self, region: Region) -> Frame {
+        debug_assert!(self.is_large(region));
+        Frame(self.regions[region].place)
+    }
+
+    /// Splits a superpage: its pages are mapped singly, to the same frames.
+    pub(crate) fn split(&mut self, region: Region) {
+        self.invalidations.push(TlbInvalidation::Region(region));
+        self.count_superpages(region, -1);
+        let table = self.tables.make();
+        let at = self.region(region);
+        let base = std::mem::replace(&mut at.place, table);
+        let (dirty, cow) = (at.has(DIRTY), at.has(COW));
+        at.flags &= if cow { RESERVED | COW } else { RESERVED };
+        at.clean = if dirty { 0 } else { SLOTS as u16 };
+        let mut flags = Entry::EMPTY;
+        if dirty {
+            flags = flags.with(Entry::DIRTY);
+        }
+        if cow {
+            flags = flags.with(Entry::COW);
+        }
+        *self.tables.present_mut(table) = [!0; 8];
+        for (slot, entry) in (0..).zip(self.tables.table_mut(table)) {
+            *entry = flags.at(Frame(base + slot));
+        }
+        self.kinds[region.index()] = if dirty && !cow { BASE } else { BASE | CHECK };
+    }
+
+    /// Takes a superpage away; its frames are the caller's matter. A reservation of the region stays.
+    pub(crate) fn unmap_large(&mut self, region: Region) {
+        let at = self.regions[region];
+        if at.has(ZEROS) {
+            self.count_zeros(region, -1);
+        }
+        self.count_superpages(region, -1);
+        self.count_part(region, -i64::from(self.is_part(region)));
+        self.count_resident(region, -i64::from(at.resident));
+        self.invalidations.push(TlbInvalidation::Region(region));
+        self.kinds[region.index()] = BASE;
+        let at = self.region(region);
+        *at = RegionEntry { process: at.process, flags: at.flags & RESERVED, ..RegionEntry::EMPTY };
+    }
+
+    /// The superpage is the writer's alone, and may be written.
+    pub(crate) fn take_large(&mut self, region: Region) {
+        let at = self.region(region);
+        at.flags = at.flags & !COW | DIRTY;
+        self.kinds[region.index()] &= !CHECK;
+    }
+
+    /// Whether a region has nothing mapped, or nothing but whole runs of 16.
+    pub(crate) fn may_have_runs(&self, region: Region) -> bool {
+        self.kinds[region.index()] & SIZE == CONT || *self.present(region) == [0; 8]
+    }
+
+    /// All that is mapped of a region are whole runs of 16 pages.
+    pub(crate) fn set_runs(&mut self, region: Region) {
+        self.kinds[region.index()] |= CONT;
+    }
+
+    /// Looks whether runs of 16 aligned pages may each share a TLB entry: all are whole or empty, and lie together
+    /// (as they do in a reservation, if no page was copied to another frame).
+    pub(crate) fn find_runs(&mut self, region: Region) {
+        let at = &self.regions[region];
+        if !at.resident.is_multiple_of(16) || self.is_large(region) {
+            return;
+        }
+        let lanes = self
+            .present(region)
+            .iter()
+            .flat_map(|word| (0..4).map(move |lane| (word >> (16 * lane)) as u16));
+        let whole = at.resident > 0
+            && at.place != NO_TABLE
+            && lanes.clone().all(|lane| lane == 0 || lane == !0)
+            && lanes.enumerate().all(|(run, lane)| {
+                lane == 0 || self.lies_together(Page::new(region, 16 * run as u32), 4)
+            });
+        let kind = &mut self.kinds[region.index()];
+        let new = if whole { *kind & CHECK | CONT } else { *kind & CHECK };
+        if *kind & SIZE != new & SIZE {
+            *kind = new;
+            self.invalidations.push(TlbInvalidation::Region(region));
+        }
+    }
+
+    /// Whether the pages of a size from one on, in a region with a table, have aligned frames side by side.
+    pub(crate) fn lies_together(&self, first: Page, order: u8) -> bool {
+        let Some(table) = self.table(first.region()) else { return false };
+        let mut frames =
+            table[first.slot() as usize..][..1 << order].iter().map(|entry| entry.frame());
+        let is_aligned = |frame: &Frame| frame.0.trailing_zeros() >= order.into();
+        let first = frames.next().flatten().filter(is_aligned);
+        first.is_some_and(|first| {
+            (first.0 + 1..).zip(frames).all(|(next, frame)| frame == Some(Frame(next)))
+        })
+    }
+
+    /// Whether all pages of a region have the frames from `base` on, and none is missing.
+    pub(crate) fn lies_at(&self, region: Region, base: Frame) -> bool {
+        if self.is_large(region) {
+            return self.base(region) == base;
+        }
+        self.table(region).is_some_and(|table| {
+            (base.0..).zip(table).all(|(frame, entry)| entry.frame() == Some(Frame(frame)))
+        })
+    }
+
+    /// Which pages of a region with a table were written.
+    pub(crate) fn dirty_map(&self, region: Region) -> Population {
+        let mut dirty = [0; 8];
+        for (slot, entry) in self.table(region).into_iter().flatten().enumerate() {
+            dirty[slot / 64] |= u64::from(entry.has(Entry::DIRTY)) << (slot % 64);
+        }
+        dirty
+    }
+
+    /// Whether some of a region's pages were written, and whether all were, `but` aside.
+    pub(crate) fn is_dirty(&self, region: Region, but: Option<Page>) -> (bool, bool) {
+        let at = self.at(region);
+        if self.is_large(region) {
+            return (at.has(DIRTY), at.has(DIRTY));
+        }
+        if at.clean == 0 && *self.present(region) == [!0; 8] {
+            return (true, true);
+        }
+        let mut dirty = self.dirty_map(region);
+        let is_any = dirty != [0; 8];
+        if let Some(page) = but.filter(|page| page.region() == region) {
+            dirty[page.slot() as usize / 64] |= 1 << (page.slot() % 64);
+        }
+        (is_any, dirty == [!0; 8])
+    }
+}
+
+// What several address spaces map: after a fork, and of shared objects.
+
+impl Spaces {
+    /// A child maps a page of its parent `offset` pages on; a private one until one of them writes. `Some`: the frame
+    /// that both have now.
+    pub(crate) fn share_page(&mut self, page: Page, offset: u32, private: bool) -> Option<Frame> {
+        let entry = self.entry(page);
+        let twin = Page(page.0 + offset);
+        if entry.is_swapped() && private {
+            *self.entry_mut(twin) = entry;
+            self.swapped += 1;
+        }
+        let frame = entry.frame()?;
+        let (region, child) = (page.region(), twin.region());
+        let shared = if private { entry.with(Entry::COW) } else { entry };
+        *self.entry_mut(page) = shared;
+        if private {
+            self.kinds[region.index()] |= CHECK;
+            self.region(region).flags |= COW;
+        }
+        self.map_entry(twin, shared);
+        if private {
+            self.region(child).flags |= COW;
+        }
+        self.count_resident(child, 1);
+        Some(frame)
+    }
+
+    /// A child maps a superpage of its parent too. `Some`: the first frame that both have now, if the superpage is
+    /// memory of their own.
+    pub(crate) fn share_large(&mut self, region: Region, child: Region) -> Option<Frame> {
+        self.region(region).flags |= COW;
+        self.kinds[region.index()] |= CHECK;
+        let at = self.regions[region];
+        let process = self.regions[child].process;
+        *self.region(child) = RegionEntry {
+            process,
+            resident: 0,
+            flags: at.flags & (DIRTY | COW | POOL | ZEROS),
+            ..at
+        };
+        self.kinds[child.index()] = self.kinds[region.index()];
+        self.count_resident(child, i64::from(at.resident));
+        self.count_superpages(child, 1);
+        self.count_part(child, i64::from(self.is_part(child)));
+        if at.has(ZEROS) {
+            self.count_zeros(child, 1);
+        }
+        (!at.has(ZEROS | POOL)).then_some(Frame(at.place))
+    }
+
+    /// A mapping of a shared object begins, or is copied, at page `origin`.
+    pub(crate) fn add_to_object(&mut self, object: u32, origin: u32) {
+        let places = self.objects.entry(object).or_default();
+        if !places.contains(&origin) {
+            places.push(origin);
+        }
+    }
+
+    /// A part of a mapping of the running process is gone: its object forgets the mapping with the last part.
+    pub(super) fn leave_object(&mut self, mapping: Mapping) {
+        let Backing::Shared(object) = mapping.backing else { return };
+        let is_part =
+            |(_, other): Place| other.backing == mapping.backing && other.origin == mapping.origin;
+        if !self.own().mappings().any(is_part)
+            && let Some(places) = self.objects.get_mut(&object)
+        {
+            places.retain(|&place| place != mapping.origin);
+        }
+    }
+
+    /// Where another mapping of its object has a page in memory.
+    pub(crate) fn in_object(&self, page: Page, (_, mapping): Place) -> Option<Page> {
+        let Backing::Shared(object) = mapping.backing else { return None };
+        let at = page.0 - mapping.origin;
+        let places = self.objects.get(&object)?;
+        places.iter().find_map(|&origin| {
+            let other = Page(origin.saturating_add(at));
+            let of_object =
+                |(_, found): Place| found.backing == mapping.backing && found.origin == origin;
+            let region = other.region();
+            let owner = self.regions.get(region);
+            let owner = owner.and_then(|region| self.processes.get(&region.process));
+            let is_mapped =
+                other != page && owner.and_then(|own| own.find(other)).is_some_and(of_object);
+            let is_there =
+                is_mapped && (self.is_large(region) || self.entry(other).frame().is_some());
+            is_there.then_some(other)
+        })
+    }
+}

@@ -1,9 +1,15 @@
 //! How many walks pass until they read a line of leaves again: of one line in each region.
 //! See docs/decisions/lab-model.md#17.
 
+use std::ops::Range;
+
 use machine::{Machine, Reuse, Size, Tally};
 use tlb_sim::Translate;
-use trace::Page;
+use trace::{Page, Region, SLOTS};
+
+use super::region::{ACCESSED, BASE, Entry, LARGE, NO_TABLE, RESERVED, WATCHED};
+use super::{Misses, RUNS, Spaces, TlbInvalidation};
+use crate::memory::Frame;
 
 /// Base pages whose entries share a cache line, as log2.
 const ENTRIES: u32 = 3;
@@ -95,6 +101,243 @@ fn walks(tally: Tally) -> u32 {
 fn is_sampled(page: Page) -> bool {
     // Regions differ in which it is, so that no stride falls on all or none.
     page.slot() >> ENTRIES == page.region().0.wrapping_mul(0x9e37_79b9) >> (32 - LINES)
+}
+
+// What was walked to: samples of accessed entries, misses by run, cycles by process.
+
+impl Spaces {
+    /// A sample of accesses begins. Returns how many entries were looked at.
+    pub(crate) fn clear_accessed(&mut self) -> u64 {
+        let mut tables = 0;
+        for region in (0..self.region_count()).map(Region) {
+            if !self.is_sampled(region) {
+                continue;
+            }
+            for entry in self.tables.table_mut(self.regions[region].place) {
+                *entry = entry.without(Entry::ACCESSED);
+            }
+            tables += 1;
+        }
+        if let Some(misses) = &mut self.misses {
+            misses.clear();
+        }
+        // Entries that stay in a TLB are not walked to again: without this they would look unused.
+        self.invalidations.push(TlbInvalidation::All);
+        for process in self.processes.values_mut() {
+            process.overhead = (0, 0);
+        }
+        tables * u64::from(SLOTS)
+    }
+
+    /// A sample of accesses ends, and weighs `newest` per cent. Returns how many entries were looked at.
+    pub(crate) fn count_accessed(&mut self, newest: u32) -> u64 {
+        if let Some(misses) = &mut self.misses {
+            misses.sample(newest);
+        }
+        let mut tables = 0;
+        for region in (0..self.region_count()).map(Region) {
+            if !self.is_sampled(region) {
+                continue;
+            }
+            let entries = self.tables.table(self.regions[region].place);
+            let accessed = entries.iter().filter(|entry| entry.has(Entry::ACCESSED)).count() as u32;
+            let at = self.regions.extend(region);
+            at.coverage =
+                ((u32::from(at.coverage) * (100 - newest) + accessed * newest) / 100) as u16;
+            tables += 1;
+        }
+        tables * u64::from(SLOTS)
+    }
+
+    fn is_sampled(&self, region: Region) -> bool {
+        let at = &self.regions[region];
+        at.place != NO_TABLE && !self.is_large(region) && !at.has(WATCHED)
+    }
+
+    /// Whether a region was walked to since this was last asked of one of its pages: it is kept by region.
+    pub(crate) fn was_accessed(&mut self, region: Region) -> bool {
+        let at = self.region(region);
+        let accessed = at.has(ACCESSED);
+        at.flags &= !ACCESSED;
+        accessed
+    }
+
+    /// Nothing of a region counts as accessed.
+    pub(crate) fn forget_coverage(&mut self, region: Region) {
+        self.region(region).coverage = 0;
+    }
+
+    /// The walks to the pages of a size from one on, in the last windows.
+    pub(crate) fn misses(&self, first: Page, order: u8) -> u32 {
+        let misses = self.misses.as_ref();
+        misses
+            .map_or(0, |misses| misses.average((first.0 >> 4) as usize, ((1 << order) / 16).max(1)))
+    }
+
+    /// The walks to a region in the last windows.
+    pub(crate) fn misses_of(&self, region: Region) -> u32 {
+        let misses = self.misses.as_ref();
+        misses.map_or(0, |misses| misses.average(region.index() * RUNS, RUNS))
+    }
+
+    /// From here on walks to base pages are counted for a profile, where a design does not count them for itself.
+    pub(crate) fn count_walks(&mut self) {
+        self.misses = Some(Misses::for_profile(self.regions.len()));
+    }
+
+    /// Whether they are.
+    pub(crate) fn counts_walks(&self) -> bool {
+        self.misses.as_ref().is_some_and(Misses::is_for_profile)
+    }
+
+    /// The pace changes: each walk so far stood for `weight`.
+    pub(crate) fn bank_walks(&mut self, weight: u32) {
+        if let Some(misses) = &mut self.misses {
+            misses.bank(weight);
+        }
+    }
+
+    /// The walks to each region of the program's memory, if they are counted for a profile.
+    pub(crate) fn walks(&mut self, weight: u32) -> Vec<u64> {
+        let all = self.misses.as_mut().map_or(&[][..], |misses| misses.bank(weight));
+        all.get(self.first_region as usize..).unwrap_or_default().to_vec()
+    }
+
+    /// The running process waited for walks.
+    #[inline]
+    pub(crate) fn note_walks(&mut self, cycles: u64, now: u64) {
+        if let Some(process) = self.processes.get_mut(&self.running) {
+            process.overhead.0 += cycles;
+            process.overhead.1 = now;
+        }
+    }
+}
+
+// Base pages go: taken away, or swapped out.
+
+/// Entries that were emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Emptied {
+    /// Mappings that went.
+    pub mappings: u32,
+    /// The frame of the last one.
+    pub frame: Option<Frame>,
+}
+
+impl Spaces {
+    /// A page is written out. Its frame is the caller's matter.
+    pub(crate) fn swap_out(&mut self, page: Page) {
+        self.unmap_entry(page);
+        *self.entry_mut(page) = Entry::swapped();
+        self.count_resident(page.region(), -1);
+        self.swapped += 1;
+    }
+
+    /// Whether a page's contents are in swap; there they are no more.
+    pub(crate) fn leave_swap(&mut self, page: Page) -> bool {
+        let was_swapped = self.entry(page).is_swapped();
+        self.swapped -= u64::from(was_swapped);
+        was_swapped
+    }
+
+    /// Takes a page's mapping away; its frame stays.
+    fn unmap_entry(&mut self, page: Page) {
+        let clean = !self.entry(page).has(Entry::DIRTY);
+        self.scatter(page.region());
+        let region = self.regions.edit(&mut self.kinds, page.region());
+        if self.tables.is_present(region.place, page.slot()) {
+            self.tables.clear_present(region.place, page.slot());
+            region.clean -= u16::from(clean);
+            self.invalidate_page(page);
+        }
+    }
+
+    /// Empties an entry of a region that has a table.
+    pub(crate) fn empty_entry(&mut self, page: Page) -> Emptied {
+        let region = page.region();
+        let place = self.regions[region].place;
+        let entry = std::mem::replace(self.tables.entry(place, page.slot()), Entry::EMPTY);
+        let mut mappings = 0;
+        if !entry.is_empty() {
+            self.scatter(region);
+            let at = self.regions.edit(&mut self.kinds, region);
+            if self.tables.is_present(place, page.slot()) {
+                self.tables.clear_present(place, page.slot());
+                at.clean -= u16::from(!entry.has(Entry::DIRTY));
+                mappings = 1;
+                self.invalidate_page(page);
+            }
+            self.swapped -= u64::from(entry.is_swapped());
+            if entry.frame().is_some() {
+                self.count_resident(region, -1);
+            }
+        }
+        Emptied { mappings, frame: entry.frame() }
+    }
+
+    /// Empties entries of a region that has a table, and hands over each page that had a frame. Returns how many
+    /// mappings went.
+    #[inline]
+    pub(crate) fn empty_entries(
+        &mut self,
+        region: Region,
+        slots: Range<u32>,
+        mut gone: impl FnMut(Page, Frame),
+    ) -> u32 {
+        let place = self.regions[region].place;
+        let mut present = *self.tables.present(place);
+        let (mut any, mut mappings, mut clean, mut frames) = (false, 0, 0, 0);
+        for slot in slots {
+            let at = self.tables.entry(place, slot);
+            let entry = *at;
+            if entry.is_empty() {
+                continue;
+            }
+            *at = Entry::EMPTY;
+            any = true;
+            let page = Page::new(region, slot);
+            let word = &mut present[(slot / 64) as usize];
+            if *word >> (slot % 64) & 1 != 0 {
+                *word &= !(1 << (slot % 64));
+                mappings += 1;
+                clean += u16::from(!entry.has(Entry::DIRTY));
+                self.invalidate_page(page);
+            }
+            self.swapped -= u64::from(entry.is_swapped());
+            if let Some(frame) = entry.frame() {
+                frames += 1;
+                gone(page, frame);
+            }
+        }
+        if any {
+            self.scatter(region);
+            *self.tables.present_mut(place) = present;
+            self.region(region).clean -= clean;
+            self.count_resident(region, -frames);
+        }
+        mappings
+    }
+
+    /// Gives a region's table back if nothing is in it.
+    pub(crate) fn tidy(&mut self, region: Region) {
+        let at = self.regions.edit(&mut self.kinds, region);
+        if self.kinds[region.index()] & LARGE == 0
+            && at.place != NO_TABLE
+            && at.resident == 0
+            && self.tables.table(at.place).iter().all(|entry| entry.is_empty())
+        {
+            self.tables.end(at.place);
+            at.place = NO_TABLE;
+            at.clean = 0;
+            at.flags &= RESERVED;
+            self.kinds[region.index()] = BASE;
+        }
+    }
+
+    /// Whether a page more can be swapped out.
+    pub(crate) fn can_swap(&self) -> bool {
+        self.swapped < self.swap
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! A scan's candidate with pages that are swapped out.
 
 use super::super::clock::Payer;
-use super::super::collapse::Collapsed;
 use super::*;
 use crate::Cause;
+use crate::system::daemons::Collapsed;
 use trace::{Advice, Backing, Page, Pages, Region, SLOTS};
 
 /// A region of base pages, some of which were swapped out for a larger mapping that is gone again.

@@ -1,0 +1,850 @@
+//! Compaction: pages are migrated out of low pageblocks into free frames of high ones (Linux' mm/compaction.c,
+//! as of 6.5; docs/sources/policies.md 3.1).
+//!
+//! | file | what it owns |
+//! |---|---|
+//! | `mod` | what is asked and answered; the zones in turn |
+//! | `deferral` | how long compaction is left alone after it failed |
+//! | `run` | one run over one zone: both scanners, batches of 32 |
+//! | `isolate` | what a run takes from a pageblock |
+//! | `proactive` | the fragmentation score that wakes and stops kcompactd |
+//! | `evacuate` | emptying one pageblock, or a run of them |
+//!
+//! Not modelled: per-CPU lists (there are none), lock contention (a budget stands for it), and the free
+//! scanner's quick search of free lists (it goes down pageblock by pageblock).
+
+use super::layout::{Owner, is_movable};
+use super::physical::pageblocks;
+use super::statistics::Level;
+use super::zone::{SKIP, WHOLE, Zone};
+use super::{Frame, Memory, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER, Residents, runs};
+
+/// Orders above this are "costly": they get a larger reserve, and the fragmentation index is asked
+/// (Linux' PAGE_ALLOC_COSTLY_ORDER).
+pub(crate) const COSTLY_ORDER: u8 = 3;
+
+/// How compaction is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// The largest shift of the deferral (Linux' COMPACT_MAX_DEFER_SHIFT).
+    pub defer_shift: u8,
+    /// Up to this fragmentation index a failure is put down to a lack of memory (vm.extfrag_threshold).
+    pub extfrag_threshold: i32,
+    /// vm.compaction_proactiveness.
+    pub proactiveness: u8,
+    /// Whether partly free pageblocks are looked up on the free lists first (Linux since 5.1).
+    pub fast_search: bool,
+}
+
+impl Default for Settings {
+    /// Linux' defaults (docs/sources/policies.md 3.1).
+    fn default() -> Self {
+        Self { defer_shift: 6, extfrag_threshold: 500, proactiveness: 20, fast_search: true }
+    }
+}
+
+/// How hard a run tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A direct run takes pageblocks of its own mobility only, and leaves one at the first failure.
+    Async,
+    /// All pageblocks; failures are passed over.
+    SyncLight,
+    /// The same, and deferral is ignored (Linux' full priority).
+    Sync,
+}
+
+/// Who compacts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// An allocation, in the fault path or khugepaged.
+    Direct,
+    /// kcompactd, for an order that somebody wanted.
+    Daemon,
+    /// kcompactd, until the fragmentation score is low.
+    Proactive,
+}
+
+/// What is asked of compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// The node; a direct run goes on to other nodes' zones.
+    pub node: usize,
+    /// The order that is needed.
+    pub order: u8,
+    /// For pages of this mobility.
+    pub mobility: Mobility,
+    /// How hard.
+    pub mode: Mode,
+    /// The whole zone, from its ends, whatever was noted about pageblocks.
+    pub whole: bool,
+    /// By whom.
+    pub caller: Caller,
+    /// Pages that may be migrated; then the run ends as contended.
+    pub budget: Option<u64>,
+}
+
+impl Request {
+    /// What a page fault asks for.
+    pub const fn direct(node: usize, order: u8, mobility: Mobility, mode: Mode) -> Self {
+        Self { node, order, mobility, mode, whole: false, caller: Caller::Direct, budget: None }
+    }
+    /// What kcompactd does when it was woken for an order.
+    pub const fn daemon(node: usize, order: u8) -> Self {
+        let direct = Self::direct(node, order, Mobility::Movable, Mode::SyncLight);
+        Self { caller: Caller::Daemon, ..direct }
+    }
+    /// What kcompactd does when the fragmentation score is high.
+    pub const fn proactive(node: usize) -> Self {
+        Self { caller: Caller::Proactive, whole: true, ..Self::daemon(node, 9) }
+    }
+}
+
+/// How a run ended, from least to most done (Linux' `enum compact_result`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// No zone was fit for it: too little memory is free, or fragmentation is not what is wrong.
+    Skipped,
+    /// It failed lately and is left alone.
+    Deferred,
+    /// The whole zone was gone through, without success.
+    Complete,
+    /// The scanners met, but they had not begun at the ends.
+    Partial,
+    /// It was broken off: no free frames to move to, or the budget is spent.
+    Contended,
+    /// A block of the order is free, or can be claimed.
+    Success,
+}
+
+/// What a run did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// How it ended.
+    pub result: Outcome,
+    /// Pages moved.
+    pub migrated: u64,
+    /// Pages that refused to move.
+    pub failed: u64,
+    /// Frames that the migration scanner looked at.
+    pub scanned: u64,
+    /// Frames that the free scanner looked at.
+    pub free_scanned: u64,
+}
+
+impl Report {
+    pub(crate) const NOTHING: Self =
+        Self { result: Outcome::Skipped, migrated: 0, failed: 0, scanned: 0, free_scanned: 0 };
+
+    fn add(&mut self, other: Self) {
+        self.result = self.result.max(other.result);
+        self.migrated += other.migrated;
+        self.failed += other.failed;
+        self.scanned += other.scanned;
+        self.free_scanned += other.free_scanned;
+    }
+}
+
+/// What compaction remembers between its runs.
+#[derive(Debug, Clone)]
+pub struct Compaction {
+    settings: Settings,
+    zones: Vec<Memo>,
+    /// How often it was asked whether one meets a lock.
+    asked: u64,
+}
+
+/// What it remembers of a zone.
+#[derive(Debug, Clone)]
+struct Memo {
+    /// The pageblock where the next migration scan begins, for asynchronous and other runs.
+    migrate: [usize; 2],
+    /// The pageblock where the next free scan begins, downwards.
+    free: usize,
+    deferral: Deferral,
+    /// The hints on pageblocks are to be forgotten when the page daemon goes to sleep.
+    flush: bool,
+}
+
+impl Memo {
+    fn new(pageblocks: usize) -> Self {
+        let free = pageblocks.saturating_sub(1);
+        Self { migrate: [0; 2], free, deferral: Deferral::default(), flush: false }
+    }
+}
+
+impl Compaction {
+    /// Nothing was compacted yet.
+    pub fn new(memory: &Memory, settings: Settings) -> Self {
+        let zones = memory.zones.iter().map(|zone| Memo::new(zone.blocks.len())).collect();
+        Self { settings, zones, asked: 0 }
+    }
+
+    /// Whether the next run meets somebody else's lock: so many in 1000 do, spread evenly.
+    /// See docs/decisions/lab-model.md#2.
+    pub(crate) fn is_contended(&mut self, permille: u16) -> bool {
+        let each = u64::from(permille);
+        self.asked += 1;
+        self.asked * each / 1000 != (self.asked - 1) * each / 1000
+    }
+
+    /// Compacts zone after zone until one has what is asked for (`try_to_compact_pages`).
+    pub fn compact(
+        &mut self,
+        memory: &mut Memory,
+        residents: &mut impl Residents,
+        request: Request,
+    ) -> Report {
+        let mut report = Report::NOTHING;
+        for zone in self.zones_for(memory, request) {
+            let deferral = &mut self.zones[zone].deferral;
+            let patient = request.mode != Mode::Sync && request.caller != Caller::Proactive;
+            if patient && deferral.defers(request.order, self.settings.defer_shift) {
+                report.add(Report { result: Outcome::Deferred, ..Report::NOTHING });
+                continue;
+            }
+            let done = self.compact_zone(memory, residents, zone, request);
+            report.add(done);
+            let deferral = &mut self.zones[zone].deferral;
+            match done.result {
+                Outcome::Success => {
+                    deferral.reset(request.order, false);
+                    if request.caller == Caller::Direct {
+                        break;
+                    }
+                }
+                Outcome::Complete | Outcome::Partial
+                    if request.mode != Mode::Async && request.caller != Caller::Proactive =>
+                {
+                    deferral.failed(request.order, self.settings.defer_shift);
+                }
+                _ => {}
+            }
+        }
+        memory.check();
+        report
+    }
+
+    /// A daemon compacts its own node's zones; an allocation all that it may use.
+    fn zones_for(&self, memory: &Memory, request: Request) -> Vec<usize> {
+        let list = memory.zonelist(request.node, request.mobility);
+        let own = |zone: &usize| {
+            request.caller == Caller::Direct || memory.zones[*zone].node == request.node
+        };
+        list.iter().copied().filter(own).collect()
+    }
+
+    fn compact_zone(
+        &mut self,
+        memory: &mut Memory,
+        residents: &mut impl Residents,
+        zone: usize,
+        request: Request,
+    ) -> Report {
+        if request.caller != Caller::Proactive
+            && let Some(result) = self.unsuitable(memory, zone, request)
+        {
+            return Report { result, ..Report::NOTHING };
+        }
+        if self.zones[zone].deferral.restarts(request.order, self.settings.defer_shift) {
+            self.forget(memory, zone);
+        }
+        Run::new(memory, zone, &mut self.zones[zone], self.settings, request).go(residents)
+    }
+
+    /// Why a zone is not to be compacted (`compaction_suitable`): the block is there already; too little is
+    /// free to move pages to (twice the block beyond the watermark); or, for costly orders, the
+    /// fragmentation index says that memory lacks, not contiguity.
+    fn unsuitable(&self, memory: &Memory, zone: usize, request: Request) -> Option<Outcome> {
+        let order = request.order;
+        let watermarks = memory.zone_watermarks(zone);
+        let level = if order > COSTLY_ORDER { watermarks.low } else { watermarks.min };
+        let contiguity = memory.zones[zone].contiguity(order);
+        if memory.zone_allows(zone, Level::Low, order, request.mobility) {
+            return Some(Outcome::Success);
+        }
+        if contiguity.free < level + (2 << order) {
+            return Some(Outcome::Skipped);
+        }
+        let index = contiguity.fragmentation_index(order);
+        let lacking = (0..=self.settings.extfrag_threshold).contains(&index);
+        (order > COSTLY_ORDER && lacking).then_some(Outcome::Skipped)
+    }
+
+    /// An allocation of this order succeeded: its zone is not deferred any more
+    /// (`compaction_defer_reset`).
+    pub fn allocated(&mut self, memory: &Memory, frame: Frame, order: u8) {
+        self.zones[memory.zone_of(frame)].deferral.reset(order, true);
+    }
+
+    /// The page daemon goes to sleep: what was noted about pageblocks is forgotten, if a direct run
+    /// went through a zone since (`reset_isolation_suitable`).
+    pub fn reset_hints(&mut self, memory: &mut Memory, node: usize) {
+        for zone in 0..self.zones.len() {
+            if memory.zones[zone].node == node && self.zones[zone].flush {
+                self.forget(memory, zone);
+            }
+        }
+    }
+
+    fn forget(&mut self, memory: &mut Memory, zone: usize) {
+        let blocks = &mut memory.zones[zone].blocks;
+        blocks.iter_mut().for_each(|block| block.flags &= !SKIP);
+        let memo = &mut self.zones[zone];
+        *memo = Memo { deferral: memo.deferral, ..Memo::new(blocks.len()) };
+    }
+}
+
+// How long compaction of a zone is left alone after it failed (Linux' `compact_defer_shift`).
+
+/// The counters of a zone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Deferral {
+    /// Attempts since the last failure that were considered.
+    considered: u32,
+    /// 2^shift attempts must be considered before one is made.
+    shift: u8,
+    /// The smallest order that failed; smaller ones are not deferred.
+    failed: u8,
+}
+
+impl Deferral {
+    /// Whether this attempt is to be skipped. It counts as considered (`compaction_deferred`).
+    fn defers(&mut self, order: u8, most: u8) -> bool {
+        if order < self.failed {
+            return false;
+        }
+        let limit = 1 << self.shift.min(most);
+        self.considered += 1;
+        if self.considered >= limit {
+            self.considered = limit;
+            return false;
+        }
+        true
+    }
+
+    /// A run that went through its zone did not help (`defer_compaction`).
+    fn failed(&mut self, order: u8, most: u8) {
+        self.considered = 0;
+        self.shift = (self.shift + 1).min(most);
+        self.failed = self.failed.min(order);
+    }
+
+    /// A run ended well, or even the allocation did (`compaction_defer_reset`).
+    fn reset(&mut self, order: u8, allocated: bool) {
+        if allocated {
+            self.considered = 0;
+            self.shift = 0;
+        }
+        if order >= self.failed {
+            self.failed = order + 1;
+        }
+    }
+
+    /// Whether this attempt follows the longest deferral: what is known about pageblocks is old by now
+    /// (`compaction_restarting`).
+    fn restarts(&self, order: u8, most: u8) -> bool {
+        order >= self.failed && self.shift >= most && self.considered >= 1 << self.shift
+    }
+}
+
+// Emptying one pageblock, or a run of them: all their pages are migrated (Linux' `alloc_contig_range`, FreeBSD's
+// `vm_page_reclaim_contig`, which Quicksilver calls for inactive reservations).
+
+/// What emptying a pageblock came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Evacuation {
+    /// Pages moved.
+    pub moved: u32,
+    /// Frames whose pages stay: they refused, cannot be moved, or there was no free frame.
+    pub stay: u32,
+    /// Frames that were free, and are now held.
+    pub taken: u32,
+}
+
+/// Moves every page out of the pageblock that begins at `block`. Afterwards none of its frames is free: those that
+/// were, and those that were emptied, are held without an owner, as are those that were so before (a
+/// reservation's). With `stay` 0 the caller holds the pageblock as one block of order 9; else it may
+/// give back what it holds ([`Memory::free_unowned`]).
+pub fn evacuate(memory: &mut Memory, residents: &mut impl Residents, block: Frame) -> Evacuation {
+    let frames = (block.0..block.0 + PAGEBLOCK).map(Frame);
+    let mut report = Evacuation::default();
+    for frame in frames.clone() {
+        report.taken += u32::from(memory.is_free(frame) && memory.claim(frame, 0));
+    }
+    let node = memory.node(block);
+    for from in frames {
+        let owner = memory.owner(from);
+        if owner == Owner::None {
+            continue;
+        }
+        let to =
+            if owner.movable() { memory.allocate(0, Mobility::Movable, node, false) } else { None };
+        let Some(to) = to else {
+            report.stay += 1;
+            continue;
+        };
+        if residents.moved(owner, from, to.frame) {
+            memory.set_owner(to.frame, owner);
+            memory.set_owner(from, Owner::None);
+            report.moved += 1;
+        } else {
+            memory.free(to.frame, 0);
+            report.stay += 1;
+        }
+    }
+    report
+}
+
+/// Moves pages out of the way of 2^`order` frames that lie together and aligned, more than a pageblock, on a node:
+/// until a run of them is free, from the lowest on (`alloc_contig_pages`). What was moved, and what stays of the last.
+pub fn evacuate_run(
+    memory: &mut Memory,
+    residents: &mut impl Residents,
+    order: u8,
+    node: usize,
+) -> Evacuation {
+    let mut report = Evacuation::default();
+    for run in memory.movable_runs(order, node) {
+        report.stay = 0;
+        // First all that is free, so that nothing moves from one of its pageblocks into another.
+        for frame in run.clone().map(Frame) {
+            report.taken += u32::from(memory.is_free(frame) && memory.claim(frame, 0));
+        }
+        for block in pageblocks(&run) {
+            let done = evacuate(memory, residents, block);
+            report.moved += done.moved;
+            report.stay += done.stay;
+        }
+        pageblocks(&run).for_each(|block| memory.free_unowned(block));
+        if report.stay == 0 {
+            break;
+        }
+    }
+    report
+}
+
+// What a run of compaction takes from pageblocks: pages to move, free frames to move them to.
+
+/// What a search for pages to migrate came to.
+enum Isolated {
+    /// A batch, or the end of a pageblock without one.
+    Batch,
+    /// The scanners met.
+    Met,
+}
+
+impl Run<'_> {
+    /// Takes up to 32 pages from the next pageblock that is fit (`isolate_migratepages`).
+    fn isolate_batch(&mut self) -> Isolated {
+        while !self.met() {
+            let mut block = (self.migrate / PAGEBLOCK) as usize;
+            let begins = self.migrate.is_multiple_of(PAGEBLOCK);
+            if begins {
+                let found = self.search();
+                block = found.unwrap_or((self.migrate / PAGEBLOCK) as usize);
+                self.migrate = block as u32 * PAGEBLOCK;
+                if found.is_none() && self.met() {
+                    break;
+                }
+                let skipped = found.is_none() && !self.request.whole && self.flagged(block, SKIP);
+                if skipped || !self.is_source(block) {
+                    self.migrate += PAGEBLOCK;
+                    continue;
+                }
+            }
+            self.isolate_from(block);
+            if self.migrate.is_multiple_of(PAGEBLOCK) && self.batch.is_empty() {
+                self.memory.zones[self.zone].blocks[block].flags |= SKIP;
+                self.remember(block + 1);
+            }
+            return Isolated::Batch;
+        }
+        Isolated::Met
+    }
+
+    fn flagged(&self, block: usize, flag: u8) -> bool {
+        self.memory.zones[self.zone].blocks[block].flags & flag != 0
+    }
+
+    /// Whether pages are taken out of a pageblock (`suitable_migration_source`). An asynchronous direct run takes
+    /// its own mobility only, since it is to free blocks that its own allocation may use; superpages stay.
+    fn is_source(&self, block: usize) -> bool {
+        let record = &self.memory.zones[self.zone].blocks[block];
+        if record.flags & WHOLE != 0 || record.is_wholly_free() {
+            return false;
+        }
+        let picky = self.request.caller == Caller::Direct && self.request.mode == Mode::Async;
+        !picky || record.mobility == self.memory.list_of(self.request.mobility)
+    }
+
+    /// The next runs begin past pageblocks in which nothing was found (`update_cached_migrate`).
+    fn remember(&mut self, block: usize) {
+        let starts = &mut self.memo.migrate;
+        starts[0] = starts[0].max(block);
+        if self.request.mode != Mode::Async {
+            starts[1] = starts[1].max(block);
+        }
+    }
+
+    /// Takes pages of a pageblock from the scanner's position on (`isolate_migratepages_block`). A run that gives
+    /// up puts back what it took of a block of the wanted order when something in it cannot be moved.
+    fn isolate_from(&mut self, block: usize) {
+        let zone = &self.memory.zones[self.zone];
+        let map = zone.map(block);
+        let base = (zone.first + block) << PAGEBLOCK_ORDER;
+        let step = 1 << self.request.order.min(PAGEBLOCK_ORDER);
+        let mut slot = self.migrate % PAGEBLOCK;
+        let mut kept = 0;
+        while slot < PAGEBLOCK && self.batch.len() < BATCH {
+            if slot.is_multiple_of(step) {
+                kept = self.batch.len();
+            }
+            self.report.scanned += 1;
+            let word = self.memory.owners[base + slot as usize];
+            if is_movable(word) {
+                self.batch.push(Frame(base as u32 + slot));
+            } else if !runs::is_free(&map, slot, 0) && self.gives_up() {
+                self.batch.truncate(kept);
+                slot = slot / step * step + step;
+                continue;
+            }
+            slot += 1;
+        }
+        self.migrate = block as u32 * PAGEBLOCK + slot;
+    }
+
+    /// A free frame to move a page to.
+    fn spare_frame(&mut self, wanted: usize) -> Option<Frame> {
+        if self.spare.is_empty() {
+            self.isolate_free(wanted);
+        }
+        self.spare.pop()
+    }
+
+    /// Takes free frames, going down from the zone's end, until there are as many as wanted
+    /// (`isolate_freepages`).
+    fn isolate_free(&mut self, wanted: usize) {
+        while !self.met() && self.spare.len() < wanted {
+            let (block, from) = self.free;
+            if !self.is_target(block) {
+                self.free = (block - 1, 0);
+                continue;
+            }
+            let done = self.isolate_free_from(block, from, wanted);
+            if done < PAGEBLOCK {
+                self.free.1 = done;
+                break;
+            }
+            self.memory.zones[self.zone].blocks[block].flags |= SKIP;
+            self.memo.free = self.memo.free.min(block - 1);
+            self.free = (block - 1, 0);
+        }
+        // The lowest frames last, so that they are filled first.
+        self.spare.sort_unstable_by(|a, b| b.cmp(a));
+    }
+
+    /// Whether pages are moved into a pageblock (`suitable_migration_target`): a movable one that is not wholly free
+    /// already.
+    fn is_target(&self, block: usize) -> bool {
+        let record = &self.memory.zones[self.zone].blocks[block];
+        let skipped = !self.request.whole && record.flags & SKIP != 0 && self.free.1 == 0;
+        !skipped
+            && record.free > 0
+            && !record.is_wholly_free()
+            && record.mobility == Mobility::Movable
+    }
+
+    /// Takes the free blocks of a pageblock, ascending. Returns the slot where it goes on.
+    fn isolate_free_from(&mut self, block: usize, from: u32, wanted: usize) -> u32 {
+        let zone = &mut self.memory.zones[self.zone];
+        let mut slot = from;
+        while slot < PAGEBLOCK && self.spare.len() < wanted {
+            let Some(order) = zone.order_around(block, slot) else {
+                self.report.free_scanned += 1;
+                slot += 1;
+                continue;
+            };
+            let order = order.min(slot.trailing_zeros() as u8).min(PAGEBLOCK_ORDER);
+            zone.claim(block, slot, order);
+            let start = zone.frame(block, slot).0;
+            self.spare.extend((start..start + (1 << order)).map(Frame));
+            self.report.free_scanned += 1 << order;
+            slot += 1 << order;
+        }
+        slot
+    }
+}
+
+// The fragmentation score: when kcompactd compacts without having been asked (Linux since 5.9).
+
+impl Zone {
+    /// The part of its free memory that is not in superpages, per cent (`extfrag_for_order`).
+    pub(crate) fn score(&self) -> u32 {
+        let contiguity = self.contiguity(PAGEBLOCK_ORDER);
+        if contiguity.free == 0 {
+            return 0;
+        }
+        let usable = contiguity.suitable << PAGEBLOCK_ORDER;
+        ((contiguity.free - usable) * 100 / contiguity.free) as u32
+    }
+}
+
+impl Settings {
+    /// The scores at which proactive compaction stops and starts (`fragmentation_score_wmark`).
+    pub(crate) const fn score_limits(self) -> (u32, u32) {
+        let low = 100u32.saturating_sub(self.proactiveness as u32);
+        let low = if low < 5 { 5 } else { low };
+        let high = if low + 10 > 100 { 100 } else { low + 10 };
+        (low, high)
+    }
+}
+
+impl Compaction {
+    /// A node's fragmentation score, a share of 0 to 100: its zones', weighted by their size, each rounded down
+    /// (`fragmentation_score_node`).
+    pub fn score(&self, memory: &Memory, node: usize) -> u32 {
+        let zones = || memory.zones.iter().filter(|zone| zone.node == node);
+        let frames = |zone: &Zone| (zone.blocks.len() as u64) << PAGEBLOCK_ORDER;
+        let all: u64 = zones().map(frames).sum();
+        zones().map(|zone| (u64::from(zone.score()) * frames(zone) / (all + 1)) as u32).sum()
+    }
+
+    /// Whether kcompactd is to compact a node proactively now (`should_proactive_compact_node`).
+    pub fn is_wanted(&self, memory: &Memory, node: usize) -> bool {
+        let (_, high) = self.settings.score_limits();
+        self.settings.proactiveness > 0 && self.score(memory, node) > high
+    }
+}
+
+// One run of compaction over one zone: the migration scanner goes up, the free scanner down, until
+// there is what was asked for or they meet (`compact_zone`).
+
+/// Pages taken per batch (Linux' COMPACT_CLUSTER_MAX).
+const BATCH: usize = 32;
+
+/// A run. Positions are frames counted from the zone's start.
+struct Run<'a> {
+    memory: &'a mut Memory,
+    zone: usize,
+    memo: &'a mut Memo,
+    settings: Settings,
+    request: Request,
+    /// The next frame that the migration scanner looks at.
+    migrate: u32,
+    /// The pageblock that the free scanner is in, and where in it it goes on.
+    free: (usize, u32),
+    /// It began at the zone's start.
+    whole: bool,
+    /// Free frames that were taken and not yet filled.
+    spare: Vec<Frame>,
+    /// Pages that are to be migrated.
+    batch: Vec<Frame>,
+    /// Searches of the free lists that found nothing.
+    fruitless: u32,
+    /// The lowest pageblock that such a search jumped to: the scan goes on there afterwards.
+    jumped: Option<usize>,
+    report: Report,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        memory: &'a mut Memory,
+        zone: usize,
+        memo: &'a mut Memo,
+        settings: Settings,
+        request: Request,
+    ) -> Self {
+        let last = memory.zones[zone].blocks.len() - 1;
+        let (first, free) = if request.whole {
+            (0, last)
+        } else {
+            (memo.migrate[usize::from(request.mode != Mode::Async)], memo.free)
+        };
+        Self {
+            memory,
+            zone,
+            memo,
+            settings,
+            request,
+            migrate: first as u32 * PAGEBLOCK,
+            free: (free, 0),
+            whole: first == 0,
+            spare: Vec::new(),
+            batch: Vec::with_capacity(BATCH),
+            fruitless: 0,
+            jumped: None,
+            report: Report::NOTHING,
+        }
+    }
+
+    /// Goes on until it is finished.
+    fn go(mut self, residents: &mut impl Residents) -> Report {
+        self.report.result = loop {
+            if let Some(result) = self.finished() {
+                break result;
+            }
+            match self.isolate_batch() {
+                Isolated::Met => continue,
+                Isolated::Batch => {}
+            }
+            if let Some(result) = self.migrate_batch(residents) {
+                break result;
+            }
+        };
+        self.release();
+        self.report
+    }
+
+    /// Whether the scanners are in the same pageblock, or past each other.
+    fn met(&self) -> bool {
+        self.free.0 <= (self.migrate / PAGEBLOCK) as usize
+    }
+
+    /// Whether it is finished, and how (`__compact_finished`). A pageblock is always finished first.
+    fn finished(&mut self) -> Option<Outcome> {
+        let zone = &self.memory.zones[self.zone];
+        if self.met() {
+            let blocks = zone.blocks.len();
+            self.memo.migrate = [0; 2];
+            self.memo.free = blocks - 1;
+            self.memo.flush |= self.request.caller == Caller::Direct;
+            return Some(if self.whole { Outcome::Complete } else { Outcome::Partial });
+        }
+        if self.request.caller == Caller::Proactive {
+            let (low, _) = self.settings.score_limits();
+            return (zone.score() <= low).then_some(Outcome::Success);
+        }
+        if self.request.whole || !self.migrate.is_multiple_of(PAGEBLOCK) {
+            return None;
+        }
+        let mobility = self.memory.list_of(self.request.mobility);
+        zone.suits(mobility, self.request.order).then_some(Outcome::Success)
+    }
+
+    /// Moves the batch to spare frames. Pages that cannot be moved stay; an asynchronous direct run then leaves
+    /// the rest of the block that it wanted to free.
+    fn migrate_batch(&mut self, residents: &mut impl Residents) -> Option<Outcome> {
+        let mut refused = 0;
+        for at in 0..self.batch.len() {
+            let from = self.batch[at];
+            if self.request.budget.is_some_and(|budget| self.report.migrated >= budget) {
+                self.batch.clear();
+                return Some(Outcome::Contended);
+            }
+            let Some(to) = self.spare_frame(self.batch.len() - at) else {
+                // The free scanner found nothing before it met the other one.
+                self.batch.clear();
+                return None;
+            };
+            let owner = self.memory.owner(from);
+            if residents.moved(owner, from, to) {
+                self.memory.set_owner(to, owner);
+                self.memory.set_owner(from, Owner::None);
+                self.memory.free(from, 0);
+                self.report.migrated += 1;
+            } else {
+                self.spare.push(to);
+                refused += 1;
+            }
+        }
+        self.batch.clear();
+        self.report.failed += refused;
+        if refused > 0 && self.gives_up() {
+            let block = 1 << self.request.order;
+            let next = (self.migrate - 1) / block * block + block;
+            self.migrate = next.min(self.memory.zones[self.zone].blocks.len() as u32 * PAGEBLOCK);
+        }
+        None
+    }
+
+    /// Whether one page that stays makes the rest of its block not worth moving.
+    fn gives_up(&self) -> bool {
+        self.request.caller == Caller::Direct && self.request.mode == Mode::Async
+    }
+
+    /// The pageblock to migrate from next, for a request that wants a large block: one below the middle between
+    /// the scanners (later: the first eighth) that has free blocks nearly as large already
+    /// (`fast_find_migrateblock`). `None`: go on in order.
+    fn search(&mut self) -> Option<usize> {
+        let order = self.request.order;
+        let direct = self.request.caller == Caller::Direct;
+        let suits = !self.request.whole && order > COSTLY_ORDER;
+        if !self.settings.fast_search
+            || !suits
+            || direct && self.request.mobility != Mobility::Movable
+        {
+            return None;
+        }
+        let zone = &mut self.memory.zones[self.zone];
+        zone.settle();
+        let here = (self.migrate / PAGEBLOCK) as usize;
+        let distance = (self.free.0 - here) >> if here == 0 { 1 } else { 3 };
+        let end = here + distance;
+        let mut left = (BATCH >> self.fruitless.min(15)) + 1;
+        for order in (COSTLY_ORDER..order.min(9)).rev() {
+            for block in zone.index[Mobility::Movable.index()][order as usize].from(0) {
+                if block >= end || left == 0 {
+                    break;
+                }
+                left -= 1;
+                if zone.blocks[block].flags & SKIP == 0 {
+                    zone.blocks[block].flags |= SKIP;
+                    self.jumped = Some(self.jumped.map_or(here, |lowest| lowest.min(here)));
+                    self.fruitless = 0;
+                    return Some(block);
+                }
+            }
+        }
+        self.fruitless += 1;
+        if let Some(lowest) = self.jumped.take() {
+            self.migrate = lowest as u32 * PAGEBLOCK;
+        }
+        None
+    }
+
+    /// Gives the spare frames back; the next free scan begins where the highest of them was.
+    fn release(&mut self) {
+        let Some(&highest) = self.spare.iter().max() else { return };
+        let block = self.memory.zones[self.zone].block_of(highest);
+        self.memo.free = self.memo.free.max(block);
+        for frame in self.spare.drain(..) {
+            self.memory.free(frame, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod deferral_tests {
+    use super::*;
+
+    /// Attempts that are skipped between two runs, when every run fails.
+    #[test]
+    fn doubles_up_to_64_attempts() {
+        let mut deferral = Deferral::default();
+        let skipped: Vec<u32> = (0..9)
+            .map(|_| {
+                let skipped = (0..).take_while(|_| deferral.defers(9, 6)).count();
+                deferral.failed(9, 6);
+                skipped as u32
+            })
+            .collect();
+        // 2^k attempts are considered, and the last of them is made.
+        assert_eq!(skipped, [0, 1, 3, 7, 15, 31, 63, 63, 63]);
+        assert!(!deferral.restarts(9, 6));
+        while deferral.defers(9, 6) {}
+        assert!(deferral.restarts(9, 6));
+    }
+
+    #[test]
+    fn smaller_orders_than_the_failed_one_are_tried() {
+        let mut deferral = Deferral::default();
+        deferral.reset(9, false);
+        assert!(!deferral.defers(9, 6));
+        deferral.failed(9, 6);
+        assert!(!deferral.defers(8, 6));
+        assert!(deferral.defers(9, 6));
+        deferral.reset(9, true);
+        assert!(!deferral.defers(9, 6));
+    }
+}
