@@ -152,8 +152,15 @@ fn command_named() -> ExitCode {
     if let Some(lab) = lab::Args::of_help(std::env::args_os()) {
         return exit::finish(lab::run(lab));
     }
+    if compare::help::is_advanced(std::env::args_os()) {
+        return exit::finish(
+            exit::print(&compare::help::all(Cli::command())).map(|()| exit::Done::Fine),
+        );
+    }
     let cli = in_passing(|| {
-        let matches = groups::grouped(Cli::command()).try_get_matches()?;
+        let command = groups::grouped(Cli::command());
+        let command = command.mut_subcommand("compare", compare::help::abridged);
+        let matches = command.try_get_matches()?;
         Cli::from_arg_matches(&matches)
     });
     let cli = match cli {

@@ -1,6 +1,7 @@
 //! `superpage compare`: the main job. Flags, and from flags to an experiment.
 
 pub mod entry;
+pub mod help;
 mod outputs;
 mod predicted;
 mod service;
@@ -101,6 +102,10 @@ pub struct Args {
     /// Print what each arm would do; do nothing.
     #[arg(long, conflicts_with_all = ["json", "format"])]
     dry_run: bool,
+
+    /// Print help with every option: those of workloads, services and judging are left out above.
+    #[arg(long)]
+    help_advanced: bool,
 
     // Last: their headings hold for all flags after them.
     #[command(flatten)]

@@ -1,0 +1,96 @@
+//! `superpage compare --help` has the options that most comparisons need, `--help-advanced` all.
+
+use clap::Command;
+
+/// What `--help` leaves out.
+const ADVANCED: [&str; 28] = [
+    "metric_better",
+    "ignore_failure",
+    "operations",
+    "iterations",
+    "repeat",
+    "lines",
+    "burst",
+    "gap",
+    "populate",
+    "latency",
+    "smallest",
+    "largest",
+    "graph",
+    "offset",
+    "ready_timeout",
+    "setup",
+    "prepare",
+    "stop",
+    "stop_timeout",
+    "teardown",
+    "user",
+    "warmup",
+    "within",
+    "same_within",
+    "same_at_most",
+    "min_coverage",
+    "svg",
+    "force",
+];
+const FLAG: &str = "--help-advanced";
+
+/// The command as it is parsed: advanced options work, and are not listed.
+pub fn abridged(command: Command) -> Command {
+    ADVANCED.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.hide(true)))
+}
+
+/// Whether all options are to be printed: the flag stands before any `--`.
+pub fn is_advanced(words: impl Iterator<Item = std::ffi::OsString>) -> bool {
+    let mut words = words.skip(1).take_while(|word| word != "--");
+    words.next().is_some_and(|word| word == "compare") && words.any(|word| word == FLAG)
+}
+
+/// All options, as text.
+pub fn all(mut superpage: Command) -> String {
+    superpage.build();
+    let compare = superpage.find_subcommand_mut("compare").expect("a command");
+    compare.render_long_help().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::ffi::OsString;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn options(text: &str) -> BTreeSet<String> {
+        let named = |line: &str| {
+            let (_, name) = line.split_once("--")?;
+            let is_option =
+                line.trim_start().starts_with('-') && !line.trim_start().starts_with("- ");
+            let end = name.find(|letter: char| !letter.is_ascii_lowercase() && letter != '-');
+            is_option.then(|| name[..end.unwrap_or(name.len())].to_string())
+        };
+        text.lines().filter_map(named).collect()
+    }
+
+    #[test]
+    fn help_has_about_thirty_options_and_help_advanced_all() {
+        let all = options(&all(crate::Cli::command()));
+        let mut superpage = crate::Cli::command().mut_subcommand("compare", abridged);
+        superpage.build();
+        let few = superpage.find_subcommand_mut("compare").unwrap().render_long_help().to_string();
+        let few = options(&few);
+        assert!((28..=35).contains(&few.len()), "{} options: {few:?}", few.len());
+        assert!(few.is_subset(&all), "{few:?}");
+        assert_eq!(all.len(), few.len() + ADVANCED.len(), "{all:?}");
+    }
+
+    #[test]
+    fn the_flag_is_the_programs_own_after_dashes() {
+        let of = |text: &str| is_advanced(text.split(' ').map(OsString::from));
+        assert!(of("superpage compare --help-advanced"));
+        assert!(of("superpage compare gups --help-advanced"));
+        assert!(!of("superpage compare -- ./app --help-advanced"));
+        assert!(!of("superpage run --help-advanced"));
+    }
+}
