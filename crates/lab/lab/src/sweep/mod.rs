@@ -10,6 +10,10 @@
 //! knows threads. A run itself has none.
 //! See docs/decisions/lab.md#7.
 
+#[cfg(feature = "parquet")]
+mod columns;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod plan;
 mod run;
 mod store;

@@ -190,7 +190,7 @@ pub fn merge(stores: &[Store], partial: bool) -> Result<Merged, SweepError> {
         return Err(SweepError::Incomplete { missing: planned - found, planned });
     }
     #[cfg(feature = "parquet")]
-    let parquet = Some(crate::sweep::store::bytes(&crate::sweep::store::columns(&rows))?);
+    let parquet = Some(super::parquet::bytes(&super::columns::columns(&rows))?);
     #[cfg(not(feature = "parquet"))]
     let parquet = None;
     let cells = rows.iter().map(|(hash, report)| Row { hash: *hash, report }).collect();

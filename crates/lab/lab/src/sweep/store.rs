@@ -11,21 +11,13 @@ use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::{fmt, fs};
 
-use mm_sim::Cause;
-use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{Group, PLAN_SCHEMA, Plan, Shard, SweepError};
-use crate::{End, Report};
+use crate::Report;
 
 /// A sweep's directory.
 #[derive(Debug)]
@@ -349,169 +341,6 @@ fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
     File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     let fits = bytes.len() as u64 <= MAX_FILE;
     if fits { Ok(bytes) } else { Err(std::io::Error::other("more than 256 MiB")) }
-}
-
-// Reports as columns: one row per cell, every number that has one value. Time lines and phases are in
-// the JSON only.
-
-/// A column; all of a table are equally long.
-pub(super) struct Column {
-    pub(super) name: String,
-    pub(super) values: Values,
-}
-
-/// Its values; `None` where a row has none.
-pub(super) enum Values {
-    Text(Vec<String>),
-    Whole(Vec<Option<u64>>),
-    Real(Vec<Option<f64>>),
-}
-
-/// All columns of these rows, in a fixed order.
-pub(super) fn columns(rows: &[(Hash, &Report)]) -> Vec<Column> {
-    let mut table = Table { rows, columns: Vec::new() };
-    table.text("hash", |hash, _| hash.to_string());
-    table.text("design", |_, report| report.cell.design.clone());
-    table.text("machine", |_, report| report.cell.machine.clone());
-    table.text("workload", |_, report| report.cell.workload.clone());
-    table.text("fragmentation", |_, report| report.cell.fragmentation.clone());
-    table.whole("memory_bytes", |report| Some(report.cell.memory_bytes));
-    // As memory was before it could be divided, a table is what it was.
-    if rows.iter().any(|(_, report)| !report.memory_parts.is_empty()) {
-        table.whole("nodes", |report| Some(report.cell.nodes_bytes.len().max(1) as u64));
-        table.whole("movable_bytes", |report| Some(report.cell.movable_bytes));
-    }
-    table.whole("seed", |report| Some(report.cell.seed));
-    table.text("end", |_, report| end(&report.end).to_string());
-    table.whole("mhz", |report| Some(u64::from(report.mhz)));
-    table.whole("wall_cycles", |report| Some(report.wall_cycles));
-    table.real("seconds", |report| Some(report.seconds()));
-    for cause in Cause::ALL {
-        let name = cause.name().replace('-', "_");
-        table.whole(&format!("cycles_{name}"), move |report| Some(report.ledger[cause]));
-        table.whole(&format!("background_{name}"), move |report| Some(report.background[cause]));
-    }
-    table.counters();
-    table.whole("requests", |report| report.requests.as_ref().map(|requests| requests.count));
-    table.real("request_mean_us", |report| report.requests.as_ref().map(|requests| requests.mean));
-    table.real("request_p50_us", |report| report.requests.as_ref().map(|requests| requests.p50));
-    table.real("request_p95_us", |report| report.requests.as_ref().map(|requests| requests.p95));
-    table.real("request_p99_us", |report| report.requests.as_ref().map(|requests| requests.p99));
-    table.real("request_p999_us", |report| report.requests.as_ref().map(|requests| requests.p999));
-    table.real("request_max_us", |report| report.requests.as_ref().map(|requests| requests.max));
-    table.columns
-}
-
-fn end(end: &End) -> &'static str {
-    match end {
-        End::Done => "done",
-        End::OutOfMemory { .. } => "out-of-memory",
-        End::Refused { .. } => "refused",
-        End::Killed { .. } => "killed",
-    }
-}
-
-struct Table<'a> {
-    rows: &'a [(Hash, &'a Report)],
-    columns: Vec<Column>,
-}
-
-impl Table<'_> {
-    fn text(&mut self, name: &str, value: impl Fn(Hash, &Report) -> String) {
-        let values = self.rows.iter().map(|(hash, report)| value(*hash, report)).collect();
-        self.columns.push(Column { name: name.to_string(), values: Values::Text(values) });
-    }
-
-    fn whole(&mut self, name: &str, value: impl Fn(&Report) -> Option<u64>) {
-        let values = self.rows.iter().map(|(_, report)| value(report)).collect();
-        self.columns.push(Column { name: name.to_string(), values: Values::Whole(values) });
-    }
-
-    fn real(&mut self, name: &str, value: impl Fn(&Report) -> Option<f64>) {
-        let values = self.rows.iter().map(|(_, report)| value(report)).collect();
-        self.columns.push(Column { name: name.to_string(), values: Values::Real(values) });
-    }
-
-    /// One column per counter. By way of the document, so that a counter that is added to reports is
-    /// a column as well.
-    fn counters(&mut self) {
-        let of = |report: &Report| match serde_json::to_value(&report.counters) {
-            Ok(serde_json::Value::Object(map)) => map,
-            _ => serde_json::Map::new(),
-        };
-        let maps: Vec<_> = self.rows.iter().map(|(_, report)| of(report)).collect();
-        let names: Vec<String> = match serde_json::to_value(mm_sim::Counters::default()) {
-            Ok(serde_json::Value::Object(map)) => map.keys().cloned().collect(),
-            _ => Vec::new(),
-        };
-        for name in names {
-            let value = |map: &serde_json::Map<_, serde_json::Value>| map.get(&name)?.as_u64();
-            let values = maps.iter().map(value).collect();
-            self.columns.push(Column { name, values: Values::Whole(values) });
-        }
-    }
-}
-
-// Columns as a Parquet file, with the low-level writer: columns are what we have, so Arrow would only
-// stand between.
-
-/// The file's bytes: the same for the same columns.
-pub(super) fn bytes(columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
-    let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
-    let schema = Type::group_type_builder("cell").with_fields(fields).build()?;
-    let properties = WriterProperties::builder()
-        .set_created_by("superpage".to_string())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-        .build();
-    let mut bytes = Vec::new();
-    let mut file = SerializedFileWriter::new(&mut bytes, Arc::new(schema), Arc::new(properties))?;
-    let mut rows = file.next_row_group()?;
-    for column in columns {
-        let mut writer = rows.next_column()?.ok_or_else(|| {
-            ParquetError::General("fewer columns than were described".to_string())
-        })?;
-        match &column.values {
-            Values::Text(values) => {
-                let values: Vec<ByteArray> =
-                    values.iter().map(|value| ByteArray::from(value.as_str())).collect();
-                writer.typed::<ByteArrayType>().write_batch(&values, None, None)?;
-            }
-            Values::Whole(values) => {
-                let (values, levels) = optional(values);
-                // Two's complement is what the format asks of unsigned numbers.
-                let values: Vec<i64> = values.into_iter().map(u64::cast_signed).collect();
-                writer.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
-            }
-            Values::Real(values) => {
-                let (values, levels) = optional(values);
-                writer.typed::<DoubleType>().write_batch(&values, Some(&levels), None)?;
-            }
-        }
-        writer.close()?;
-    }
-    rows.close()?;
-    file.close()?;
-    Ok(bytes)
-}
-
-/// The values that are there, and for each row whether it has one.
-fn optional<T: Copy>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
-    let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
-    (values.iter().filter_map(|value| *value).collect(), levels)
-}
-
-fn field(column: &Column) -> Result<Arc<Type>, ParquetError> {
-    let (physical, repetition, logical) = match column.values {
-        Values::Text(_) => (Physical::BYTE_ARRAY, Repetition::REQUIRED, Some(LogicalType::String)),
-        Values::Whole(_) => {
-            let unsigned = LogicalType::integer(64, false);
-            (Physical::INT64, Repetition::OPTIONAL, Some(unsigned))
-        }
-        Values::Real(_) => (Physical::DOUBLE, Repetition::OPTIONAL, None),
-    };
-    let builder = Type::primitive_type_builder(&column.name, physical);
-    let built = builder.with_repetition(repetition).with_logical_type(logical).build()?;
-    Ok(Arc::new(built))
 }
 
 // The hash of contents: 128 bits of XXH3, which is fast, stable over versions and platforms, and not
