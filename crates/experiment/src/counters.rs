@@ -32,7 +32,7 @@ use host::{ReadError, Root};
 use units::Pid;
 
 /// Where root's directories are.
-const OF_ROOT: &str = "/run/superpage";
+const ROOT_DIRECTORY: &str = "/run/superpage";
 /// How their names begin.
 const PREFIX: &str = "run-";
 /// Files read of a directory: one for each user that the program became.
@@ -143,7 +143,7 @@ impl Beside {
     /// `None` where there is no place for it that only its owner can list.
     fn create() -> Option<Self> {
         let (base, mode) = match sys::param::effective_user() {
-            0 => (PathBuf::from(OF_ROOT), 0o711),
+            0 => (PathBuf::from(ROOT_DIRECTORY), 0o711),
             _ => (PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?), 0o700),
         };
         Self::create_in(&base, mode)

@@ -28,7 +28,8 @@ pub struct Settings {
     /// Limit for the measured blocks together.
     #[serde(deserialize_with = "units::seconds")]
     pub max_seconds: Option<f64>,
-    /// Where that limit is nobody's wish: up to how many seconds it gives way to a few runs of each arm.
+    /// Soft limit in seconds, used when `--max-time` was not given: the time is extended up to this for a few
+    /// runs of each arm.
     #[serde(default, deserialize_with = "units::seconds")]
     pub patience_seconds: Option<f64>,
 }

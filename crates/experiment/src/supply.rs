@@ -26,7 +26,7 @@ use crate::counters::CounterFile;
 use crate::fragment::{self, FragmentError};
 
 /// Superpages that are tried besides those that are free.
-const BESIDES: u64 = 4;
+const EXTRA_TRIED: u64 = 4;
 /// At most this part of what a control group allows is tried.
 const TRIED_SHARE: u64 = 4;
 /// No request is worked on for longer.
@@ -217,7 +217,7 @@ impl Work {
         if self.root != Root::real() {
             return true;
         }
-        let count = if free > STEP { 0 } else { free + BESIDES };
+        let count = if free > STEP { 0 } else { free + EXTRA_TRIED };
         // What is tried is charged to us, and reclaimed from others of our group.
         if count * self.superpage.bytes() > self.headroom() / TRIED_SHARE {
             return false;

@@ -1,23 +1,23 @@
-//! What was done by each rule of a design that makes superpages, and how soon.
+//! Counts of what each rule of a design made, and the delay until it was made.
 
 use std::collections::BTreeMap;
 
-/// The rule by which a policy wants a superpage.
+/// Rule by which a policy wants a superpage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cause {
-    /// A reservation has the pages that it takes.
+    /// The reservation has as many pages as the rule asks for.
     #[default]
     Mapping,
-    /// A daemon completes reservations.
+    /// A daemon fills reservations.
     Filling,
-    /// A daemon's scan found it.
+    /// A daemon's scan found the extent.
     Scan,
 }
 
 impl Cause {
     pub(crate) const ALL: [Self; 3] = [Self::Mapping, Self::Filling, Self::Scan];
 
-    /// Its key in the design's file.
+    /// Key of the rule in the design's file.
     pub fn rule(self) -> &'static str {
         match self {
             Self::Mapping => "mapping.when",
@@ -27,40 +27,40 @@ impl Cause {
     }
 }
 
-/// What was done by one rule.
+/// Counts of one rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
     /// The rule.
     pub cause: Cause,
     /// Superpages that the policy asked for.
     pub wanted: u64,
-    /// Those that were made.
+    /// Superpages that were made.
     pub made: u64,
-    /// Of these, without a copy.
+    /// Superpages that were made without a copy.
     pub in_place: u64,
-    /// Those that lacked pages, and the pages of zeros that they got.
+    /// Superpages that lacked pages, and the zeroed pages they were filled with.
     pub filled: u64,
     /// See `filled`.
     pub filled_pages: u64,
-    /// Attempts that failed, by the kernel's reason.
+    /// Failed attempts, by errno.
     pub failed: BTreeMap<&'static str, u64>,
-    /// Those that the program had unmapped, or ended with, before they were made.
+    /// Superpages whose memory was unmapped, or whose process ended, before they were made.
     pub gone: u64,
-    /// From when memory qualified until it was a superpage; `None`: none was made.
+    /// Delay from qualifying to being a superpage; `None`: no superpage was made.
     pub latency: Option<Latency>,
 }
 
-/// How long it took for many superpages; at most, as memory qualified some time after the look before.
+/// Delays of many superpages: upper bounds, because memory qualified at some time before the look that saw it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
-    /// Half of them took no longer.
+    /// Median.
     pub median_seconds: f64,
-    /// 99 % of them took no longer.
+    /// 99th percentile.
     pub p99_seconds: f64,
 }
 
 impl Latency {
-    /// Of so many microseconds each.
+    /// Delays that are this many microseconds each.
     pub fn from_ticks(ticks: Vec<u64>) -> Option<Self> {
         Delays(ticks).latency()
     }
@@ -74,7 +74,7 @@ impl Account {
     }
 }
 
-/// Delays in ticks, which are microseconds.
+/// Histogram of delays in ticks; a tick is a microsecond.
 #[derive(Debug, Default)]
 pub(crate) struct Delays(Vec<u64>);
 
@@ -83,12 +83,12 @@ impl Delays {
         self.0.push(ticks);
     }
 
-    /// Takes in all of another's.
+    /// Adds another histogram.
     pub(crate) fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
 
-    /// The least time, in seconds, that so many percent of them took no longer than; `None`: there are none.
+    /// Percentile in seconds; `None`: the histogram is empty.
     pub(crate) fn within(&mut self, percent: usize) -> Option<f64> {
         self.0.sort_unstable();
         let index = (self.0.len() * percent).div_ceil(100).saturating_sub(1);
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((many.median_seconds, many.p99_seconds), (500e-6, 990e-6));
     }
 
-    /// The obvious twin: counts instead of sorting.
+    /// Slow twin: sorts all delays.
     #[test]
     fn each_percentile_is_the_least_that_so_many_are_within() {
         let mut seed = 1u64;

@@ -1,10 +1,11 @@
-//! Where extents one after the other came to have the pages that the design asks for, the next ones are made superpages before
-//! their first touch: nothing is copied, and the program takes no fault in them. See docs/decisions/live.md#14.
+//! Superpages made before their first touch, where a program fills memory in address order: nothing is copied, and
+//! the program takes no fault there. See docs/decisions/live.md#14.
 //!
-//! MADV_COLLAPSE makes no superpage where there is no page table, so a byte of each is read first, which maps the shared zeros.
+//! MADV_COLLAPSE fails where there is no page table, so one byte of each extent is read first, which maps the zero
+//! page.
 //!
-//! The program takes no faults in them, so that no fault tells how far it is: pages of one are read for that, and the next
-//! superpages are made while the program fills these.
+//! The program takes no fault in such superpages, so samples of faults do not show its progress. The executor reads
+//! pages of the last superpages instead, and makes the next ones while the program fills these (a [`Front`]).
 
 use std::time::Instant;
 
@@ -18,34 +19,34 @@ use crate::extent::{BYTES, Extent, PAGES, SCALE};
 use crate::make::{self, MAX_RUN};
 use crate::turn::{Executor, now_since};
 
-/// Adjacent extents with the pages that the design asks for, from which a program counts as filling memory in order.
+/// Adjacent filled extents after which a program counts as filling memory in order.
 const BELOW: usize = 10;
-/// Fewer superpages are not worth a call.
+/// Minimum superpages in one call.
 pub(crate) const MIN_AHEAD: usize = 4;
-/// Pages of an extent from which the program may reach the next but one during the call, and how many are left to it then: where
-/// the program has a page that is younger than the call, the kernel makes nothing.
-const NEAR: u16 = PAGES / 2;
+/// Extents left to the program, because it reaches them during the call: one, or two from this population of the
+/// extent it is in. The kernel refuses (EAGAIN) an extent that has a page younger than the call.
+const SECOND_HALF: u16 = PAGES / 2;
 const OVERTAKEN: usize = 2;
-/// The next superpages are made once the program has used so many of those that were made last: a quarter.
+/// The next call is made when the program has used a quarter of the last superpages.
 const REACHED: usize = 4;
-/// Pages of it that are read.
+/// Pages read to see whether a superpage is used.
 const PROBES: u64 = 4;
-/// Ticks between reads, and after which a program is no longer waited for.
+/// Ticks between such reads, and ticks without use after which a front is dropped.
 const PURSUE_EVERY: u64 = 300;
 const PURSUE_FOR: u64 = 50_000;
 
-/// Superpages that were made before their first touch, the last of a program's that fills memory in order.
+/// The superpages that were last made ahead of one program that fills memory in order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Front {
     pid: Pid,
-    /// The next ones are made once this one is used.
+    /// The superpage whose use triggers the next call.
     probe: u64,
     last: u64,
     until: u64,
 }
 
 impl Executor {
-    /// Makes the next superpages where a program uses those that were made ahead last.
+    /// Makes the next superpages of each front that the program has reached.
     pub(crate) fn pursue(&mut self) {
         let now = self.now();
         for front in std::mem::take(&mut self.fronts) {
@@ -65,12 +66,12 @@ impl Executor {
         }
     }
 
-    /// When it is next seen how far programs are, in ticks.
+    /// When fronts are read next, in ticks.
     pub(crate) fn next_pursuit(&self) -> Option<u64> {
         (!self.fronts.is_empty()).then(|| self.now() + PURSUE_EVERY)
     }
 
-    /// Extents have more pages: makes the ones above them that the program is coming to.
+    /// Makes superpages above extents that gained pages.
     pub(crate) fn go_ahead(&mut self, pid: Pid, grown: &[u64]) {
         if !self.goes_ahead || self.filled.is_exhausted(self.now()) {
             return;
@@ -78,12 +79,12 @@ impl Executor {
         for &start in grown {
             let process = self.processes.get(&pid);
             let extent = process.and_then(|process| process.extents.get(&start));
-            let is_near = extent.is_some_and(|extent| extent.populated > NEAR);
+            let is_near = extent.is_some_and(|extent| extent.populated > SECOND_HALF);
             self.go_ahead_of(pid, start, if is_near { OVERTAKEN } else { 1 });
         }
     }
 
-    /// Makes some above `start`, the first of them left out: the program comes to these during the call.
+    /// Makes superpages above `start`, except the first `skipped`, which the program reaches during the call.
     fn go_ahead_of(&mut self, pid: Pid, start: u64, skipped: usize) {
         if self.budget.waits() || self.backoff.waits(self.now()) {
             return;
@@ -114,7 +115,7 @@ impl Executor {
         }
     }
 
-    /// Where the program is followed from now on, if these were made.
+    /// The front of these superpages, if the last one was made.
     fn front_of(&self, pid: Pid, run: &[u64]) -> Option<Front> {
         let process = self.processes.get(&pid)?;
         let is_made = |at: &u64| process.extents.get(at).is_some_and(|extent| extent.is_huge);
@@ -123,7 +124,8 @@ impl Executor {
         Some(Front { pid, probe, last, until: self.now() + PURSUE_FOR })
     }
 
-    /// Makes these, and forgets those that could not be made: a program that comes to them has them made as ever.
+    /// Makes superpages of `run`. Extents that failed are forgotten: they are treated as any other once they
+    /// have pages.
     fn make_ahead(&mut self, pid: Pid, run: &[u64]) -> u64 {
         let (before, began) = (self.tally.report.made, Instant::now());
         self.make(pid, run);
@@ -139,7 +141,7 @@ impl Executor {
         made
     }
 
-    /// Untouched extents above one that the policy would want once they had the pages that it asks for, if those below have been
+    /// Untouched extents above `start` that the policy would want at its threshold, if those below `start` are
     /// filled.
     fn ahead_of(&mut self, pid: Pid, start: u64, skipped: usize, most: usize) -> Vec<u64> {
         let now = self.now();
@@ -172,7 +174,7 @@ impl Executor {
     }
 }
 
-/// Whether the program has written to it, as far as some of its pages tell.
+/// Whether the program has written to a superpage, as far as a sample of its pages tells.
 fn is_used(pid: Pid, superpage: u64) -> bool {
     let every = u64::from(PAGES) / PROBES * SCALE.base_page;
     let addresses: Vec<u64> = (0..PROBES).map(|at| superpage + at * every).collect();

@@ -1,21 +1,21 @@
-//! What grew is told to the policy, as if a fault had just done it.
+//! Translates growth of an extent into the fault that the policy is asked about.
 
 use policy::{Action, Event, Facts, Mapping, Page, Policy, Result as Ended};
 
 use crate::extent::{Extent, PAGES, SCALE, first_bits};
 
-/// What the policy wants.
+/// Answer of the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Nothing.
+    /// Nothing to do.
     Nothing,
-    /// A superpage.
+    /// Make a superpage.
     Superpage,
-    /// It is a candidate of the scan.
+    /// Add the extent to the scan's candidates.
     Candidate,
 }
 
-/// An extent has more pages than before. `is_shared` is asked only where it matters.
+/// Asks the policy about an extent that gained pages. `is_shared` is called only if the policy reads it.
 pub(crate) fn grew(
     policy: &mut Policy,
     extent: &mut Extent,
@@ -41,7 +41,7 @@ fn reserves(policy: &Policy) -> bool {
     !policy.physical().reserved.is_empty()
 }
 
-/// Whether its first fault reserves a superpage. Reservations of smaller sizes are not had.
+/// Whether the first fault of the extent reserves a superpage. Smaller reservations are not carried out.
 fn is_reserved(policy: &mut Policy, extent: &Extent, is_shared: bool) -> bool {
     let facts = extent.facts_when_empty(policy, is_shared);
     let mut action = policy.on(Event::Fault { write: true }, &facts);
@@ -55,8 +55,7 @@ fn is_reserved(policy: &mut Policy, extent: &Extent, is_shared: bool) -> bool {
     false
 }
 
-/// Whether its reservation is to become a superpage now: all pages are there, or the rest is to be prepared at once and
-/// mapped with them.
+/// Whether the reservation is to become a superpage now: it is full, or the policy fills and maps the rest at once.
 fn wants_superpage(
     policy: &mut Policy,
     extent: &Extent,
@@ -76,7 +75,7 @@ fn wants_superpage(
     }
 }
 
-/// The fewest pages with which a reservation is prepared whole, or all pages of a superpage.
+/// Minimum population at which a reservation is filled and mapped, or all pages of a superpage.
 pub(crate) fn least_filled(policy: &Policy) -> u16 {
     let fills = |&populated: &u16| {
         let extent = Extent { populated, is_reserved: true, ..Extent::default() };
@@ -86,14 +85,14 @@ pub(crate) fn least_filled(policy: &Policy) -> u16 {
     (1..PAGES).find(fills).unwrap_or(PAGES)
 }
 
-/// Whether the first fault of an extent has it prepared whole and mapped as a superpage. See docs/decisions/live.md#13.
+/// Whether the policy fills and maps the superpage at the first fault. See docs/decisions/live.md#13.
 pub fn is_at_first_fault(policy: &Policy) -> bool {
     let mapping = Mapping { writable: true, ..Mapping::default() };
     let mut extent = Extent { mapping, populated: 1, ..Extent::default() };
     grew(&mut policy.clone(), &mut extent, 0, || false) == Wanted::Superpage
 }
 
-/// Whether a reservation that a daemon completed is mapped as one by the next fault in it. MADV_COLLAPSE does both.
+/// Whether the next fault maps a reservation that a daemon filled. MADV_COLLAPSE fills and maps in one step.
 pub(crate) fn is_mapped_once_filled(policy: &mut Policy, extent: &Extent, is_shared: bool) -> bool {
     let mut facts = facts_once_filled(policy, extent, is_shared);
     facts.page = Page::Resident { cow: is_shared, shared: is_shared };
@@ -101,7 +100,7 @@ pub(crate) fn is_mapped_once_filled(policy: &mut Policy, extent: &Extent, is_sha
     matches!(action, Action::MakeSuperpage { .. })
 }
 
-/// What is known of the extent once all pages are there. Those that were filled were not written.
+/// Facts about the extent once all its pages are there. Pages that were filled are clean.
 fn facts_once_filled(policy: &Policy, extent: &Extent, is_shared: bool) -> Facts {
     let filled = Extent { populated: PAGES, ..*extent };
     let mut facts = filled.facts(policy, is_shared);

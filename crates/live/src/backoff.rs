@@ -1,32 +1,32 @@
-//! Whether the machine has a free superpage: one that is asked for where none is free costs the asking thread a
-//! compaction, of milliseconds, and mostly fails. See docs/decisions/live.md#8.
+//! Back-off when free superpages run out: a request that finds none costs a compaction of milliseconds in the
+//! calling thread, and usually fails. See docs/decisions/live.md#8.
 
 use host::{FreeContiguity, Root};
 use units::PageSize;
 
 use crate::extent::BYTES;
 
-/// Where none is free, the kernel is asked to compact again after so long, twice as long after each failure, in ticks.
+/// Back-off before the kernel is asked to compact again; doubled after each failure. In ticks.
 const MIN_REST: u64 = 100_000;
 const MAX_REST: u64 = 10_000_000;
 
-/// Meanwhile they are counted so often, in ticks.
+/// Ticks between counts of free superpages during the back-off.
 const COUNT_AFTER: u64 = 5_000;
 
-/// What is known of the machine's free superpages.
+/// State of the back-off.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Backoff {
-    /// So many were free when one was refused: the kernel keeps them for others, or below its watermarks.
+    /// Free superpages when a request was refused: the kernel keeps those for others, or below its watermarks.
     kept: u64,
     failures: u8,
-    /// When the kernel may be asked though no more than those are free, in ticks.
+    /// When the kernel may be asked even if no more are free, in ticks.
     retry_at: u64,
-    /// When they may be counted again.
+    /// When free superpages may be counted again, in ticks.
     count_at: u64,
 }
 
 impl Backoff {
-    /// Whether the kernel is asked for one. `free` counts them.
+    /// Whether to ask the kernel. `free` counts the free superpages.
     pub(crate) fn may_ask(&mut self, now: u64, free: impl FnOnce() -> Option<u64>) -> bool {
         if now < self.count_at {
             return false;
@@ -46,25 +46,25 @@ impl Backoff {
         }
     }
 
-    /// Whether nobody is asked now, as far as is known without counting.
+    /// Whether the back-off holds now, without counting.
     pub(crate) fn waits(&self, now: u64) -> bool {
         now < self.count_at && now < self.retry_at
     }
 
-    /// It was refused for lack of contiguity.
+    /// A request was refused for lack of contiguity.
     pub(crate) fn refused(&mut self, now: u64, free: Option<u64>) {
         self.kept = free.unwrap_or(0);
         self.retry_at = now + (MIN_REST << self.failures.min(16)).min(MAX_REST);
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// One was had.
+    /// A request succeeded.
     pub(crate) fn had(&mut self) {
         (self.kept, self.failures) = (0, 0);
     }
 }
 
-/// Free superpages that a program can have.
+/// Free superpages available to a program.
 pub(crate) fn free(root: &Root) -> Option<u64> {
     FreeContiguity::for_programs(root, PageSize::new(BYTES).ok()?).ok()?.superpages
 }

@@ -1,11 +1,11 @@
-//! What superpages may cost the programs that get them: 2 % of the CPU time that these use, so that no design makes a
+//! Time budget: superpages may cost the programs that get them 2 % of their CPU time, so that no design makes a
 //! program slower than base pages by more than 3 %. See docs/decisions/live.md#12.
 //!
-//! Credit accrues with the programs' CPU time. A call for superpages takes of it the time that the program may have waited:
-//! all of the call if the program used a CPU without a break before, nothing if it slept. Looking takes the CPU time that no
-//! idle CPU gave. The faults that a superpage saved come back as credit, as far as the pages that it was filled with came to
-//! be used. Below zero nothing is asked for, and what is wanted keeps its place; but superpages that are made before their first
-//! touch are, a little longer, where the faults that they save take longer than making them.
+//! Credit accrues with the programs' CPU time. A call of MADV_COLLAPSE takes from it the time that the program may
+//! have waited: the whole call if the program was running before, nothing if it slept. Looking takes CPU time from
+//! it if no CPU is idle. Saved faults are credited, once the pages that a superpage was filled with are used.
+//! Without credit nothing is requested, and pending extents keep their place; superpages ahead of their first touch
+//! may go into debt if the faults that they save take longer than making them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,59 +15,60 @@ use units::Pid;
 use crate::ahead::MIN_AHEAD;
 use crate::extent::PAGES;
 
-/// The programs' CPU time divided by this is credit.
+/// Credit is the programs' CPU time divided by this.
 const SHARE: i64 = 50;
-/// Credit at the start, and at most, in nanoseconds.
+/// Initial and maximum credit, in nanoseconds.
 const START: i64 = 1_000_000;
 const MOST: i64 = 50_000_000;
-/// For designs that make superpages ahead: the least credit for copying, while a program grows and while it does not, and the most
-/// debt for making ahead.
+/// For designs that make superpages ahead: minimum credit for copying while a program grows and while it does not,
+/// and maximum debt for making ahead.
 const SPARE_TO_GROW: i64 = 10 * START;
 const SPARE: i64 = 2 * START;
 const DEBT: i64 = 2 * START;
-/// From this credit on superpages that save no fault are made although a program grows: [`MOST`] would be reached soon.
+/// Minimum credit to make superpages that save no fault while a program grows: [`MOST`] would soon be reached.
 const PLENTY: i64 = MOST / 2;
-/// One call raises what a superpage ahead is taken to cost by this part of it at most: another may have held it up.
+/// One call raises the price of a superpage ahead by at most this fraction (1/4): the call may have been delayed by
+/// something else.
 const DEARER: i64 = 4;
-/// The shortest time over which the share of a CPU that a program uses is measured.
+/// Minimum window over which a program's share of a CPU is measured.
 const WINDOW: Duration = Duration::from_millis(10);
-/// A program that uses a smaller share of a CPU sleeps, and a call does not hold it up.
+/// Below this share of a CPU a program is asleep, and a call does not delay it.
 const SLEEPS: f64 = 0.02;
-/// Nanoseconds that a superpage is expected to take before any was made, and the weight of the newest: 1 / [`WEIGHT`].
+/// Initial estimate of the nanoseconds for one superpage; the newest measurement has the weight 1 / [`WEIGHT`].
 const EXPECTED: i64 = 700_000;
 const WEIGHT: i64 = 2;
 
-/// A process, as it uses CPUs.
+/// CPU use of one process.
 #[derive(Debug)]
 struct Program {
-    /// What it had used at the beginning of the window, and when that was.
+    /// CPU time at the start of the window, and that start.
     used: Duration,
     since: Duration,
-    /// What it had used when it was last asked.
+    /// CPU time when last read.
     newest: Duration,
-    /// Time of calls for its superpages since: it may have waited.
+    /// Wall time of calls in this window: the program may have waited.
     held_up: Duration,
-    /// The share of the time before that it used, at most 1.
+    /// Share of a CPU in the previous window, at most 1.
     share: f64,
 }
 
-/// The account.
+/// The budget.
 #[derive(Debug)]
 pub(crate) struct Budget {
     balance: i64,
     expected: i64,
-    /// Superpages asked for so far: a call for more would be the first of its size.
+    /// Superpages requested so far; the number in one call is limited by it.
     asked: usize,
     programs: BTreeMap<Pid, Program>,
-    /// What a fault costs here, in nanoseconds; 0 as long as that is not known.
+    /// Cost of a page fault here, in nanoseconds; 0: unknown.
     fault: i64,
-    /// Whether superpages may be made before their first touch, and what one of these takes, in nanoseconds; 0 before any was.
+    /// Whether superpages may be made ahead, and the price of one in nanoseconds; 0: unknown.
     goes_ahead: bool,
     ahead: i64,
 }
 
 impl Budget {
-    /// `goes_ahead`: whether superpages may be made before their first touch.
+    /// `goes_ahead`: whether superpages may be made ahead of their first touch.
     pub(crate) fn new(goes_ahead: bool) -> Self {
         Self {
             balance: START,
@@ -80,7 +81,7 @@ impl Budget {
         }
     }
 
-    /// CPU time that a process has used by now, by its CPU clock.
+    /// Reads a process's CPU clock.
     pub(crate) fn ran(&mut self, pid: Pid, used: Duration, now: Duration) {
         let program = self.programs.entry(pid).or_insert(Program {
             used,
@@ -100,12 +101,12 @@ impl Budget {
         self.add(more / SHARE);
     }
 
-    /// It ended, or executes another program.
+    /// The process ended, or executed another program.
     pub(crate) fn ended(&mut self, pid: Pid) {
         self.programs.remove(&pid);
     }
 
-    /// A call for superpages of a process ended: its wall time, and its CPU time where no CPU was idle.
+    /// Charges a call: its wall time, or its CPU time if no CPU was idle.
     pub(crate) fn made(&mut self, pid: Pid, superpages: usize, took: Duration, cpu: Duration) {
         let took_each = nanoseconds(took) / (superpages.max(1) as i64);
         self.expected += (took_each - self.expected) / WEIGHT;
@@ -117,8 +118,8 @@ impl Budget {
         }
     }
 
-    /// The last call was for superpages ahead, of which some were made. Time beyond twice that of the faults saved is credited again: the host took it to back
-    /// the memory, and faults would have waited as long.
+    /// The last call made superpages ahead. Its time beyond twice that of the saved faults is credited again:
+    /// the host was backing the memory, and faults would have waited as long.
     pub(crate) fn made_ahead(&mut self, pid: Pid, superpages: usize, made: usize, took: Duration) {
         let each = nanoseconds(took) / (superpages.max(1) as i64);
         let excess = (each - 2 * self.fault * i64::from(PAGES)).max(0) * superpages as i64;
@@ -130,27 +131,27 @@ impl Budget {
         }
     }
 
-    /// CPU time of looking, where no CPU was idle.
+    /// Charges CPU time of looking, where no CPU was idle.
     pub(crate) fn looked(&mut self, took: Duration) {
         self.balance -= nanoseconds(took);
     }
 
-    /// What a fault costs is known.
+    /// Sets the measured cost of a fault.
     pub(crate) fn learn_fault(&mut self, cost: Duration) {
         self.fault = nanoseconds(cost);
     }
 
-    /// Faults that superpages saved: pages they were filled with that came to be used.
+    /// Credits saved faults: filled pages that were used.
     pub(crate) fn saved(&mut self, faults: u64) {
         self.add(self.fault.saturating_mul(faults as i64));
     }
 
-    /// Faults that were taken for saved, of pages that did not come to be used.
+    /// Takes back credit for filled pages that were not used.
     pub(crate) fn not_saved(&mut self, faults: u64) {
         self.balance -= self.fault.saturating_mul(faults as i64);
     }
 
-    /// How many superpages of a process may be asked for in one call; 0: none, until there is credit.
+    /// Maximum superpages of a process in one call; 0: wait for credit.
     pub(crate) fn affordable(&self, pid: Pid) -> usize {
         let share = self.share(pid);
         match self.balance {
@@ -163,7 +164,7 @@ impl Budget {
         }
     }
 
-    /// How many superpages of a process may be asked for in one call before their first touch.
+    /// Maximum superpages of a process in one call ahead of the first touch.
     pub(crate) fn affordable_ahead(&self, pid: Pid) -> usize {
         if self.waits() {
             0
@@ -174,13 +175,13 @@ impl Budget {
         }
     }
 
-    /// Whether nothing is asked for, until there is credit: there is none, and some program does not sleep.
+    /// Whether nothing may be requested: no credit, and some program is awake.
     pub(crate) fn waits(&self) -> bool {
         let least = if self.pays_ahead() { -DEBT } else { 0 };
         self.balance <= least && self.is_awake()
     }
 
-    /// The same of superpages that are copies.
+    /// The same for superpages that are copied.
     pub(crate) fn waits_to_copy(&self, is_growing: bool) -> bool {
         let least = match self.goes_ahead {
             true if is_growing => SPARE_TO_GROW,
@@ -190,17 +191,17 @@ impl Budget {
         self.balance <= least && self.is_awake()
     }
 
-    /// Whether some program does not sleep.
+    /// Whether some program is awake.
     fn is_awake(&self) -> bool {
         self.programs.values().any(|program| program.share >= SLEEPS)
     }
 
-    /// Whether the faults that a superpage saves take longer than making it before its first touch, as far as that is known.
+    /// Whether the faults that a superpage saves take longer than making it ahead, as far as both are known.
     fn pays_ahead(&self) -> bool {
         self.goes_ahead && self.ahead < self.fault * i64::from(PAGES)
     }
 
-    /// Whether there is more credit than can be kept.
+    /// Whether credit is near its maximum.
     pub(crate) fn is_plentiful(&self) -> bool {
         self.balance >= PLENTY
     }
@@ -232,8 +233,8 @@ mod tests {
         Duration::from_micros(time)
     }
 
-    /// Makes superpages as soon as they may be made, each of which holds the program up for all of `takes`, while it runs
-    /// alone on a CPU for so long: how many were made, and how long it was held up.
+    /// Simulates a program alone on a CPU that waits `takes` for each superpage: superpages made, and time
+    /// waited.
     fn busy(budget: &mut Budget, lasts: Duration, takes: Duration, saves: u64) -> (u32, Duration) {
         let (mut ran, mut held_up, mut made) = (Duration::ZERO, Duration::ZERO, 0);
         while ran < lasts {
@@ -261,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Were the program's waits taken for sleep, the calls would pay for themselves.
+    /// If waits counted as sleep, calls would cost nothing.
     #[test]
     fn a_program_that_only_waits_for_calls_counts_as_busy() {
         let mut budget = Budget::new(false);
@@ -338,7 +339,8 @@ mod tests {
         assert!(budget.waits());
     }
 
-    /// As far as a call for them took more than twice the faults that it saves, it is no debt: the host was short of memory.
+    /// A call ahead costs at most twice the faults it saves; the rest is the host's time for memory it had not
+    /// backed.
     #[test]
     fn the_hosts_time_for_cold_memory_is_not_counted_ahead() {
         let mut budget = Budget::new(true);

@@ -1,46 +1,47 @@
-//! A design's daemons that make superpages, in real time: when each is due, and where it is.
+//! Schedule of a design's daemons that make superpages, in real time, and the position of each.
 //!
-//! Each works in pieces, between looks. Those that keep memory (zeroing, compaction, reclaim) are the kernel's.
+//! Daemons work in pieces, between looks. Daemons that maintain memory (zeroing, compaction, reclaim) are the
+//! kernel's.
 
 use std::collections::VecDeque;
 
 use policy::{Daemon as Task, Policy, Wait};
 use units::Pid;
 
-/// A piece of a daemon's work takes about so long, in ticks.
+/// Length of a piece of work, in ticks.
 pub(crate) const PIECE: u64 = 10_000;
 
-/// Whether a daemon is ours.
+/// Whether the executor runs this daemon.
 pub(crate) fn is_ours(task: Task) -> bool {
     matches!(task, Task::Scan | Task::Fill)
 }
 
-/// A daemon's clock.
+/// State of one daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub task: Task,
     due: u64,
     period: u64,
-    /// When its pass began. `None`: none is under way.
+    /// Start of the pass; `None`: the daemon sleeps.
     began: Option<u64>,
-    /// CPU time that its earlier pieces took.
+    /// CPU time of earlier pieces of the pass.
     pub spent: u64,
 }
 
-/// All of a design, and what they know. Times are in ticks.
+/// All daemons of a design. Times are in ticks.
 #[derive(Debug)]
 pub(crate) struct Daemons {
     pub list: Vec<Daemon>,
     /// Extents whose population crossed the threshold, oldest first.
     pub candidates: VecDeque<(Pid, u64)>,
-    /// The scan sleeps after a failure, until there are more candidates than this.
+    /// After a failure the scan sleeps until there are more candidates than this.
     naps_with: Option<usize>,
-    /// Where the scan by address is.
+    /// Address cursor of the scan.
     pub cursor: (Pid, u64),
 }
 
 impl Daemons {
-    /// Where in its period a daemon is when a program begins is chance: the middle is the mean, as in the laboratory.
+    /// A program starts at a random point of a daemon's period; the middle is the mean, as in the laboratory.
     /// See docs/decisions/lab-model.md#1.
     pub(crate) fn new(policy: &Policy) -> Self {
         let ours = policy.daemons().filter(|(task, _)| is_ours(*task));
@@ -54,12 +55,12 @@ impl Daemons {
         }
     }
 
-    /// When the next one is due.
+    /// When the next daemon is due.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.list.iter().map(|daemon| daemon.due).min()
     }
 
-    /// One that is due.
+    /// A daemon that is due.
     pub(crate) fn due(&mut self, now: u64) -> Option<usize> {
         if self.naps_with.is_some_and(|most| self.candidates.len() > most) {
             self.naps_with = None;
@@ -71,7 +72,7 @@ impl Daemons {
         due.min_by_key(|(_, daemon)| daemon.due).map(|(at, _)| at)
     }
 
-    /// A piece of work began at a time, and is over.
+    /// A piece of work ended.
     pub(crate) fn has_worked(&mut self, at: usize, began: u64, now: u64, spent: u64, next: Wait) {
         let daemon = &mut self.list[at];
         let began = *daemon.began.get_or_insert(daemon.due.min(began));

@@ -1,45 +1,46 @@
-//! A superpage's worth of a process's memory: what was seen of it, and what the policy said.
+//! One extent: an aligned 2 MiB of a process's memory, with its population and what the policy decided.
 
 use crate::account::Cause;
 use policy::{Facts, Mapping, Orders, Policy, Reservation, Scale, Superpage};
 
-/// The machine that is served: [`crate::check_machine`] refuses others.
+/// Page sizes served; [`crate::check_machine`] refuses other machines.
 pub(crate) const SCALE: Scale = Scale::X86;
 /// Base pages of a superpage.
 pub(crate) const PAGES: u16 = 1 << SCALE.superpage;
-/// Bytes of one.
+/// Bytes of a superpage.
 pub(crate) const BYTES: u64 = SCALE.base_page << SCALE.superpage;
 
-/// An aligned range of addresses that lies in one mapping and has pages.
+/// An aligned range in one mapping that has pages.
 ///
-/// It is *seen* first with some pages, *grows*, may be *wanted* by the policy, and is *made*; whatever of its pages goes
-/// later makes it an extent with fewer pages. Without pages it is forgotten by the next look at all of the process.
+/// Life cycle: first seen with some pages; grows; wanted by the policy; made a superpage. Pages that are unmapped
+/// later make it an extent with fewer pages. An extent without pages is dropped by the next look at the whole
+/// process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Extent {
-    /// The mapping that holds it.
+    /// Its mapping.
     pub mapping: Mapping,
-    /// Base pages in memory, not the shared zeros.
+    /// Base pages in memory; the zero page does not count.
     pub populated: u16,
-    /// Base pages that are swapped out.
+    /// Base pages in swap.
     pub swapped: u16,
-    /// It is mapped as a superpage.
+    /// Mapped as a superpage.
     pub is_huge: bool,
-    /// It was made a superpage by us.
+    /// Made a superpage by this executor.
     pub is_ours: bool,
-    /// It was a superpage when its process was born.
+    /// Was a superpage when the process was forked.
     pub is_inherited: bool,
-    /// The policy reserves a superpage for it. No memory is kept.
+    /// Reserved by the policy. No physical memory is held.
     pub is_reserved: bool,
     /// The policy found it unfit to be filled.
     pub is_bad: bool,
-    /// When it had fewer pages than now, for the last time that is known, and since when it has as many, in ticks.
+    /// The last time it was seen with fewer pages, and the first time with its present population, in ticks.
     pub grew: (u64, u64),
-    /// The policy wants it to be a superpage, and the rule by which it does.
+    /// The policy wants a superpage, and the rule by which it does.
     pub is_wanted: bool,
     pub cause: Cause,
-    /// The policy wanted it, and there was too much memory that was filled and is not used.
+    /// The policy wanted a superpage, but too much filled memory is unused.
     pub is_held: bool,
-    /// Attempts that failed, and when the next may be made.
+    /// Failed attempts, and when the next is allowed.
     pub failures: u8,
     pub retry_at: u64,
     /// When it was last looked at, in ticks.
@@ -47,8 +48,8 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// What is known of it. Pages were written if they are in memory and private; how many, and not which, is what
-    /// policies look at.
+    /// Facts for the policy. Pages that are present and private count as written; policies read how many, not
+    /// which.
     pub(crate) fn facts(&self, policy: &Policy, is_shared: bool) -> Facts {
         let mut facts = Facts { mapping: self.mapping, ..Facts::default() };
         let sizes = policy.physical().reserved;
@@ -77,7 +78,7 @@ impl Extent {
         facts
     }
 
-    /// The same as it was before its first page.
+    /// The facts before its first page.
     pub(crate) fn facts_when_empty(&self, policy: &Policy, is_shared: bool) -> Facts {
         let empty = Self { populated: 0, swapped: 0, is_reserved: false, ..*self };
         let mut facts = empty.facts(policy, false);
@@ -88,7 +89,7 @@ impl Extent {
     }
 }
 
-/// A population of so many pages.
+/// A population of `count` pages, the first ones.
 pub(crate) fn first_bits(count: u16) -> [u64; 8] {
     std::array::from_fn(|word| match usize::from(count).saturating_sub(word * 64) {
         0 => 0,

@@ -1,5 +1,5 @@
-//! What superpages were filled with and the program has not used: memory that it did not ask for, and that nobody can
-//! take back. It is bounded, so that no program comes to need much more than on base pages. See docs/decisions/live.md#10.
+//! Limit on filled memory that programs do not use: zeroed pages of superpages, which a program did not ask for and
+//! nobody can take back. See docs/decisions/live.md#10.
 
 use std::collections::VecDeque;
 
@@ -10,49 +10,49 @@ use crate::extent::{BYTES, PAGES, SCALE};
 use crate::make;
 use crate::turn::Executor;
 
-/// At most a tenth of what the programs hold, and so many bytes at least and at most.
+/// Maximum: a tenth of the programs' memory, between these bounds in bytes.
 const SHARE_OF_MEMORY: u64 = 10;
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 64 << 20;
-/// No more than these parts of what the machine has left, and the control group: nobody is to be killed for it.
+/// Maximum shares of the machine's available memory and of the control group's remaining memory, so that nobody is
+/// killed for it.
 const SHARE_OF_AVAILABLE: u64 = 10;
 const SHARE_OF_GROUP: u64 = 64;
-/// What the group is to have left beside what a call takes until it has copied.
+/// Memory left in the control group beside what a call needs for its copy.
 const LEFT_IN_GROUP: u64 = 4 * BYTES;
-/// For so long it is believed that there is no limit, and how much programs hold, in ticks.
+/// Ticks for which a control group's lack of a limit, and the size of programs, are cached.
 const BELIEVED: u64 = 20_000;
 const HELD_BELIEVED: u64 = 5_000;
-/// Where a superpage is not used, the next one is looked at after so long, twice as long after each, in ticks.
+/// Back-off after an unused superpage was found; doubled each time. In ticks.
 const MIN_REST: u64 = 5_000;
 const MAX_REST: u64 = 100_000;
-/// Base pages of a superpage that are read to see whether it is used.
+/// Base pages sampled to see whether a superpage is used.
 const SAMPLES: u64 = 16;
-/// How long after it was made a superpage is read to see which faults it saved, and again where most of it was not used yet,
-/// in ticks.
+/// Ticks after which a superpage is sampled to credit saved faults, and again if most of it was unused.
 const CLAIM_AFTER: [u64; 2] = [2_000, 50_000];
-/// Superpages that are read again where fewer more may be made ahead.
+/// Superpages that are sampled again when fewer than this may be made ahead.
 const READ_AGAIN: u64 = 8;
-/// Superpages that are read at a time.
+/// Superpages sampled at a time.
 const CLAIMS: usize = 4;
 
-/// Base pages that were filled with zeros and that are not known to be used.
+/// Filled base pages that are not known to be used.
 #[derive(Debug, Default)]
 pub(crate) struct Filled {
-    /// By superpage; the one that was looked at last is at the end.
+    /// By superpage; the one sampled last is at the end.
     superpages: VecDeque<(Pid, u64, u64)>,
     pages: u64,
-    /// How many may be, but for a control group, and until when that is believed; what programs held then.
+    /// Maximum pages without a control group, until when it is cached, and the programs' pages then.
     most: (u64, u64),
     held: u64,
-    /// The process that is in no control group with a limit, and until when that is believed.
+    /// A process whose control group has no limit, until when that is cached.
     unlimited: Option<(Pid, u64)>,
     look_at: u64,
     failures: u8,
-    /// Those that may have saved faults, oldest first.
+    /// Superpages that may have saved faults, oldest first.
     claims: VecDeque<Claim>,
 }
 
-/// A superpage that was filled with `pages`, of which `used` were known to be used when it was last read, or are credited.
+/// A superpage filled with `pages`, of which `used` were found used by the last sample, or are credited.
 #[derive(Debug, Clone, Copy)]
 struct Claim {
     pid: Pid,
@@ -64,12 +64,12 @@ struct Claim {
 }
 
 impl Filled {
-    /// Whether nothing is filled until the next look at what was.
+    /// Whether nothing is filled until the next sample.
     pub(crate) fn is_exhausted(&self, now: u64) -> bool {
         now < self.look_at
     }
 
-    /// When the next superpage is read that may have saved faults, in ticks.
+    /// When the next superpage is sampled for credit, in ticks.
     pub(crate) fn next_claim(&self) -> Option<u64> {
         self.claims.front().map(|claim| claim.due)
     }
@@ -88,8 +88,8 @@ impl Filled {
 }
 
 impl Executor {
-    /// Those of some extents, ascending, that the program can have as superpages now, with their missing pages. The
-    /// others are wanted again when they grow, or tried again later.
+    /// The extents of `starts` (ascending) that the limits allow now, with their missing pages. The others are
+    /// wanted again when they grow, or tried again later.
     pub(crate) fn affordable(&mut self, pid: Pid, starts: &[u64]) -> Vec<(u64, u64)> {
         let now = self.now();
         let left = self.left_in_group(pid, now);
@@ -123,7 +123,7 @@ impl Executor {
         affordable
     }
 
-    /// Notes superpages that were asked for, with the number of pages that were missing. One made ahead counts as used until it is read.
+    /// Records filled superpages. A superpage ahead counts as used until it is sampled.
     pub(crate) fn note_filled(&mut self, pid: Pid, asked: &[(u64, u64)]) {
         let now = self.now();
         let mut expected = 0;
@@ -141,8 +141,7 @@ impl Executor {
         self.budget.saved(expected);
     }
 
-    /// Reads some superpages that were made before they were full: the pages that came to be used since saved a fault each.
-    /// See docs/decisions/live.md#12.
+    /// Samples filled superpages: pages used since saved a fault each. See docs/decisions/live.md#12.
     pub(crate) fn claim(&mut self, now: u64) {
         for _ in 0..CLAIMS {
             let claim = self.filled.claims.front().copied().filter(|claim| claim.due <= now);
@@ -166,7 +165,7 @@ impl Executor {
         }
     }
 
-    /// What the process's control group lets it have, if there is a limit.
+    /// Memory left in the process's control group; `None`: no limit.
     fn left_in_group(&mut self, pid: Pid, now: u64) -> Option<u64> {
         if self.filled.unlimited.is_some_and(|(other, until)| other == pid && now < until) {
             return None;
@@ -178,7 +177,7 @@ impl Executor {
         left
     }
 
-    /// Whether so many pages more may be filled. Looks for superpages that are used by now if not.
+    /// Whether `more` pages may be filled. If not, samples superpages for use first.
     fn may_fill(&mut self, more: u64, left: Option<u64>, now: u64) -> bool {
         loop {
             let in_group = left.map_or(u64::MAX, |left| left / SHARE_OF_GROUP / SCALE.base_page);
@@ -199,8 +198,8 @@ impl Executor {
         }
     }
 
-    /// How many superpages more may be made before their first touch: a tenth of what programs hold, less those that are not known
-    /// to be used. Where few are left, reads some of these again.
+    /// Maximum superpages to make ahead: a tenth of the programs' memory, less filled pages not known to be
+    /// used. Samples some of these again if little is left.
     pub(crate) fn most_ahead(&mut self, now: u64) -> usize {
         let most = self.most_filled(now).min(self.filled.held / SHARE_OF_MEMORY);
         let pages = u64::from(PAGES);
@@ -227,8 +226,7 @@ impl Executor {
         self.filled.most.0
     }
 
-    /// Looks at the superpage that was looked at longest ago. Whether a quarter more of it is used than was known, or it
-    /// is gone.
+    /// Samples the superpage that was sampled longest ago. Whether another quarter of it is used, or it is gone.
     fn oldest_is_used(&mut self) -> bool {
         let Some((pid, start, pages)) = self.filled.superpages.pop_front() else { return false };
         self.filled.pages -= pages;
@@ -237,8 +235,7 @@ impl Executor {
         unused <= pages * 3 / 4
     }
 
-    /// How many of the pages that a superpage was filled with are not used, as far as a sample tells; `None`: it is none any
-    /// more.
+    /// Unused pages of those a superpage was filled with, by a sample; `None`: it is no longer a superpage.
     fn unused_of(&self, pid: Pid, start: u64, pages: u64) -> Option<u64> {
         let process = self.processes.get(&pid);
         let process = process.filter(|process| process.extents.contains_key(&start));

@@ -1,14 +1,13 @@
-//! A design in force on running programs: an executor of [`Policy`] beside them.
+//! Designs in force on running programs: an executor of [`Policy`] beside the processes.
 //!
-//! The programs are untouched. They fault base pages; a thread of ours learns from their page tables (PAGEMAP_SCAN) how
-//! many pages each superpage's worth of their memory has, tells the policy, and makes the superpages that it asks for
-//! with MADV_COLLAPSE (`process_madvise(2)`), which copies. It decides nothing.
+//! The programs are not modified and fault base pages. A thread reads the population of each aligned 2 MiB from
+//! their page tables (PAGEMAP_SCAN), asks the policy, and makes superpages with MADV_COLLAPSE
+//! (`process_madvise(2)`), which copies. The policy decides; the executor does not.
 //!
-//! Each turn of that thread: where faults were sampled ([`faults`], at a [`pace`]), and now and then all of the processes that took
-//! some, is looked at ([`process`]); the policy gets what grew ([`ask`]); some of what it asked for is made
-//! ([`pending`], [`make`]), as far as the machine has it ([`backoff`]), as little memory is taken that the programs do
-//! not use ([`filled`]), and as little of their time ([`budget`]); daemons that are due work ([`daemons`]).
-//! See docs/decisions/live.md#6.
+//! Each turn of the thread: look where faults were sampled ([`faults`], at a [`pace`]), and less often at each whole
+//! process that took faults ([`process`]); ask the policy about growth ([`ask`]); make pending superpages
+//! ([`pending`], [`make`]) within the limits of free superpages ([`backoff`]), unused memory ([`filled`]) and the
+//! programs' time ([`budget`]); run daemons that are due ([`daemons`]). See docs/decisions/live.md#6.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -51,13 +50,13 @@ pub use report::{Delay, Report};
 pub struct Live {
     stop: Arc<AtomicBool>,
     wake: Option<PipeWriter>,
-    /// Why there is none: no thread could be started.
+    /// Why it is not in force: no thread could be started.
     thread: std::io::Result<JoinHandle<Report>>,
 }
 
 impl Live {
-    /// Puts a policy in force on the processes that `members` names, again and again. `fresh`: what their first touches
-    /// get.
+    /// Puts a policy in force on the processes that `members` returns, which is called repeatedly. `fresh`: what
+    /// their first touches get.
     pub fn start(
         policy: Policy,
         fresh: Fresh,
@@ -73,7 +72,7 @@ impl Live {
         Self { stop, wake, thread: Builder::new().spawn(run) }
     }
 
-    /// Ends it. Superpages stay as they are.
+    /// Stops the executor. Superpages stay.
     pub fn stop(self) -> Report {
         self.stop.store(true, Ordering::SeqCst);
         drop(self.wake);

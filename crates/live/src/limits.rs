@@ -1,4 +1,4 @@
-//! What of a design is carried out here, by what means, and what cannot be.
+//! Which rules of a design are carried out, by what means, and which are not.
 
 use host::{Root, Thp};
 use policy::{Daemon as Task, Mapping, Policy, Reads};
@@ -9,16 +9,16 @@ use crate::ask;
 use crate::daemons::is_ours;
 use crate::extent::{BYTES, PAGES, SCALE};
 
-/// A rule of a design, and what is done about it.
+/// A rule of a design, and what is done instead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rule {
-    /// The key, or the section, in the design's file.
+    /// Key or section in the design's file.
     pub rule: &'static str,
-    /// What the design wants.
+    /// What the design asks for.
     pub asked: &'static str,
-    /// What is done in its place; `None`: nothing.
+    /// What is done instead; `None`: nothing.
     pub done: Option<&'static str>,
-    /// It decides whether superpages are made, and is not carried out.
+    /// The rule decides whether superpages are made, and is not carried out.
     #[serde(skip)]
     pub decides: bool,
 }
@@ -28,14 +28,14 @@ pub struct Rule {
 pub enum Fresh {
     /// A base page. Superpages are made by copying.
     BasePages,
-    /// A base page in a frame of 2 MiB (a file in memory), which is mapped as a superpage later.
+    /// A base page within a 2 MiB frame (a file in memory) that is mapped as a superpage later.
     Frames,
-    /// A superpage, by the kernel's fault, where the memory is advised: of designs that [prepare it
-    /// then](crate::is_at_first_fault). Others are made by copying.
+    /// A superpage, by the kernel's fault, in advised memory: for designs that [fill it at the first
+    /// fault](crate::is_at_first_fault). Other superpages are made by copying.
     Superpages,
 }
 
-/// Facts that a policy may read and that nobody tells us, by the rule that reads them.
+/// Facts that a policy may read and that are not available, by the rule that reads them.
 const UNKNOWN: [(Reads, &str); 4] = [
     (Reads::COVERAGE, "which base pages were accessed lately (mapping.scan.sampling)"),
     (Reads::MISSES, "how many TLB misses each region has (mapping.scan)"),
@@ -43,7 +43,7 @@ const UNKNOWN: [(Reads, &str); 4] = [
     (Reads::OF_CANDIDATES, "what mapping.scan.when or unmapping.when names"),
 ];
 
-/// Whether all facts that a design decides by can be had, or the first that cannot.
+/// The first fact that a design decides by and that is not available, as an error.
 pub fn check_design(policy: &Policy) -> Result<(), String> {
     let reads = policy.reads();
     if let Some((_, fact)) = UNKNOWN.into_iter().find(|(fact, _)| reads.has(*fact)) {
@@ -60,7 +60,7 @@ pub fn check_design(policy: &Policy) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a design can be put in force on this machine, by trying; else what is missing and what would help.
+/// Tries whether a design can be put in force on this machine; the error says what is missing and the remedy.
 pub fn check_machine(root: &Root) -> Result<(), String> {
     check_reading(root)?;
     sys::pidfd::may_collapse().map_err(|error| match error.errno() {
@@ -75,7 +75,7 @@ pub fn check_machine(root: &Root) -> Result<(), String> {
     })
 }
 
-/// Whether what a design decides by can be seen on this machine.
+/// Whether the facts that a design decides by are available on this machine.
 pub fn check_reading(root: &Root) -> Result<(), String> {
     let size = Thp::pmd_size_of(root).map(|size| size.bytes());
     if root.page_size().bytes() != SCALE.base_page || size.as_ref().ok() != Some(&BYTES) {
@@ -87,14 +87,14 @@ pub fn check_reading(root: &Root) -> Result<(), String> {
         .map_err(|error| format!("page tables cannot be read: {error}; it takes Linux 6.7"))
 }
 
-/// Whether superpages can be made in place on this machine, by trying what it takes of a launcher.
+/// Tries whether superpages can be made in place on this machine.
 pub fn check_in_place() -> Result<(), String> {
     sys::mount::superpage_files().map(drop).map_err(|error| {
         format!("there can be no files of superpages: {error}; it takes CAP_SYS_ADMIN: run superpage as root")
     })
 }
 
-/// Whether a design makes reservations of superpages, which can lie in one frame from the beginning.
+/// Whether a design reserves superpages, which can lie in one frame from the first page.
 pub fn check_reserves(policy: &Policy) -> Result<(), String> {
     match policy.physical().reserved.has(SCALE.superpage) {
         true => Ok(()),
@@ -102,7 +102,7 @@ pub fn check_reserves(policy: &Policy) -> Result<(), String> {
     }
 }
 
-/// What is done about the rules of a design whose reservations are pages of the hugetlb pool.
+/// Means for the rules of a design whose reservations are pages of the hugetlb pool.
 pub fn rules_on_pool(policy: &Policy) -> Vec<Rule> {
     let done = |rule, asked, done| Rule { rule, asked, done: Some(done), decides: false };
     let mut rules = vec![
@@ -132,7 +132,7 @@ pub fn rules_on_pool(policy: &Policy) -> Vec<Rule> {
     rules
 }
 
-/// What is done about the rules of a design that base pages alone do not carry out.
+/// Means for the rules of a design that base pages do not carry out.
 pub fn rules(policy: &Policy, fresh: Fresh) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut add = |rule, asked, done| rules.push(Rule { rule, asked, done, decides: false });

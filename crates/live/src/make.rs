@@ -1,11 +1,11 @@
-//! Superpages are made of base pages with MADV_COLLAPSE, and read back.
+//! Makes superpages of base pages with MADV_COLLAPSE, and reads them back.
 //!
-//! The kernel copies the pages into a free superpage and fills what is missing with zeros; the program's faults in the
-//! extent, and its calls that change mappings, wait meanwhile. Neighbours are asked for in one call, because each call
-//! begins with draining all CPUs' page lists.
+//! The kernel copies the pages into a free superpage and zeroes the missing ones. Meanwhile faults in the extent and
+//! calls that change mappings wait. Neighbours are collapsed in one call, because each call drains the page lists of
+//! all CPUs.
 //!
-//! Memory in files of superpages (docs/decisions/live.md#11) is not copied: the kernel finds its pages in one frame, and maps
-//! that. Whether the frame stayed is read back too.
+//! Memory in files of superpages (docs/decisions/live.md#11) is not copied: the pages are in one frame, which the
+//! kernel maps. Whether the frame stayed is read back too.
 
 use policy::Result as Ended;
 use sys::mem::Advice;
@@ -14,21 +14,21 @@ use crate::extent::{BYTES, Extent, PAGES};
 use crate::process::Process;
 use crate::report::Tally;
 
-/// Superpages asked for in one call at most.
+/// Maximum superpages in one call.
 pub(crate) const MAX_RUN: usize = 16;
-/// After a failure the next attempt waits so long, twice as long after each further one, in ticks.
+/// Back-off after a failure, doubled after each further one. In ticks.
 const MIN_REST: u64 = 100_000;
 const MAX_REST: u64 = 10_000_000;
-/// The same from the second failure on where the kernel held a page: those that were just faulted in wait on a CPU's
-/// list for the LRU's lock. See docs/decisions/live.md#8.
+/// The same from the second EAGAIN on: pages that were just faulted in are on a CPU's list and not on the LRU. See
+/// docs/decisions/live.md#8.
 const MIN_REST_OF_HELD: u64 = 50;
 
-/// In place of an errno: nothing was asked, because a fork's other half shares its pages.
+/// In place of an errno: not requested, because a fork shares the pages.
 pub(crate) const SHARED: i32 = -1;
-/// The same, because the control group has too little memory left.
+/// In place of an errno: not requested, because the control group has too little memory left.
 pub(crate) const SHORT: i32 = -2;
 
-/// Makes superpages of these extents, ascending, as far as they are still there. `now` is asked for the time.
+/// Makes superpages of these extents (ascending) that still exist. `now` returns the time.
 pub(crate) fn make(
     process: &mut Process,
     starts: &[u64],
@@ -89,24 +89,24 @@ pub(crate) fn make(
     ended
 }
 
-/// Whether the pages that were there lie where they lay.
+/// Whether all pages are in the same frames as before.
 fn is_same(before: &[Option<u64>], after: &[Option<u64>]) -> bool {
     // A frame that is not told is 0.
     let mut present = before.iter().zip(after).filter(|(before, _)| before.is_some()).peekable();
     present.peek().is_some() && present.all(|(before, after)| before == after && *before != Some(0))
 }
 
-/// The extents below one, descending.
+/// Extents below, descending.
 pub(crate) fn before(start: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(start.checked_sub(BYTES), |at| at.checked_sub(BYTES))
 }
 
-/// The extents above one, ascending.
+/// Extents above, ascending.
 pub(crate) fn after(start: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(start.checked_add(BYTES), |at| at.checked_add(BYTES))
 }
 
-/// Neighbours, those that failed before by themselves, so that each has its own reason.
+/// Runs of neighbours; an extent that failed before is alone, so that it has its own errno.
 fn runs(process: &Process, starts: &[u64]) -> Vec<Vec<u64>> {
     let mut runs: Vec<Vec<u64>> = Vec::new();
     let mut may_join = false;
@@ -137,7 +137,7 @@ fn done(extent: &mut Extent) -> Ended {
     Ended::Done { pages }
 }
 
-/// An attempt failed, or was not worth making.
+/// An attempt failed, or was not made.
 pub(crate) fn failed(
     extent: &mut Extent,
     errno: Option<i32>,

@@ -1,38 +1,38 @@
-//! How soon it is looked again where programs take faults, and on which CPU.
+//! When to look again where programs take faults, and from which CPU.
 //!
-//! A design that makes superpages of extents that are not full does so inside a fault. The nearest to it is a thread on
-//! the CPU of that fault: it runs at once, since the program is on that CPU, and as the program takes no fault there
-//! meanwhile, none of its pages is on that CPU's list for the LRU, which would make the kernel refuse with EAGAIN.
-//! See docs/decisions/live.md#9.
+//! A design that makes superpages of partly filled extents does so inside a fault. The closest to that is a thread
+//! on the CPU of the fault: it runs at once, and the program takes no fault there meanwhile, so none of its pages is
+//! on that CPU's list of pages that are not on the LRU yet, for which the kernel refuses with EAGAIN. See
+//! docs/decisions/live.md#9.
 
 use std::time::Duration;
 
-/// A pause after a look where faults were sampled is so many times its CPU time: while a program grows, 10 % of a CPU.
-/// See docs/decisions/live.md#7.
+/// Pause after a look, in multiples of its CPU time: 10 % of a CPU while a program grows. See
+/// docs/decisions/live.md#7.
 const PAUSE: u32 = 9;
-/// The same where no CPU is idle: 1 % of one.
+/// The same if no CPU is idle: 1 % of a CPU.
 const BUSY_PAUSE: u32 = 99;
-/// Pauses while the program grows are no longer.
+/// Maximum pause while a program grows.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(2);
-/// After so many looks in a row that found nothing to make, there are pauses again.
+/// Looks in a row that found nothing to make, after which pauses begin again.
 const MAX_FRUITLESS: u32 = 8;
-/// Faults of other programs end a wait too: so long nothing does.
+/// Time in which faults of other programs do not end a wait.
 pub(crate) const IDLE: Duration = Duration::from_millis(1);
-/// The same where no CPU is idle.
+/// The same if no CPU is idle.
 pub(crate) const BUSY_IDLE: Duration = Duration::from_millis(10);
 
-/// Until when the executor rests.
+/// How long the executor rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// Nothing grew lately.
     Idle,
-    /// A program grows: so long.
+    /// A program grows: this long.
     Pause(Duration),
     /// A program grows, and each look finds something to make: until the next faults.
     Faults,
 }
 
-/// What follows from the last looks.
+/// State of the pace.
 #[derive(Debug)]
 pub(crate) struct Pace {
     pub rest: Rest,
@@ -41,7 +41,7 @@ pub(crate) struct Pace {
     /// Whether the executor rested since the last look.
     pub has_rested: bool,
     fruitless: u32,
-    /// The CPUs that the executor may run on, and the one it is on for a program that grows.
+    /// CPUs that the executor may run on, and the one it is pinned to.
     allowed: Vec<usize>,
     cpu: Option<usize>,
 }
@@ -53,13 +53,13 @@ impl Pace {
         Self { rest: Rest::Idle, saves_faults, has_rested: true, fruitless, allowed, cpu: None }
     }
 
-    /// Whether the executor is on a program's CPU.
+    /// Whether the executor is pinned to a program's CPU.
     pub(crate) fn follows_a_cpu(&self) -> bool {
         self.cpu.is_some()
     }
 
-    /// Samples were taken: the CPU of the last one of our programs', whether there is something to make, and the CPU
-    /// time of looking; and whether no CPU is idle. Whether they say anything.
+    /// Updates the pace after a look: CPU of the last sample of a served program, whether there is something to
+    /// make, CPU time of the look, whether no CPU is idle. Returns whether the samples are meaningful.
     pub(crate) fn followed(
         &mut self,
         cpu: Option<usize>,

@@ -1,5 +1,5 @@
-//! What is wanted is made, what qualified last first: the program is just filling it, and takes no more faults there.
-//! How much is made at a time, and when: docs/decisions/live.md#8 and docs/decisions/live.md#12.
+//! Makes pending superpages, the one that qualified last first: the program is filling it, and then takes no more
+//! faults there. How many, and when: docs/decisions/live.md#8 and docs/decisions/live.md#12.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use crate::turn::{Executor, now_since};
 
 /// Ticks between full extents that are made while a program grows.
 const REST_OF_FULL: u64 = 5_000;
-/// Where the kernel's fault makes superpages: ticks without growth after which what it left on base pages is made.
+/// Where the kernel's fault makes superpages: ticks without growth before base pages are collapsed.
 const REST_OF_LEFT: u64 = 50_000;
-/// A superpage that takes more ticks waited: it takes 400 to 900 on idle CPUs.
+/// Ticks above which a call was delayed; it takes 400 to 900 on idle CPUs.
 const SLOW: u64 = 2_000;
 
 impl Executor {
-    /// Makes some of what is wanted and may be tried now: one superpage while a program grows, so that what qualifies
-    /// next need not wait, else neighbours in one call. Whether any was tried.
+    /// Makes pending superpages that are due: one while a program grows, so that the next to qualify need not
+    /// wait, else neighbours in one call. Returns whether any was tried.
     pub(crate) fn make_pending(&mut self) -> bool {
         let now = self.now();
         self.retry_at = None;
@@ -61,9 +61,9 @@ impl Executor {
         ended != Ended::NoMemory
     }
 
-    /// Of those that wait with all their pages, the next that may be made: they save no fault, and a program that grows waits
-    /// for each, so all rest until the program does, unless there is more credit than can be kept. They are not looked
-    /// through each time: there are thousands while a large program grows.
+    /// The next full extent that may be made. Full extents save no fault and delay a growing program, so they
+    /// wait until it rests, unless credit is near its maximum. The list is not scanned: it has thousands of
+    /// entries while a large program grows.
     fn next_full(&mut self, now: u64) -> Option<(Pid, u64)> {
         if self.is_growing() && (now < self.full_at || !self.budget.is_plentiful()) {
             return None;
@@ -82,14 +82,14 @@ impl Executor {
         None
     }
 
-    /// Whether an extent is to be copied that has all its pages, while a program grows.
+    /// Whether a full extent waits until the program rests.
     fn waits_for_rest(&self, pid: Pid, start: u64) -> bool {
         let process = self.processes.get(&pid).filter(|it| !it.is_in_place(start));
         let extent = process.and_then(|it| it.extents.get(&start));
         self.is_growing() && extent.is_some_and(|it| it.populated == PAGES)
     }
 
-    /// An extent that is to be made and the ones beside it, ascending. The others stay in `pending`.
+    /// The neighbours of an extent that are due, with it, ascending. They stay in `pending`.
     fn neighbours(&self, pid: Pid, start: u64, now: u64) -> Vec<u64> {
         let most = if self.is_growing() { self.most } else { MAX_RUN };
         let most = most.min(self.budget.affordable(pid)).max(1);
@@ -107,7 +107,7 @@ impl Executor {
         run
     }
 
-    /// From when an extent may be tried, if it is wanted and not a superpage yet.
+    /// When a wanted extent may be tried.
     fn due(&self, pid: Pid, start: u64) -> Option<u64> {
         let extent = self.processes.get(&pid)?.extents.get(&start)?;
         let rested = match self.fresh {
@@ -117,8 +117,8 @@ impl Executor {
         (extent.is_wanted && !extent.is_huge).then_some(extent.retry_at.max(rested))
     }
 
-    /// After a call for so many superpages that began then. On a busy machine a call waits for a kernel thread on each
-    /// CPU, so that more are asked for in one.
+    /// Adapts the number per call to the last one: on a busy machine a call waits for a kernel thread on each
+    /// CPU.
     fn adapt(&mut self, superpages: usize, began: u64) {
         let now = self.now();
         self.full_at = now + REST_OF_FULL;
@@ -126,7 +126,7 @@ impl Executor {
         self.most = if is_slow { (self.most * 2).min(MAX_RUN) } else { (self.most / 2).max(1) };
     }
 
-    /// Makes superpages of these extents, ascending, unless none can be had.
+    /// Makes superpages of these extents (ascending), within all limits.
     pub(crate) fn make(&mut self, pid: Pid, starts: &[u64]) -> Ended {
         let now = self.now();
         // What lies in a superpage's frame takes no memory.

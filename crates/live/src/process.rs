@@ -1,4 +1,4 @@
-//! One process: how many pages each extent of its private anonymous memory has, from its page tables.
+//! One process: the population of each extent of its private anonymous memory, from its page tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,46 +16,46 @@ use units::Pid;
 
 use crate::extent::{BYTES, Extent, PAGES, SCALE};
 
-/// A look is made at least this often where faults are seen to be none: not all ways of getting pages are faults.
+/// Maximum ticks between looks while no fault is seen: some pages are not faulted in.
 const MAX_UNSEEN: u64 = 1_000_000;
-/// How long it is believed that a process has a userfaultfd, or none, in ticks.
+/// Ticks for which the presence of a userfaultfd is cached.
 const BELIEVED: u64 = 100_000;
-/// Pages that a look asks for.
+/// Page categories that a look asks for.
 const WANTED: Categories = Categories(Categories::PRESENT.0 | Categories::SWAPPED.0);
 
-/// A process that is served.
+/// A served process.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub pid: Pid,
     pub fd: PidFd,
-    /// When it started, and where its stack begins: another program has another one.
+    /// Start time and stack address: they identify the program that it executes.
     started: u64,
     image: u64,
     faults: u64,
-    /// When it was last looked at, and last known to be as it was then, in ticks.
+    /// When it was last looked at, and when it was last known unchanged, in ticks.
     looked_at: Option<u64>,
     unchanged_at: u64,
-    /// Its page tables and mappings, since the last look at all of them.
+    /// Its page tables and mappings, since the last look at the whole process.
     pagemap: Option<Pagemap>,
     procmap: Option<Procmap>,
     pub extents: BTreeMap<u64, Extent>,
     /// Whole extents of mappings that may have superpages, ascending.
     pub spans: Vec<Span>,
-    /// All that was mapped when `spans` were read, ascending.
+    /// All mapped ranges when `spans` were read, ascending.
     mapped: Vec<Range<u64>>,
-    /// Extents that were superpages of its parent, and so were its own from its start.
+    /// Extents that were superpages of the parent at the fork.
     inherited: BTreeSet<u64>,
-    /// Extents that the policy wanted and that were not made, and those that were held, of programs that ended.
+    /// Extents that were wanted and not made, and extents that were held, of earlier programs of this process.
     left: (u64, u64),
-    /// Whether it has a userfaultfd, and until when that is believed.
+    /// Whether it has a userfaultfd, and until when that is cached.
     userfaultfd: (bool, u64),
 }
 
-/// What was found where faults were taken.
+/// Result of a look where faults were taken.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
     pub grown: Vec<Growth>,
-    /// Whether one of the addresses lies where a superpage may come.
+    /// Whether one of the addresses is in an extent.
     pub is_in_span: bool,
 }
 
@@ -65,12 +65,12 @@ pub(crate) struct Span {
     pub start: u64,
     pub end: u64,
     pub mapping: Mapping,
-    /// It lies in files of superpages, of which superpages are made in place.
+    /// Superpages are made in place: the memory is in files of superpages.
     pub in_place: bool,
 }
 
 impl Span {
-    /// `None`: the mapping may have no superpages, or holds no whole extent.
+    /// `None`: the mapping may have no superpages, or has no whole extent.
     fn of(mapping: &process::Mapping, mounts: &MemoryMounts) -> Option<Self> {
         let in_place = mapping.name.starts_with(IN_PLACE_FILE);
         let backing = if in_place { Backing::Anonymous } else { backing(mapping, mounts)? };
@@ -81,7 +81,7 @@ impl Span {
     }
 }
 
-/// What private memory without a file is; `None`: the mapping is something else.
+/// Backing of private memory without a file; `None`: other memory.
 fn backing(mapping: &process::Mapping, mounts: &MemoryMounts) -> Option<Backing> {
     match MappingKind::from_mapping(mapping, mounts) {
         _ if mapping.sharing == Sharing::Shared => None,
@@ -91,14 +91,14 @@ fn backing(mapping: &process::Mapping, mounts: &MemoryMounts) -> Option<Backing>
     }
 }
 
-/// An extent that has more pages than before.
+/// An extent that gained pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Growth {
     pub start: u64,
     pub before: u16,
 }
 
-/// What is at an extent now.
+/// Present state of an extent.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     start: u64,
@@ -115,7 +115,7 @@ impl Found {
 }
 
 impl Process {
-    /// `None` where it has ended, or its number is another's by now. `superpages_of` is asked for those of its parent.
+    /// `None`: the process has ended, or its pid was reused. `superpages_of` returns those of its parent.
     pub(crate) fn open(
         root: &Root,
         pid: Pid,
@@ -143,14 +143,14 @@ impl Process {
         })
     }
 
-    /// The extents that are superpages.
+    /// Extents that are superpages.
     pub(crate) fn superpages(&self) -> BTreeSet<u64> {
         let huge = self.extents.iter().filter(|(_, extent)| extent.is_huge);
         huge.map(|(start, _)| *start).collect()
     }
 
-    /// Extents that the policy wanted and that are not superpages, and those of them that were held; also of the programs
-    /// that it ran before.
+    /// Extents that were wanted and not made, and extents that were held, of this program and of those the
+    /// process executed before.
     pub(crate) fn left(&self) -> (u64, u64) {
         let open = || self.extents.values().filter(|extent| !extent.is_huge);
         let unmade = open().filter(|extent| extent.is_wanted).count() as u64;
@@ -158,8 +158,8 @@ impl Process {
         (self.left.0 + unmade, self.left.1 + held)
     }
 
-    /// Looks at it if it took faults since it was looked at. `None`: it did not. An error that
-    /// [is gone](ReadError::is_gone) when it ended.
+    /// Looks at the whole process if it took faults since the last look; `None`: it did not. The error [is
+    /// gone](ReadError::is_gone) if the process has ended.
     pub(crate) fn look(
         &mut self,
         root: &Root,
@@ -181,9 +181,9 @@ impl Process {
         Ok(Some(grown))
     }
 
-    /// Looks at extents in which faults were taken, at the one after each (there, growth goes on), and at the one before, if it was
-    /// not seen full (it may be by now). Mappings are read again if one of the addresses was not mapped before; all is looked at
-    /// if nothing was, or if another program was executed.
+    /// Looks at the extents of fault addresses, at the next one (growth continues there) and at the previous one
+    /// unless it was seen full. Reads mappings again if an address was not mapped before; looks at the whole
+    /// process if nothing was known or another program was executed.
     pub(crate) fn look_at(
         &mut self,
         root: &Root,
@@ -230,8 +230,8 @@ impl Process {
         Ok(Looked { grown, is_in_span })
     }
 
-    /// Whether an extent is still private memory without a file, and whole: a program may have unmapped it, or mapped a file
-    /// there. Yes where the kernel cannot be asked (before Linux 6.11).
+    /// Whether the extent is still whole private memory without a file: the program may have unmapped it or
+    /// mapped a file there. `true` if the kernel cannot be asked (before Linux 6.11).
     pub(crate) fn is_still_anonymous(&self, start: u64) -> bool {
         // Which file system a file is on does not matter.
         let mounts = MemoryMounts::default();
@@ -247,17 +247,17 @@ impl Process {
         true
     }
 
-    /// `None` until all was looked at.
+    /// `None` before the first look at the whole process.
     fn mapping_at(&self, address: u64) -> Option<Result<process::Mapping, SysError>> {
         Some(self.procmap.as_ref()?.at(address).map(process::Mapping::from))
     }
 
-    /// The mapping that holds an extent.
+    /// Mapping of an extent.
     pub(crate) fn mapping_of(&self, start: u64) -> Option<Mapping> {
         self.span_of(start).map(|span| span.mapping)
     }
 
-    /// Whether a descriptor of it is a userfaultfd, as it was a moment ago; `true` if unknown.
+    /// Whether the process has a userfaultfd; `true` if unknown. Cached for a moment.
     pub(crate) fn has_userfaultfd(&mut self, root: &Root, now: u64) -> bool {
         let (has, until) = self.userfaultfd;
         if now < until {
@@ -273,33 +273,33 @@ impl Process {
         has
     }
 
-    /// Whether an extent lies in a file of superpages.
+    /// Whether the extent is in a file of superpages.
     pub(crate) fn is_in_place(&self, start: u64) -> bool {
         self.span_of(start).is_some_and(|span| span.in_place)
     }
 
-    /// Whether an extent may have superpages by copying, and had no page when it was last looked at.
+    /// Whether the extent may become a superpage by copying, and had no page at the last look.
     pub(crate) fn is_untouched(&self, start: u64) -> bool {
         let has_pages = |extent: &Extent| extent.populated + extent.swapped > 0;
         self.span_of(start).is_some_and(|span| !span.in_place)
             && !self.extents.get(&start).is_some_and(has_pages)
     }
 
-    /// Has the kernel map superpages again in extents that lie in files, as the library keeps it from (with the descriptor
-    /// after that of the directory, and no other: others hold up writers). Where it is not to be had nothing is registered
-    /// any more, or what is asked for next fails, with a reason.
+    /// Lets the kernel map superpages again in extents that are in files, which the library's userfaultfd
+    /// prevents. Its descriptor is the one after the directory's; other userfaultfds hold up writers. If it is
+    /// not available, the next request fails with a reason.
     pub(crate) fn map_as_usual(&self, start: u64, end: u64) {
         let kept = self.fd.userfaultfd(sys::spawn::high_descriptor() + 1);
         let _ = kept.and_then(|kept| sys::userfault::unregister(&kept, start, end));
     }
 
-    /// The frames under pages, as far as they are present; of none: nobody says.
+    /// Frame numbers of present pages; empty if unknown.
     pub(crate) fn frames(&self, start: u64, end: u64) -> Vec<Option<u64>> {
         let pagemap = Pagemap::open(self.pid);
         pagemap.and_then(|pagemap| pagemap.frames(start, end)).unwrap_or_default()
     }
 
-    /// Whether another process maps some page of an extent too, the shared zeros apart.
+    /// Whether another process maps some page of the extent, the zero page apart.
     pub(crate) fn is_shared(&self, start: u64) -> bool {
         let mut regions = Vec::new();
         let Ok(pagemap) = Pagemap::open(self.pid) else { return false };
@@ -311,7 +311,7 @@ impl Process {
         regions.iter().any(is_shared)
     }
 
-    /// The extents of a range that have pages, and whether each is mapped as a superpage.
+    /// Extents of a range that have pages, and whether each is mapped as a superpage.
     pub(crate) fn read_back(&self, start: u64, end: u64) -> BTreeMap<u64, bool> {
         let mut regions = Vec::new();
         let scanned = Pagemap::open(self.pid)
@@ -323,8 +323,8 @@ impl Process {
         found.iter().map(|found| (found.start, found.is_huge)).collect()
     }
 
-    /// `None`: it ended, or ends and has no memory any more. Of the program that it was nothing is known then, nor where it
-    /// executed another.
+    /// `None`: the process ended or is ending. After it ended, or executed another program, nothing is known of
+    /// the earlier program.
     fn stat(&mut self, root: &Root) -> Result<Option<Stat>, ReadError> {
         let stat = process::stat(root, self.pid)?;
         let has_ended = stat.start_ticks != self.started || stat.is_dead() || stat.mapped == 0;
@@ -355,8 +355,8 @@ impl Process {
         Ok(found)
     }
 
-    /// Reads the mappings of those addresses that were in none that holds a whole extent, or all where a new one cannot be read
-    /// by itself, or is a file in which superpages are made in place.
+    /// Reads the mappings of addresses that are in no known span; all mappings if one cannot be read by itself
+    /// or is a file in which superpages are made in place.
     fn read_mappings_at(
         &mut self,
         root: &Root,
@@ -417,15 +417,15 @@ impl Process {
         after > 0 && address < self.mapped[after - 1].end
     }
 
-    /// The span that holds an extent.
+    /// Span of an extent.
     fn span_of(&self, start: u64) -> Option<Span> {
         let after = self.spans.partition_point(|span| span.start <= start);
         let span = self.spans.get(after.checked_sub(1)?)?;
         (start < span.end).then_some(*span)
     }
 
-    /// Makes extents those that were found, and returns those that are new or have more pages. `before` is when all
-    /// were last known to be as they were.
+    /// Updates the extents to what was found; returns those that are new or gained pages. `before`: when they
+    /// were last known unchanged.
     fn renew(&mut self, found: &[Found], before: u64, now: u64) -> Vec<Growth> {
         let mut grown = Vec::new();
         for one in found {
@@ -450,7 +450,7 @@ impl Process {
     }
 }
 
-/// Adds what regions say of each extent.
+/// Adds the pages of regions to the extents.
 fn add(found: &mut Vec<Found>, regions: &[PageRegion], mapping: Mapping) {
     for region in regions {
         let is = |category| region.categories.contains(category);

@@ -1,4 +1,4 @@
-//! What an executor did.
+//! Report of an executor.
 
 use std::collections::BTreeMap;
 
@@ -8,55 +8,57 @@ use crate::account::{Account, Cause, Delays};
 use crate::extent::{Extent, PAGES};
 use crate::make;
 
-/// What a design in force did for a run. Times are in seconds; `None` is unknown, or none.
+/// What a design in force did during a run. Times are in seconds; `None` is unknown or none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Report {
     /// Superpages made.
     #[serde(deserialize_with = "units::count")]
     pub made: u64,
-    /// Base pages that were copied for them, and pages of zeros that were added to them.
+    /// Base pages copied into superpages, and zeroed pages added to them.
     #[serde(deserialize_with = "units::count")]
     pub copied_pages: u64,
     /// See `copied_pages`.
     #[serde(deserialize_with = "units::count")]
     pub filled_pages: u64,
-    /// Of `made`: without a copy, in the frame where their pages were.
+    /// Of `made`: without a copy, in the frame of their pages.
     #[serde(default, deserialize_with = "units::count")]
     pub in_place: u64,
-    /// Of `made`: before the program touched them, as it came to those below one after the other.
+    /// Of `made`: before their first touch, in memory that the program was filling in order.
     #[serde(default, deserialize_with = "units::count")]
     pub ahead: u64,
-    /// Attempts that failed, by the kernel's reason.
+    /// Failed attempts, by errno.
     pub failed: BTreeMap<String, u64>,
-    /// Attempts that were repeated soon, because the kernel held a page for a moment (EAGAIN).
+    /// Attempts repeated soon, because the kernel held a page (EAGAIN).
     #[serde(deserialize_with = "units::count")]
     pub repeated: u64,
-    /// Those that the program had unmapped, or ended with, before they were made.
+    /// Extents whose memory was unmapped, or whose process ended, before they were made.
     #[serde(deserialize_with = "units::count")]
     pub gone: u64,
-    /// Superpages' worth of memory that the policy asked for and that were not superpages when it was last looked.
+    /// Extents that the policy asked for and that were not superpages at the last look.
     #[serde(deserialize_with = "units::count")]
     pub unmade: u64,
-    /// Superpages' worth of memory that the policy asked for and that stayed as they were, because too much of what was
-    /// filled is not used.
+    /// Extents that the policy asked for and that stayed on base pages, because too much filled memory is
+    /// unused.
     #[serde(default, deserialize_with = "units::count")]
     pub held: u64,
-    /// Of `unmade`: those that waited when their program ended, because more copying would have taken more than 2 % of its time.
+    /// Of `unmade`: extents that waited at the program's end, because more copying would have taken over 2 % of
+    /// its time.
     #[serde(default, deserialize_with = "units::count")]
     pub waiting: u64,
-    /// Superpages' worth of memory that had pages, and the most base pages seen in one that was not asked for.
+    /// Extents that had pages, and the largest population of one that was not asked for.
     #[serde(deserialize_with = "units::count")]
     pub touched: u64,
     /// See `touched`.
     pub fullest: u16,
-    /// Superpages that were made by somebody else: of memory that the program advises itself.
+    /// Superpages made by others: in memory that the program advises itself.
     #[serde(deserialize_with = "units::count")]
     pub by_others: u64,
-    /// Superpages that the kernel's fault made of memory that was advised for the design, as they were seen.
+    /// Superpages seen that the kernel's fault made of memory advised for the design.
     #[serde(default, deserialize_with = "units::count")]
     pub by_fault: u64,
-    /// From when memory qualified until it was a superpage; at most, as it qualified some time after the look before.
+    /// Delay from qualifying to being a superpage: an upper bound, because memory qualified at some time before
+    /// the look that saw it.
     pub delay: Option<Delay>,
     /// CPU time for reading page tables, and for making superpages.
     #[serde(deserialize_with = "units::seconds")]
@@ -64,20 +66,20 @@ pub struct Report {
     /// See `looking_seconds`.
     #[serde(deserialize_with = "units::seconds")]
     pub making_seconds: f64,
-    /// Looks at all page tables of a process, and at those of extents where faults were sampled.
+    /// Looks at whole processes, and looks at extents where faults were sampled.
     #[serde(deserialize_with = "units::count")]
     pub looks: u64,
     /// See `looks`.
     #[serde(deserialize_with = "units::count")]
     pub frontier_looks: u64,
-    /// Why no faults were sampled.
+    /// Why faults were not sampled.
     pub unsampled: Option<String>,
-    /// Processes that were served.
+    /// Processes served.
     #[serde(deserialize_with = "units::count")]
     pub processes: u64,
     /// Why a process could not be looked at.
     pub unseen: Option<String>,
-    /// Extents that the policy reserved a superpage for, and what was done by each of its rules that make superpages.
+    /// Extents reserved by the policy, and what each rule that makes superpages did.
     #[serde(skip)]
     pub reserved: u64,
     /// See `reserved`.
@@ -85,14 +87,14 @@ pub struct Report {
     pub accounts: Vec<Account>,
 }
 
-/// Times of many superpages.
+/// Delays of many superpages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Delay {
-    /// Half of them took no longer.
+    /// Median.
     #[serde(deserialize_with = "units::seconds")]
     pub median_seconds: f64,
-    /// 95 % of them took no longer.
+    /// 95th percentile.
     #[serde(deserialize_with = "units::seconds")]
     pub p95_seconds: f64,
 }
@@ -117,7 +119,7 @@ impl Delay {
     }
 }
 
-/// A report under way.
+/// A report in progress.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub report: Report,
@@ -133,15 +135,14 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// The policy wants an extent to be a superpage, by a rule.
+    /// The policy wants a superpage, by a rule.
     pub(crate) fn wants(&mut self, extent: &mut Extent, cause: Cause) {
         let is_known = extent.is_wanted || extent.is_held;
         self.accounts[cause as usize].wanted += u64::from(!is_known);
         (extent.is_wanted, extent.is_held, extent.cause) = (true, false, cause);
     }
 
-    /// A superpage was made of an extent, of which this was known.
-    /// `stayed`: in the frame where its pages were.
+    /// A superpage was made of this extent. `stayed`: in the frame of its pages.
     pub(crate) fn made(&mut self, extent: &Extent, stayed: bool, now: u64) {
         let missing = u64::from(PAGES - extent.populated);
         let filled = if stayed { 0 } else { missing };
@@ -163,13 +164,13 @@ impl Tally {
         self.accounts[Cause::Mapping as usize].wanted += made;
     }
 
-    /// Its memory went before it was made one.
+    /// The extent's memory went before it was made.
     pub(crate) fn gone(&mut self, extent: &Extent) {
         self.report.gone += 1;
         self.accounts[extent.cause as usize].gone += 1;
     }
 
-    /// A process, and what of its memory was wanted and not made, and held. `waits`: there was no time for more.
+    /// A process ended with this much wanted and not made, and this much held. `waits`: for lack of credit.
     pub(crate) fn leaves(&mut self, (unmade, held): (u64, u64), waits: bool) {
         self.report.unmade += unmade;
         self.report.held += held;

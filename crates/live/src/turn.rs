@@ -1,4 +1,4 @@
-//! The executor's thread: it looks at processes, tells the policy, does what it asks for, and rests.
+//! The executor's thread: looks at processes, asks the policy, makes superpages, and rests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::PipeReader;
@@ -26,20 +26,20 @@ use crate::pace::{self, Pace, Rest};
 use crate::process::{Growth, Process};
 use crate::report::{Report, Tally};
 
-/// Between checks whether anything happened, where it did, and where nothing did for long.
+/// Interval of checks after one that found something, and its maximum after many that did not.
 const MIN_IDLE: Duration = Duration::from_millis(10);
 const MAX_IDLE: Duration = Duration::from_millis(50);
-/// A pause after a look at all page tables, in multiples of its CPU time: looks take 1 % of a CPU, or a quarter of that where
-/// no CPU is idle.
+/// Pause after a look at whole processes, in multiples of its CPU time: 1 % of a CPU, or a quarter of that if no CPU
+/// is idle.
 const PAUSE_FOR_LOOKS: u32 = 99;
 const BUSY_PAUSE_FOR_LOOKS: u32 = 399;
-/// The same after processes were found anew: in a storm of forks that takes 10 % of a CPU, or half a per cent where none is idle.
+/// The same after a search for processes: 10 % of a CPU in a storm of forks, or 0.5 % if no CPU is idle.
 const PAUSE_FOR_FINDING: u32 = 9;
 const BUSY_PAUSE_FOR_FINDING: u32 = 199;
-/// The thread goes before the program: an extent is full a millisecond after its first fault.
+/// Nice value: an extent is full a millisecond after its first fault, so the thread runs before the program.
 const NICE: i32 = -10;
 
-/// An executor under way.
+/// A running executor.
 pub(crate) struct Executor {
     pub policy: Policy,
     pub root: Root,
@@ -48,20 +48,21 @@ pub(crate) struct Executor {
     load: Option<KeptLoad>,
     newest: Option<Pid>,
     pub processes: BTreeMap<Pid, Process>,
-    /// Those that are counted as served: one that cannot be looked at is opened again, it may be another program by then.
+    /// Processes counted as served. One that could not be looked at is opened again, since it may execute
+    /// another program by then.
     counted: BTreeSet<Pid>,
     pub daemons: Daemons,
-    /// Extents that are wanted and not made yet, the one that qualified last at the end.
+    /// Wanted extents, the one that qualified last at the end.
     pub pending: Vec<(Pid, u64)>,
-    /// The same of those with all their pages, which wait while a program grows.
+    /// Wanted extents that are full, which wait while a program grows.
     pub full: Vec<(Pid, u64)>,
-    /// Whether anything was made since the last look where faults were taken, or is to be tried again at once.
+    /// Whether anything was made since the last look at samples, or is to be retried at once.
     pub has_made: bool,
-    /// When the first of those that failed may be tried again, in ticks.
+    /// When the first failed extent may be retried, in ticks.
     pub retry_at: Option<u64>,
-    /// When one with all its pages may be made while a program grows, in ticks.
+    /// When the next full extent may be made while a program grows, in ticks.
     pub full_at: u64,
-    /// Superpages asked for in one call while a program grows.
+    /// Superpages per call while a program grows.
     pub most: usize,
     pub backoff: Backoff,
     pub filled: Filled,
@@ -69,26 +70,26 @@ pub(crate) struct Executor {
     pub tally: Tally,
     pub began: Instant,
     stop: Arc<AtomicBool>,
-    /// When it is checked next whether anything happened, and when all of a process may be looked at, in ticks.
+    /// When the next check is due, and the earliest next look at whole processes, in ticks.
     check_at: u64,
     look_at: u64,
     idle: Duration,
     /// Closed when `stop` is set.
     closed: Option<PipeReader>,
-    /// Not sampled before a program has memory for a superpage: short programs need not wait for that.
+    /// Opened when a program has an extent: short programs do not pay for it.
     faults: Option<Faults>,
-    /// The pages that make the policy want an extent, where it does not want all.
+    /// Minimum population at which the policy wants an extent.
     pub least: u16,
     pub pace: Pace,
     pub fresh: Fresh,
-    /// Whether superpages are made before their first touch, and where programs are followed that were given some.
+    /// Whether superpages are made before their first touch, and where.
     pub goes_ahead: bool,
     pub fronts: Vec<Front>,
-    /// Whether the machine was checked once.
+    /// Whether there was a first check.
     has_checked: bool,
-    /// Whether the last look found that a program had grown.
+    /// Whether the last look found growth.
     grew: bool,
-    /// CPUs of the machine, whether threads waited for one when that was last asked, and also the time before.
+    /// CPUs of the machine; whether threads waited for one at the last check, and at the last two.
     cpus: u64,
     has_waiters: bool,
     is_busy: bool,
@@ -181,7 +182,7 @@ impl Executor {
         self.tally.end()
     }
 
-    /// Finds processes, looks at all of those that took faults, and has faults sampled once there is something to see.
+    /// Finds processes, looks at those that took faults, and starts sampling once there is an extent.
     fn check(&mut self) {
         let began = thread_cpu_time();
         self.renew();
@@ -224,7 +225,7 @@ impl Executor {
         self.check_at = now + self.idle.max(found * pauses.1).as_micros() as u64;
     }
 
-    /// Looks where programs took faults since, and tells the policy. See docs/decisions/live.md#7.
+    /// Looks where faults were sampled, and asks the policy. See docs/decisions/live.md#7.
     fn follow(&mut self) {
         let Some(faults) = &mut self.faults else { return };
         let began = thread_cpu_time();
@@ -257,7 +258,7 @@ impl Executor {
         }
     }
 
-    /// Until there is something to do.
+    /// Rests until there is something to do.
     fn rest(&mut self) {
         self.pace.has_rested = true;
         let now = self.now();
@@ -281,22 +282,23 @@ impl Executor {
         }
     }
 
-    /// Whether no base pages are copied, until there is more credit.
+    /// Whether copying waits for credit.
     pub(crate) fn waits_to_copy(&self) -> bool {
         self.budget.waits_to_copy(self.is_growing())
     }
 
-    /// Whether superpages wait that the programs have no time for: until there is credit, or until they rest.
+    /// Whether superpages wait for credit, or for the programs to rest.
     fn waits_for_credit(&self) -> bool {
         self.waits_to_copy() || self.is_growing() && !self.full.is_empty()
     }
 
-    /// Whether the executor's CPU time is that of a program: no CPU is idle, or it is on the program's.
+    /// Whether the executor's CPU time is taken from a program: no CPU is idle, or it is pinned to the
+    /// program's.
     pub(crate) fn takes_program_time(&self) -> bool {
         self.is_busy || self.pace.follows_a_cpu()
     }
 
-    /// Whether a program grew a moment ago, as samples tell, or the last look.
+    /// Whether a program is growing, by samples, fronts or the last look.
     pub(crate) fn is_growing(&self) -> bool {
         let has_grown = self.faults.is_none() && self.grew;
         self.pace.rest != Rest::Idle || !self.fronts.is_empty() || has_grown
@@ -306,12 +308,12 @@ impl Executor {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// In ticks since the program was started.
+    /// Ticks since the start.
     pub(crate) fn now(&self) -> u64 {
         now_since(self.began)
     }
 
-    /// Finds the processes anew if one was born anywhere since.
+    /// Searches for processes if any was created on the machine since.
     fn renew(&mut self) {
         let load = self.load.as_mut().and_then(|load| load.read().ok());
         // Once may be by chance: this thread is one of those that run.
@@ -342,7 +344,7 @@ impl Executor {
         }
     }
 
-    /// Looks at all of processes that took faults, and tells the policy. Whether there was something to see.
+    /// Looks at whole processes that took faults, and asks the policy. Whether there was any.
     fn look(&mut self) -> bool {
         let now = self.now();
         let (mut has_looked, mut has_grown) = (false, false);
@@ -363,14 +365,14 @@ impl Executor {
         has_looked
     }
 
-    /// Notes what CPU time a process has used.
+    /// Reads the CPU clock of a process.
     pub(crate) fn note_time(&mut self, pid: Pid) {
         if let Ok(used) = sys::param::process_cpu_time(pid) {
             self.budget.ran(pid, used, self.began.elapsed());
         }
     }
 
-    /// A process has ended, or cannot be looked at.
+    /// A process ended, or cannot be looked at.
     fn cannot_see(&mut self, pid: Pid, error: &ReadError) {
         if !error.is_gone() {
             self.tally.report.unseen = Some(error.to_string());
@@ -386,7 +388,7 @@ impl Executor {
         }
     }
 
-    /// Tells the policy what grew, and keeps what it wants.
+    /// Asks the policy about growth, and queues what it wants.
     fn tell(&mut self, pid: Pid, grown: Vec<Growth>) {
         let is_shared = self.processes.len() > 1;
         let is_exhausted = self.filled.is_exhausted(self.now());
@@ -428,12 +430,12 @@ impl Executor {
     }
 }
 
-/// Pages that are touched at a time to see what a fault costs, and how often.
+/// Pages touched at a time to measure a fault, and repetitions.
 const PAGES_TOUCHED: usize = 16;
 const TIMES_TOUCHED: usize = 8;
 
-/// What the first touch of a page costs here: the least of several times, of memory of this process. The host may have to back
-/// some of it first.
+/// Cost of the first touch of a page: the minimum of several measurements in own memory, because the host may have
+/// to back some of it.
 fn cost_of_fault() -> Option<Duration> {
     let page = sys::param::page_size().bytes() as usize;
     let length = TIMES_TOUCHED * PAGES_TOUCHED * page;

@@ -1,4 +1,4 @@
-//! Daemons at work: what is due is done, piece by piece, as the policy says.
+//! Work of the design's daemons, in pieces, as the policy says.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::extent::{BYTES, PAGES};
 use crate::turn::Executor;
 
 impl Executor {
-    /// Lets daemons that are due do a piece of their work each.
+    /// Lets each daemon that is due do a piece of work.
     pub(crate) fn work(&mut self) {
         if self.budget.waits() {
             return; // Their candidates stay.
@@ -28,7 +28,7 @@ impl Executor {
         }
     }
 
-    /// A piece of a daemon's work: what the policy says, until it says that this is enough.
+    /// One piece of a daemon's work: performs actions until the policy waits.
     fn piece(&mut self, at: usize, began: Duration) -> Wait {
         let (task, spent) = (self.daemons.list[at].task, self.daemons.list[at].spent);
         let mut partial = self.partial();
@@ -65,7 +65,7 @@ impl Executor {
         }
     }
 
-    /// Reservations that are not full and not wanted already, the one that changed last at the end.
+    /// Reservations that are neither full nor wanted, the one that changed last at the end.
     fn partial(&self) -> Vec<(u64, Pid, u64)> {
         let mut partial = Vec::new();
         for process in self.processes.values() {
@@ -79,7 +79,7 @@ impl Executor {
         partial
     }
 
-    /// Completes the reservation that changed last of those with enough pages.
+    /// Fills the reservation that changed last, of those with enough pages.
     fn fill(&mut self, partial: &mut Vec<(u64, Pid, u64)>, at: u16) -> Ended {
         while let Some((_, pid, start)) = partial.pop().filter(|_| !self.budget.waits()) {
             let shares = self.processes.len() > 1;
@@ -106,7 +106,7 @@ impl Executor {
         Ended::Nothing
     }
 
-    /// The next region by address is a candidate.
+    /// Makes the next extent by address a candidate.
     fn visit(&mut self) -> (Ended, u32) {
         let mut passed = 0;
         let Some((pid, start)) = self.next_region(&mut passed) else {
@@ -135,8 +135,8 @@ impl Executor {
         }
     }
 
-    /// The next whole extent at or after the scan's place, with pages or without, of mappings that the design serves;
-    /// and how many mappings are passed over.
+    /// The next whole extent at or after the scan's cursor in mappings that the design serves, and the number of
+    /// mappings skipped.
     fn next_region(&self, passed: &mut u32) -> Option<(Pid, u64)> {
         let (first, address) = self.daemons.cursor;
         for (pid, process) in self.processes.range(first..) {

@@ -91,9 +91,9 @@ pub enum Action {
         order: u8,
     },
 
-    /// Let superpages be made where the piece is touched (MADV_HUGEPAGE): of its beginning.
+    /// Advise the first bytes of the piece (MADV_HUGEPAGE), so that its first touch makes superpages.
     Advise {
-        /// So many bytes of it.
+        /// Number of bytes.
         bytes: u64,
         /// Their size.
         order: u8,
@@ -146,9 +146,9 @@ pub enum Action {
 
     /// Refuse the mapping.
     Refuse,
-    /// Do without.
+    /// Fall back to base pages.
     GiveUp,
-    /// Wake the daemon that compacts, and do without.
+    /// Wake the compaction daemon, and fall back to base pages.
     Wake,
     /// Compact until a superpage is free.
     Compact {

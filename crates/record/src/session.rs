@@ -23,9 +23,9 @@ use crate::program::Program;
 use crate::stream::{Counts, Stream};
 use crate::{RecordError, wire};
 
-/// How soon is heeded that somebody wants an end, when nothing else happens.
+/// Poll interval for cancellation.
 const LOOK: Duration = Duration::from_millis(50);
-/// What a program gets between being asked to end and being made to.
+/// Grace period between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// What to record, and how.

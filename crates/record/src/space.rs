@@ -20,7 +20,7 @@ use crate::parts::{Kind, Placed, Rights, each_bit, slots};
 /// it, and numbers are dense.
 const LAZY: u64 = 1 << 14;
 /// Regions that are found without a search.
-const NEAR: usize = 1 << 12;
+const DIRECT_REGIONS: usize = 1 << 12;
 
 /// A mapping from a first page (its key) on.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +62,7 @@ impl Space {
             // The first stands for nothing, so that all of `near` points somewhere.
             placed: vec![nothing],
             index: BTreeMap::new(),
-            near: vec![0; NEAR],
+            near: vec![0; DIRECT_REGIONS],
             vacant: Vec::new(),
             owned: Vec::new(),
             unused: Numbers::none(),
@@ -78,7 +78,7 @@ impl Space {
         out: &mut Vec<Event>,
     ) -> Result<Page, Full> {
         let (region, slot) = (page / u64::from(SLOTS), (page % u64::from(SLOTS)) as u32);
-        let near = self.near[region as usize % NEAR] as usize;
+        let near = self.near[region as usize % DIRECT_REGIONS] as usize;
         let placed = &self.placed[near];
         if placed.address == region && placed.is_mapped(slot) {
             return Ok(Page::new(Region(placed.number), slot));
@@ -99,7 +99,7 @@ impl Space {
             self.appear(page, commons, out)?;
         }
         let at = self.index.get(&region).copied().unwrap_or_default();
-        self.near[region as usize % NEAR] = at;
+        self.near[region as usize % DIRECT_REGIONS] = at;
         Ok(Page::new(Region(self.placed[at as usize].number), slot))
     }
 

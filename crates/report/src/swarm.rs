@@ -4,7 +4,7 @@
 /// the narrowest page, so that they hold on every other. The same for the same places.
 pub fn swarm(places: &[f64]) -> Vec<f64> {
     const WIDTH: f64 = 320.0;
-    const APART: f64 = 9.5;
+    const SPACING: f64 = 9.5;
     const STEP: f64 = 3.25;
     const MAX_STEPS: usize = 16;
     let mut order: Vec<usize> = (0..places.len()).collect();
@@ -14,7 +14,7 @@ pub fn swarm(places: &[f64]) -> Vec<f64> {
         let free = |height: f64| {
             order[..position].iter().rev().all(|&other| {
                 let across = (places[index] - places[other]) * WIDTH;
-                across * across + (height - heights[other]).powi(2) >= APART * APART
+                across * across + (height - heights[other]).powi(2) >= SPACING * SPACING
             })
         };
         let candidates = (0..=2 * MAX_STEPS).map(|step| {

@@ -17,7 +17,7 @@ const LINE: usize = 8;
 
 /// Words by which streams lie apart beyond a power of two, as STREAM's arrays do: else their lines fall into the
 /// same sets of every cache and the same banks of memory, and wait for each other instead of for translations.
-const APART: usize = 21_824 / 8;
+const STREAM_OFFSET: usize = 21_824 / 8;
 
 /// Makes `count` accesses to `words`; nanoseconds of one.
 pub type Random = fn(words: &mut [Word], count: u64, seed: u64) -> f64;
@@ -101,9 +101,9 @@ fn ahead<const BATCH: usize>(
 /// longer than the lines, and STREAM's 17 % did not show.)
 pub fn streams(words: &mut [Word]) -> [f64; 3] {
     let quarter = words.len() / 4;
-    let len = quarter - 2 * APART;
-    let (first, rest) = words.split_at_mut(quarter + APART);
-    let (second, rest) = rest.split_at_mut(quarter + APART);
+    let len = quarter - 2 * STREAM_OFFSET;
+    let (first, rest) = words.split_at_mut(quarter + STREAM_OFFSET);
+    let (second, rest) = rest.split_at_mut(quarter + STREAM_OFFSET);
     let (first, second, third) = (&first[..len], &second[..len], &mut rest[..len]);
     let number = |line: &[Word]| u64::from_ne_bytes(line[0]);
     let pairs = || first.chunks_exact(LINE).zip(second.chunks_exact(LINE));

@@ -107,7 +107,7 @@ fn round(launch: &Launch, watch: &mut Watch, parts: &[u32]) -> Result<(), Failur
     Ok(())
 }
 
-/// How soon a signal is heeded.
+/// Poll interval for signals.
 const POLL: std::time::Duration = std::time::Duration::from_millis(200);
 
 fn log(launch: &Launch) -> String {

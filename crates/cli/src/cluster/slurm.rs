@@ -12,13 +12,13 @@ use crate::exit::Failure;
 
 /// A shared file system may show what was written half a minute late: looks at the results of a part whose
 /// job is gone, before it counts as failed.
-const LOOKS: u32 = 6;
+const RESULT_POLLS: u32 = 6;
 
 /// Looks, and submissions, in a row that Slurm may leave unanswered (five minutes): its controller may be restarting.
 const UNANSWERED: u32 = 60;
 
-/// Whoever fails at once fails again at once: seconds to wait, for each end of a part without progress but the first.
-const LATER: u32 = 30;
+/// Back-off between resubmissions: seconds per attempt without progress, except the first.
+const BACKOFF: u32 = 30;
 
 /// A job of the queue.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,12 +42,12 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
         cancel_refused(launch, &queue, watch)?;
         for (part, missed) in watched.iter_mut().filter(|(part, _)| !queue.contains_key(part)) {
             let left = launch.work.left(*part)?;
-            *missed = if left == 0 { LOOKS } else { *missed + 1 };
-            if *missed >= LOOKS {
+            *missed = if left == 0 { RESULT_POLLS } else { *missed + 1 };
+            if *missed >= RESULT_POLLS {
                 watch.tries.ended(*part, left, || why(launch, *part));
             }
         }
-        watched.retain(|_, missed| *missed < LOOKS);
+        watched.retain(|_, missed| *missed < RESULT_POLLS);
         let wanted: BTreeSet<u32> =
             watch.tries.left().filter(|part| !watched.contains_key(part)).collect();
         // Only while the queue is known: what was said to be refused may be in it.
@@ -209,7 +209,7 @@ fn submit_all(
 ) -> Result<(), Failure> {
     let mut by_delay: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for part in wanted {
-        let later = watch.tries.without_progress(*part).saturating_sub(1) * LATER;
+        let later = watch.tries.without_progress(*part).saturating_sub(1) * BACKOFF;
         by_delay.entry(later).or_default().push(*part);
     }
     for (later, parts) in by_delay {

@@ -96,7 +96,7 @@ pub struct Args {
     fail_if: Vec<outputs::FailIf>,
 
     /// Print a saved comparison (--json) again; run nothing.
-    #[arg(long, value_name = "FILE", conflicts_with_all = FRESH)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = RUN_FLAGS)]
     from: Option<PathBuf>,
 
     /// Print what each arm would do; do nothing.
@@ -122,7 +122,7 @@ pub struct Args {
 }
 
 /// Flags that mean a run to be made, and nothing to a comparison that was made.
-const FRESH: [&str; 38] = [
+const RUN_FLAGS: [&str; 38] = [
     "vary",
     "workload",
     "command",

@@ -228,7 +228,7 @@ pub fn follow(recipe: &mut Recipe) -> Result<Vec<RuleNote>, Failure> {
     if recipe.memory.is_empty() {
         recipe.memory = of_design.memory;
     }
-    // What is said in other words as well is theirs to say.
+    // Explicit settings override the design's.
     recipe.ahead.prezero = recipe.ahead.prezero.or(of_design.ahead.prezero);
     recipe.ahead.prefault = recipe.ahead.prefault.or(of_design.ahead.prefault);
     Ok(notes)

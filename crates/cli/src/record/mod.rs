@@ -236,7 +236,7 @@ impl Args {
 }
 
 /// Where root keeps it if the environment is another user's (sudo may leave HOME as it was).
-const OF_ROOT: &str = "/var/cache";
+const ROOT_CACHE: &str = "/var/cache";
 
 /// Where the plugin is kept: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory
 /// Specification: a relative path there is ignored).
@@ -246,7 +246,7 @@ pub fn cache() -> Result<PathBuf, Failure> {
     let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     let is_root = sys::param::effective_user() == 0;
     let base = base.map(|base| match is_root && sys::trust::check(&base).is_err() {
-        true => PathBuf::from(OF_ROOT),
+        true => PathBuf::from(ROOT_CACHE),
         false => base,
     });
     base.map(|base| base.join("superpage")).ok_or_else(|| {

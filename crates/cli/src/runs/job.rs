@@ -20,13 +20,13 @@ use crate::exit::{self, Failure};
 use crate::pool_guard::{self, PoolPolicy};
 use crate::{facts, run, signals};
 
-/// An experiment to be made.
+/// An experiment to run.
 pub struct Job {
     /// The words to start.
     pub command: Vec<Word>,
     /// The same as people know it.
     pub shown: Vec<Word>,
-    /// What is around the command, if it is a service's, and whom it runs as.
+    /// Service hooks (setup, ready, load, teardown), and the user to run as.
     pub service: Option<(Service, Option<User>)>,
     /// The arms, the reference first; none: the usual three.
     pub recipes: Vec<Recipe>,

@@ -9,7 +9,7 @@ use crate::signals::Interruption;
 
 /// Bytes that a thread reads ahead.
 const PIECE: usize = 256 << 10;
-/// How soon a signal is heeded.
+/// Poll interval for signals.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Standard input.

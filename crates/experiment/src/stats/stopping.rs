@@ -96,8 +96,8 @@ pub struct Time {
     pub elapsed: Duration,
     /// Allowed, if limited.
     pub limit: Option<Duration>,
-    /// The limit is nobody's wish: up to this it gives way until every arm has
-    /// [`PATIENT_RUNS`] runs, and it never cuts the second block off.
+    /// Soft limit, used when `--max-time` was not given: the time is extended up to this until every arm has
+    /// [`PATIENT_RUNS`] runs. It never cuts off the second block.
     pub patience: Option<Duration>,
 }
 

@@ -1,15 +1,14 @@
-//! Between which bounds the peak of a process tree lies: pure, from what ticks and looks found.
+//! Bounds of the peak of a process tree, computed from ticks and looks. Pure.
 //!
 //! A page that several processes map is memory once, and `/proc/PID/status` counts it for each of them. *At
 //! least*, a process adds what it cannot have got by its fork. *At most*, it adds all it holds, or, where it was
 //! forked, what it took and faulted since: a copy of a page is a fault. A look counts each page once, for
 //! the ticks before it and after it as well.
 //!
-//! Between two ticks lies a *span*. Whoever was there in it may have been there with all others, at the size of
-//! its high-water mark where that rose. Of one that ended the kernel tells its mark, where it may be asked. Else
-//! one that was steady is taken to have ended so, and one that was not, or was never seen, may have held as
-//! much as the largest of all processes (docs/decisions/watch.md).
-//! See docs/decisions/watch.md#1.
+//! A *span* is the time between two ticks. Processes present in a span may have held their memory at the same time,
+//! each up to its high-water mark if that rose. For a process that ended, the kernel tells the mark (taskstats), if
+//! permitted. Otherwise a process whose size was steady is assumed to have ended at that size; one that was not
+//! steady, or was never seen, may have held as much as the largest of all processes. See docs/decisions/watch.md#1.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +20,7 @@ use host::process::Resident;
 use units::{ByteSize, Pid};
 
 /// Where the bounds are this near, relative to the lower one, their middle is within 5 % of the truth.
-const NEAR: f64 = 1.1;
+const MAX_RATIO: f64 = 1.1;
 /// What the kernel's counters may be off by.
 const IMPRECISE: u64 = 1 << 20;
 /// Spans that wait for a look, at most.
@@ -189,7 +188,7 @@ impl Part {
 impl Range {
     /// Whether its middle is within 5 % of the truth.
     pub(super) fn is_near(self) -> bool {
-        self.at_most as f64 <= NEAR * self.at_least as f64
+        self.at_most as f64 <= MAX_RATIO * self.at_least as f64
     }
 
     /// Its middle, if that is near.

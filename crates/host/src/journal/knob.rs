@@ -324,12 +324,12 @@ fn persistent<E>(
     total: impl Fn() -> Result<String, E>,
     surplus: impl Fn() -> Option<u64>,
 ) -> Result<String, E> {
-    const LOOKS: u32 = 8;
+    const MAX_READS: u32 = 8;
     let (mut before, mut looks) = (surplus(), 0);
     loop {
         let (value, after) = (total()?, surplus());
         looks += 1;
-        if before == after || looks == LOOKS {
+        if before == after || looks == MAX_READS {
             let pages = value.parse::<u64>().ok().zip(after);
             let pages = pages.map(|(total, surplus)| total.saturating_sub(surplus).to_string());
             return Ok(pages.unwrap_or(value));

@@ -86,7 +86,7 @@ pub const MACHINE: &str = "e3-1245v6";
 pub const MEMORY: ByteSize = ByteSize::gib(32);
 /// A machine just booted.
 pub const FRAGMENTATION: &str = "none";
-/// Any would do.
+/// Default RNG seed.
 pub const SEED: u64 = 1;
 
 /// The memory that is meant.

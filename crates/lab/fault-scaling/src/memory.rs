@@ -295,7 +295,7 @@ impl Memory {
 /// A number of pages that shrinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stock {
-    /// So many.
+    /// Number of pages.
     pub has: u64,
     /// Below this, what comes next depends on it.
     pub least: u64,

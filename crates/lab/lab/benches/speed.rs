@@ -301,12 +301,12 @@ fn generated() {
     );
 }
 
-const SIX: [&str; 6] =
+const DESIGNS: [&str; 6] =
     ["base", "linux-4.3", "ingens", "hawkeye-pmu", "freebsd", "quicksilver-sync-64"];
 
 /// Six designs in one pass over the stream against a pass each.
 fn designs() {
-    let designs = SIX.map(|name| design::designs::find(name).expect("a built-in design"));
+    let designs = DESIGNS.map(|name| design::designs::find(name).expect("a built-in design"));
     let experiment = experiment("16G", "gups:size=8G,operations=16M,weight=1", true);
     let clock = |run: &dyn Fn() -> Vec<Report>| {
         let start = Instant::now();
@@ -387,7 +387,7 @@ fn sweep() {
     let input = |name: &str| NamedInput { name: name.to_string(), content: name.to_string() };
     let plan = Plan {
         schema: PLAN_SCHEMA.to_string(),
-        designs: SIX.map(input).to_vec(),
+        designs: DESIGNS.map(input).to_vec(),
         machines: vec![input(MACHINE)],
         workloads: ["gups:size=4G,operations=8M,weight=1", "gups:size=2G,operations=8M,weight=1"]
             .map(input)

@@ -9,10 +9,10 @@ use crate::rules::Effort;
 use crate::{Action, How, Result};
 
 /// Pieces of this size are decided anew; for smaller ones what was read is good for as much in all.
-const FRESH: u64 = 8 << 20;
+const MIN_DECIDED: u64 = 8 << 20;
 /// Superpages that are tried besides those that are free: more than are free must be asked for, or nothing is
 /// learned of those that are not.
-const BESIDES: u64 = 4;
+const EXTRA_TRIED: u64 = 4;
 /// What is tried is zeroed for nothing, so it may be this part of what the program asked for since the last trial.
 const TRIED_SHARE: u64 = 16;
 /// So many superpages are obtained at least, so that small pieces do not ask one by one.
@@ -124,7 +124,7 @@ impl Policy {
             return self.give_what_is_left(need, facts);
         }
         state.since = state.since.saturating_add(need);
-        if state.since < FRESH {
+        if state.since < MIN_DECIDED {
             if state.is_short {
                 return self.give_what_is_left(need, facts);
             }
@@ -141,7 +141,7 @@ impl Policy {
     pub(super) fn counted(&mut self, facts: &Facts) -> Action {
         match facts.contiguous {
             Some(_) => self.fit(None, facts),
-            None => self.trial(BESIDES, 0, facts).unwrap_or_else(|| self.untold(facts)),
+            None => self.trial(EXTRA_TRIED, 0, facts).unwrap_or_else(|| self.untold(facts)),
         }
     }
 
@@ -171,7 +171,7 @@ impl Policy {
                 border.saturating_sub(facts.offset + from)
             }
             Fit::Nothing => 0,
-            Fit::Doubtful => return self.try_besides(BESIDES, facts),
+            Fit::Doubtful => return self.try_besides(EXTRA_TRIED, facts),
         };
         let promised = !facts.is_reserved() && fit != Fit::Oversized;
         let rest = need.saturating_sub(bytes);
@@ -219,7 +219,7 @@ impl Policy {
         let bytes = if is_good { facts.extent().length } else { 0 };
         let action = self.give(bytes, false, facts);
         self.state.is_short = !is_good;
-        self.state.left = if is_good { FRESH } else { 0 };
+        self.state.left = if is_good { MIN_DECIDED } else { 0 };
         action
     }
 
@@ -237,9 +237,9 @@ impl Policy {
         let state = &mut self.state;
         let affordable =
             state.requested.saturating_sub(state.tried_at) / TRIED_SHARE / facts.superpage;
-        let least = (free / facts.superpage).saturating_add(BESIDES);
-        let most = (free / facts.superpage).saturating_add(besides.max(BESIDES));
-        let count = most.min(affordable.max(BESIDES));
+        let least = (free / facts.superpage).saturating_add(EXTRA_TRIED);
+        let most = (free / facts.superpage).saturating_add(besides.max(EXTRA_TRIED));
+        let count = most.min(affordable.max(EXTRA_TRIED));
         if !state.trials.is_over(state.requested) || count < least {
             return None;
         }

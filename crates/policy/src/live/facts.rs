@@ -94,7 +94,7 @@ pub enum Kind {
     Whole,
     /// A private mapping of the program's, whose advice may be the program's.
     Mapping,
-    /// Memory of malloc's, whose advice is nobody else's.
+    /// malloc's memory; nobody else gives advice for it.
     Heap,
     /// The main thread's stack, which the kernel grows as one mapping.
     Stack,

@@ -19,7 +19,7 @@ const COLUMN: f64 = 170.0;
 /// Space for the labels of an upright axis.
 const GUTTER: f64 = 44.0;
 /// Space between panels.
-const APART: f64 = 14.0;
+const SPACING: f64 = 14.0;
 const HEIGHT: f64 = 64.0;
 const ABOVE: f64 = 22.0;
 const BELOW: f64 = 26.0;
@@ -45,8 +45,8 @@ pub(super) fn draw(reports: &[Report], y: f64, across: f64, longest: f64) -> (Ve
     let most = LINES.iter().filter_map(|(_, _, of)| moments().map(of).max()).max();
     let axis = Axis::amounts(most.unwrap_or(0) as f64);
     let columns = (((across - 2.0 * MARGIN) / COLUMN) as usize).clamp(1, 4);
-    let cell = (across - 2.0 * MARGIN + APART) / columns as f64;
-    let width = cell - GUTTER - APART;
+    let cell = (across - 2.0 * MARGIN + SPACING) / columns as f64;
+    let width = cell - GUTTER - SPACING;
     let row = ABOVE + HEIGHT + BELOW;
     for (index, report) in reports.iter().enumerate() {
         let x = MARGIN + (index % columns) as f64 * cell;

@@ -13,7 +13,7 @@ use crate::validation::{Compared, Row, Step, Validation};
 const COLUMN: f64 = 280.0;
 /// Space for the labels of an upright axis, between panels, and above and below one.
 const GUTTER: f64 = 48.0;
-const APART: f64 = 16.0;
+const SPACING: f64 = 16.0;
 const ABOVE: f64 = 24.0;
 const BELOW: f64 = 28.0;
 const HEIGHT: f64 = 110.0;
@@ -77,8 +77,8 @@ fn panels(of: &Compared, y: f64, across: f64) -> (Vec<Element>, f64) {
     let most = all().map(|step| step.superpages).fold(1.0, f64::max);
     let (shares, axis) = (Axis::amounts(100.0), Axis::amounts(most));
     let columns = (((across - 2.0 * MARGIN) / COLUMN) as usize).clamp(1, 3);
-    let cell = (across - 2.0 * MARGIN + APART) / columns as f64;
-    let width = cell - GUTTER - APART;
+    let cell = (across - 2.0 * MARGIN + SPACING) / columns as f64;
+    let width = cell - GUTTER - SPACING;
     let row_height = ABOVE + HEIGHT + BELOW;
     let mut drawn = Vec::new();
     for (index, row) in rows.iter().enumerate() {

@@ -16,8 +16,9 @@ const MACHINE: &str = "e3-1245v6";
 const MEMORY: ByteSize = ByteSize::gib(32);
 
 const SPEEDUP: &str = "speed-up over Linux in the same condition";
-const SIX: [&str; 6] = ["linux-4.3", "ingens", "hawkeye-pmu", "freebsd-11.2", "sync-1", "sync-64"];
-const SEVEN: [&str; 7] =
+const DESIGNS: [&str; 6] =
+    ["linux-4.3", "ingens", "hawkeye-pmu", "freebsd-11.2", "sync-1", "sync-64"];
+const WITH_BASE: [&str; 7] =
     ["base", "linux-4.3", "ingens", "hawkeye-pmu", "freebsd-11.2", "sync-1", "sync-64"];
 
 /// Figures of a workload: the slide's name, what is simulated, the published cells.
@@ -49,24 +50,24 @@ pub(super) const TABLES: [Entry; 12] = [
         source: "slide 14",
         summary: "two programs on a fresh boot, four systems",
         left_out: "nothing",
-        runs: || speedup_runs("none", &SIX[..4], &FRESH),
-        table: |entry, reports| speedups(entry, &SIX[..4], &FRESH, reports),
+        runs: || speedup_runs("none", &DESIGNS[..4], &UNFRAGMENTED),
+        table: |entry, reports| speedups(entry, &DESIGNS[..4], &UNFRAGMENTED, reports),
     },
     Entry {
         name: "quicksilver-frag0",
         source: "slide 21",
         summary: "eight programs, memory not fragmented",
         left_out: OTHER_PROGRAMS,
-        runs: || speedup_runs("none", &SIX, &FRAG0),
-        table: |entry, reports| speedups(entry, &SIX, &FRAG0, reports),
+        runs: || speedup_runs("none", &DESIGNS, &FRAG0),
+        table: |entry, reports| speedups(entry, &DESIGNS, &FRAG0, reports),
     },
     Entry {
         name: "quicksilver-frag100",
         source: "slide 22",
         summary: "eight programs, no superpage of those they need is free",
         left_out: OTHER_PROGRAMS,
-        runs: || speedup_runs("frag-100", &SIX, &FRAG100),
-        table: |entry, reports| speedups(entry, &SIX, &FRAG100, reports),
+        runs: || speedup_runs("frag-100", &DESIGNS, &FRAG100),
+        table: |entry, reports| speedups(entry, &DESIGNS, &FRAG100, reports),
     },
     Entry {
         name: "quicksilver-redis-frag0",
@@ -142,7 +143,7 @@ const GRAPHCHI: Line = Line {
     is_check: false,
 };
 
-const FRESH: [Line; 2] = [
+const UNFRAGMENTED: [Line; 2] = [
     Line { fitted: &[2, 3], published: &[1.0, 0.58, 0.53, 0.77], ..GRAPHCHI },
     Line {
         name: "BlockSVM",
@@ -204,7 +205,7 @@ const FRAG100: [Line; 8] = [
     Line { published: &[1.0, 1.01, 0.97, 1.04, 1.1, 1.11], ..FRAG0[7] },
 ];
 
-/// Frag-0, 50, 100; columns as [`SEVEN`].
+/// Frag-0, 50, 100; columns as [`WITH_BASE`].
 const REDIS_GBPS: [[f64; 7]; 3] = [
     [1.04, 1.34, 1.0, 1.0, 1.11, 1.26, 1.2],
     [1.04, 0.92, 0.95, 1.02, 1.04, 1.25, 1.27],
@@ -253,11 +254,11 @@ fn speedup_runs(
 }
 
 fn redis_runs(levels: &[&'static str]) -> Vec<Runs> {
-    levels.iter().map(|level| runs("Redis", REDIS, level, &SEVEN)).collect()
+    levels.iter().map(|level| runs("Redis", REDIS, level, &WITH_BASE)).collect()
 }
 
 fn warm_runs(level: &'static str) -> Vec<Runs> {
-    vec![runs("Redis", "redis-warm", level, &SEVEN)]
+    vec![runs("Redis", "redis-warm", level, &WITH_BASE)]
 }
 
 fn role(fitted: &[usize], column: usize) -> Role {
@@ -287,7 +288,7 @@ fn redis(entry: &Entry, published: &[f64; 7], fitted: &[usize], reports: &Report
     let rate = |report: &Report| REDIS_BYTES / report.seconds() / 1e9;
     let rates = |column: usize| done(reports[0][column], rate);
     let rows = vec![row("Redis, cold", published, |column| role(fitted, column), rates)];
-    table(entry, "GB/s", Better::Higher, &SEVEN, rows)
+    table(entry, "GB/s", Better::Higher, &WITH_BASE, rows)
 }
 
 fn warm(entry: &Entry, published: &[f64; 7], reports: &Reports<'_>) -> Table {
@@ -298,7 +299,7 @@ fn warm(entry: &Entry, published: &[f64; 7], reports: &Reports<'_>) -> Table {
     };
     let rates = |column: usize| done(reports[0][column], rate);
     let rows = vec![row("Redis, warm", published, |_| Role::Check, rates)];
-    table(entry, "GB/s", Better::Higher, &SEVEN, rows)
+    table(entry, "GB/s", Better::Higher, &WITH_BASE, rows)
 }
 
 fn latency(entry: &Entry, reports: &Reports<'_>) -> Table {
@@ -307,7 +308,7 @@ fn latency(entry: &Entry, reports: &Reports<'_>) -> Table {
         row(level, published, |_| Role::HeldOut, p95)
     };
     let rows = LEVELS.iter().zip(&REDIS_P95).zip(reports).map(latencies).collect();
-    table(entry, "95th percentile of latency, ms", Better::Lower, &SEVEN, rows)
+    table(entry, "95th percentile of latency, ms", Better::Lower, &WITH_BASE, rows)
 }
 
 /// What was fitted is fitted to Sync-1, and where that does not suffice to Sync-64 too; all else are checks.

@@ -377,7 +377,7 @@ impl Board<'_> {
 // How well a table was reproduced. Pure.
 
 /// Published figures that differ by no more than this are taken as equal: papers do not separate them.
-const APART: f64 = 1.05;
+const MIN_DIFFERENCE: f64 = 1.05;
 
 /// How well a table was reproduced.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -467,7 +467,7 @@ impl Table {
                     }
                     let ratio = |a: Option<f64>, b: Option<f64>| Some(a? / b.filter(|b| *b > 0.0)?);
                     let published = ratio(higher.published, lower.published);
-                    let Some(published) = published.filter(|ratio| *ratio > APART) else {
+                    let Some(published) = published.filter(|ratio| *ratio > MIN_DIFFERENCE) else {
                         continue;
                     };
                     let Some(simulated) = ratio(higher.simulated, lower.simulated) else {

@@ -15,7 +15,7 @@ use crate::tables::typical;
 pub const SCHEMA: &str = "superpage.validate/1";
 
 /// Times that differ by no more are not said to be in an order.
-const APART: f64 = 1.05;
+const MIN_DIFFERENCE: f64 = 1.05;
 
 /// What was measured and simulated. Unknown is `null`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,13 +111,13 @@ pub struct Side {
     pub steps: Vec<Step>,
 }
 
-/// From when on there were so many superpages.
+/// The time from which there was this number of superpages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// As a share of [`Side::seconds`].
+    /// Time as a share of [`Side::seconds`].
     #[serde(deserialize_with = "units::share")]
     pub at: f64,
-    /// So many.
+    /// Number of superpages.
     #[serde(deserialize_with = "units::count")]
     pub superpages: f64,
 }
@@ -303,7 +303,7 @@ impl Compared {
                 continue;
             };
             let Some(lab) = of(design).speedup(of(than)) else { continue };
-            if lab.max(1.0 / lab) <= APART {
+            if lab.max(1.0 / lab) <= MIN_DIFFERENCE {
                 continue;
             }
             order.pairs += 1;

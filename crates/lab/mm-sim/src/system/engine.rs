@@ -11,7 +11,7 @@ use super::formed::MAX_MICROSECONDS;
 use super::plain::{Apart, PIECE};
 use super::spaces::region::{BASE, LARGE, SIZE};
 use super::spaces::{Attention, Superpage};
-use super::spaces::{MANY, TlbInvalidation};
+use super::spaces::{FLUSH_CEILING, TlbInvalidation};
 use super::{Stop, System};
 use crate::Cause;
 use crate::touched::TouchedView;
@@ -185,7 +185,7 @@ impl<T: Translate> Engine<T> {
             return;
         }
         self.last = NO_ACCESS;
-        if invalidations.len() > MANY || invalidations.contains(&TlbInvalidation::All) {
+        if invalidations.len() > FLUSH_CEILING || invalidations.contains(&TlbInvalidation::All) {
             self.tlb.flush();
         } else {
             let (tlb, dropped, joins) = (&mut self.tlb, &mut self.dropped, self.joins);

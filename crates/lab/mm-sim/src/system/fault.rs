@@ -342,14 +342,14 @@ impl System {
     }
 }
 
-/// How far a fault is served.
+/// Progress of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Served {
-    /// It is.
+    /// The fault was handled.
     Done,
-    /// Something was made ready: the policy is asked again.
+    /// Something was prepared: ask the policy again.
     Again,
-    /// There was no memory for it.
+    /// Out of memory.
     NoMemory,
 }
 

@@ -79,13 +79,13 @@ pub enum Stop {
 /// A simulated machine under one design: the parts, the policy, and what does not change.
 #[derive(Debug)]
 pub(crate) struct System {
-    /// Decides all that is done.
+    /// Decides everything; the executor only performs.
     policy: Policy,
     physical: Physical,
     reads: Reads,
-    /// Faults that get one page each get free ones.
+    /// Single-page faults take free pages and bypass reservations.
     is_single: bool,
-    /// Faults are served one by one: for the test that compares.
+    /// Serves faults one by one: for the test that compares the fast path.
     #[cfg(test)]
     serves_singly: bool,
     /// The hardware joins 16 aligned base pages in one TLB entry.

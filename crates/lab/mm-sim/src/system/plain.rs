@@ -171,7 +171,7 @@ const AHEAD: usize = 32;
 /// Accesses, or events, that are looked at together.
 pub(crate) const PIECE: usize = 8;
 /// Closer pages share lines of the host's caches, more or less.
-const NEAR: u32 = 64;
+const SAME_LINES: u32 = 64;
 
 impl Apart {
     /// No fault is one of these.
@@ -285,7 +285,7 @@ impl System {
     ) {
         let (page, next) = (accesses[found].page().0, accesses.get(found + 1));
         if found + AHEAD - PIECE >= *prefetched
-            && next.is_some_and(|next| next.page().0.abs_diff(page) >= NEAR)
+            && next.is_some_and(|next| next.page().0.abs_diff(page) >= SAME_LINES)
         {
             self.prefetch_piece(accesses, found, prefetched);
         }

@@ -3,9 +3,9 @@
 
 use crate::text::decimal;
 
-/// Nodes that are told apart. Those beyond count as the last.
+/// Maximum nodes; further ones count as the last.
 pub const MAX_NODES: usize = 64;
-/// The longest line that is read; MAX_PAGE_ORDER is 13 at most, and eleven counts take 90 bytes.
+/// Maximum length of a line; MAX_PAGE_ORDER is 13 at most, and eleven counts take 90 bytes.
 pub const MAX_LINE: usize = 512;
 
 /// Free memory of one node, in bytes.
@@ -24,7 +24,7 @@ impl Free {
     }
 }
 
-/// What was read.
+/// Free memory by node.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     base: usize,
@@ -33,7 +33,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Nothing yet. Both sizes are powers of two.
+    /// Empty. Both sizes are powers of two.
     pub fn new(base: usize, superpage: usize) -> Self {
         Self { base, superpage, nodes: [None; MAX_NODES] }
     }
@@ -67,16 +67,16 @@ impl Blocks {
         (orders > 0).then_some((node, free))
     }
 
-    /// How many nodes there are; 0: nothing was understood.
+    /// Number of nodes; 0: no line was understood.
     pub fn nodes(&self) -> usize {
         self.nodes.iter().flatten().count()
     }
 
-    /// What a process may use that runs on `local`, of the nodes that are `allowed`.
+    /// Free memory for a process that runs on `local` and may use the nodes in `allowed`.
     ///
-    /// The kernel looks for a superpage on the local node first, and compacts there before it takes
-    /// a remote one (`alloc_pages_mpol`, mm/mempolicy.c). So others only count where the local node
-    /// has little memory in smaller blocks, which is what compaction would work on.
+    /// The kernel looks for a superpage on the local node first, and compacts there before it takes a remote one
+    /// (`alloc_pages_mpol`, mm/mempolicy.c). Other nodes therefore only count if the local node has little
+    /// memory in smaller blocks, which compaction would work on.
     pub fn usable(&self, local: usize, allowed: impl Fn(usize) -> bool) -> Free {
         let local = local.min(MAX_NODES - 1);
         let mut sum = Free::default();
@@ -91,7 +91,7 @@ impl Blocks {
     }
 }
 
-/// Cuts text that arrives in pieces into lines. One that is too long, or does not end, is left out.
+/// Splits text that arrives in pieces into lines. Lines that are too long or unfinished are dropped.
 pub struct Lines {
     line: [u8; MAX_LINE],
     used: usize,

@@ -1,13 +1,11 @@
-//! What was advised and is still to be touched, and the borders within mappings that were advised
-//! in part.
+//! Advised memory that is not touched yet, and borders within mappings that were advised in part.
 //!
-//! Hints in plain atomics, without a lock: of two threads that write an entry at once one is lost,
-//! and a thread that reads an entry while it is written asks about memory that is not ours to ask
-//! about, which only tells it whether it is resident.
+//! Hints in plain atomics, without a lock. If two threads write an entry at once, one is lost. A thread that reads
+//! an entry during a write may ask about memory that is not ours, and learns only whether it is resident.
 //!
 //! # Safety
-//! Only `mincore` and advice, which change no contents; memory that is gone is an error of theirs.
-//! See docs/decisions/contiguity.md#3.
+//! Only `mincore` and advice, which change no contents and fail on unmapped memory. See
+//! docs/decisions/contiguity.md#3.
 
 use std::sync::atomic::{
     AtomicUsize,
@@ -21,7 +19,7 @@ use crate::{filter, pagemap};
 struct Advised {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Untouched samples when it was last looked at, and how often that was no fewer than before.
+    /// Untouched samples at the last look, and looks in a row without progress.
     untouched: AtomicUsize,
     age: AtomicUsize,
 }
@@ -37,10 +35,10 @@ static ADVISED: [Advised; MAX_RANGES] = [const {
 }; MAX_RANGES];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Places of a range that are looked at.
+/// Samples per range.
 const SAMPLES: usize = 8;
 
-/// `[start, end)` is advised now.
+/// Records that `[start, end)` is advised.
 pub fn add(start: usize, end: usize) {
     for range in &ADVISED {
         let (from, to) = (range.start.load(Relaxed), range.end.load(Relaxed));
@@ -67,7 +65,7 @@ pub fn add(start: usize, end: usize) {
     range.start.store(start, Relaxed);
 }
 
-/// No more than this is outstanding: for whoever has enough either way.
+/// Maximum counted, for callers that need no more.
 pub fn at_most() -> usize {
     let length = |range: &Advised| {
         let start = range.start.load(Relaxed);
@@ -76,11 +74,11 @@ pub fn at_most() -> usize {
     ADVISED.iter().map(length).fold(0, usize::saturating_add)
 }
 
-/// Looks at a range of which nothing more was touched, after which it counts half.
+/// Looks without progress after which a range counts half.
 const HALVED_AFTER: usize = 32;
 
-/// Bytes that were advised and are not resident, from a few samples. What stays untouched for long
-/// counts less and less: many programs map more than they touch.
+/// Estimate of advised bytes that are not resident. Ranges that stay untouched count less and less: many programs
+/// map more than they touch.
 pub fn outstanding(superpage: usize) -> usize {
     ADVISED.iter().map(|range| range.outstanding(superpage)).fold(0, usize::saturating_add)
 }
@@ -114,15 +112,14 @@ impl Advised {
     }
 }
 
-/// Whether `[start, end)` seems to have been touched, from a few samples. Of its last superpage some may be
-/// malloc's rounding.
+/// Whether `[start, end)` seems to be touched, by samples. Part of its last superpage may be malloc's rounding.
 pub fn is_filled(start: usize, end: usize, superpage: usize) -> bool {
     let last = end.saturating_sub(superpage).max(start);
     let sample = |number: usize| start + (last - start) / 4 * number;
     (0..4).map(sample).chain([last]).all(|at| pagemap::is_resident(at) == Some(true))
 }
 
-/// (c) by `at`: a mapping that is advised before `at` and not behind; `at` 0: none, 1: being written.
+/// (c) by `at`: a mapping that is advised before `at` and not after; `at` 0: empty, 1: being written.
 struct Border {
     at: AtomicUsize,
     end: AtomicUsize,
@@ -132,7 +129,7 @@ const BORDERS: usize = 32;
 static INSIDE: [Border; BORDERS] =
     [const { Border { at: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; BORDERS];
 
-/// Notes a border; `false`: there are too many.
+/// Records a border; `false`: the table is full.
 pub fn add_border(at: usize, end: usize) -> bool {
     for border in &INSIDE {
         let old = border.at.load(Relaxed);
@@ -149,8 +146,8 @@ pub fn add_border(at: usize, end: usize) -> bool {
     false
 }
 
-/// Advises what lies behind the borders in `[start, end)` as well where it `is_joined`, so that it is one mapping
-/// again. Returns the bytes before the first of them; all, if there is none.
+/// Also advises what is behind the borders in `[start, end)` where it `is_joined`, so that it becomes one mapping
+/// again. Returns the bytes before the first border; all, if there is none.
 pub fn remove_borders(start: usize, end: usize, is_joined: impl Fn() -> bool) -> usize {
     let mut first = end;
     each_border(start, end, |at, until| {
@@ -166,12 +163,12 @@ pub fn remove_borders(start: usize, end: usize, is_joined: impl Fn() -> bool) ->
     first - start
 }
 
-/// Borders in `[start, end)` are none any more.
+/// Removes borders in `[start, end)`.
 pub fn forget_borders(start: usize, end: usize) {
     each_border(start.saturating_sub(1), end, |_, _| ());
 }
 
-/// Takes the borders inside `[start, end)` out, and gives each to `work` with the end of its mapping.
+/// Removes the borders inside `[start, end)`, and passes each to `work` with the end of its mapping.
 fn each_border(start: usize, end: usize, mut work: impl FnMut(usize, usize)) {
     for border in &INSIDE {
         let at = border.at.load(Acquire);

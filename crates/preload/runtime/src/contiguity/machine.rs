@@ -1,9 +1,8 @@
-//! What the machine says: free blocks, memory that could be free, stalls and fallbacks so far, and
-//! whether first touches compact at all.
+//! Facts of the machine: free blocks, reclaimable memory, stalls and fallbacks so far, and whether first touches
+//! compact.
 //!
 //! # Safety
-//! System calls on descriptors and buffers of our own. Buffers are small: this may run on a
-//! signal's stack.
+//! System calls on own descriptors and buffers. Buffers are small: this may run on a signal stack.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,7 +13,7 @@ use crate::settings::{self, Pages};
 use crate::text::{Text, first_number};
 use crate::{files, filter, raw, sizes};
 
-/// Gives each line of a file to `each`; `None`: it cannot be read to its end.
+/// Passes each line of a file to `each`; `None`: it cannot be read to its end.
 fn each_line(path: &CStr, mut each: impl FnMut(&[u8])) -> Option<()> {
     raw::keeping_errno(|| {
         let fd = raw::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
@@ -34,7 +33,7 @@ fn each_line(path: &CStr, mut each: impl FnMut(&[u8])) -> Option<()> {
     })
 }
 
-/// Free memory that this thread may have; `None`: /proc/buddyinfo is not to be had.
+/// Free memory available to this thread; `None`: /proc/buddyinfo cannot be read.
 pub fn free(superpage: usize) -> Option<Free> {
     let mut blocks = Blocks::new(raw::base_page(), superpage);
     each_line(c"/proc/buddyinfo", |line| blocks.line(line))?;
@@ -51,7 +50,7 @@ pub fn free(superpage: usize) -> Option<Free> {
     }
 }
 
-/// The node of the CPU this thread runs on.
+/// Node of the CPU that this thread runs on.
 fn local_node() -> usize {
     let (mut cpu, mut node) = (0u32, 0u32);
     let null = std::ptr::null_mut::<u8>();
@@ -60,7 +59,7 @@ fn local_node() -> usize {
     node as usize
 }
 
-/// The nodes of this thread's cpuset, and of its memory policy where that binds it.
+/// Nodes of this thread's cpuset and binding memory policy.
 fn allowed_nodes() -> [u64; 16] {
     const MPOL_F_MEMS_ALLOWED: usize = 1 << 2;
     let ask = |flags: usize| {
@@ -78,7 +77,7 @@ fn allowed_nodes() -> [u64; 16] {
     nodes
 }
 
-/// Bytes that are not free but could be: what is available beyond what is free.
+/// Bytes that are available but not free.
 pub fn reclaimable() -> Option<usize> {
     let (mut free, mut available) = (None, None);
     each_line(c"/proc/meminfo", |line| {
@@ -89,7 +88,7 @@ pub fn reclaimable() -> Option<usize> {
     Some(available?.saturating_sub(free?))
 }
 
-/// Memory of the machine, in bytes.
+/// The machine's memory, in bytes.
 pub fn total() -> usize {
     static TOTAL: AtomicUsize = AtomicUsize::new(0);
     let known = TOTAL.load(Relaxed);
@@ -108,16 +107,16 @@ pub fn total() -> usize {
     total
 }
 
-/// Sums of the machine since it started.
+/// The machine's counters since boot.
 #[derive(Clone, Copy, Default)]
 pub struct Counters {
     /// Direct compactions.
     pub stalls: usize,
-    /// First touches that were to get a superpage and got base pages.
+    /// First touches that fell back to base pages.
     pub fallbacks: usize,
 }
 
-/// Reads them: some 30 microseconds, more with many CPUs.
+/// Reads the counters: about 30 microseconds, more with many CPUs.
 pub fn counters() -> Option<Counters> {
     let mut counters = Counters::default();
     let mut found = 0;
@@ -134,7 +133,7 @@ pub fn counters() -> Option<Counters> {
     (found == 2).then_some(counters)
 }
 
-/// Whether a first touch of advised memory may compact: not where that is left to kcompactd.
+/// Whether a first touch of advised memory may compact; not if that is left to kcompactd.
 pub fn compacts_at_touches() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| {
@@ -143,7 +142,7 @@ pub fn compacts_at_touches() -> bool {
     })
 }
 
-/// The size of the blocks that first touches of advised memory ask for.
+/// Size of the blocks that first touches of advised memory ask for.
 pub fn superpage() -> usize {
     static SIZE: AtomicUsize = AtomicUsize::new(0);
     let known = SIZE.load(Relaxed);
@@ -160,7 +159,7 @@ pub fn superpage() -> usize {
     size
 }
 
-/// The largest superpages, where smaller ones were asked for and these are on as well.
+/// The largest superpages, if smaller ones were requested and these are enabled too.
 pub fn larger_thp() -> Option<usize> {
     const NONE: usize = 1;
     static SIZE: AtomicUsize = AtomicUsize::new(0);
@@ -175,7 +174,8 @@ pub fn larger_thp() -> Option<usize> {
     Some(SIZE.load(Relaxed)).filter(|size| *size > NONE)
 }
 
-/// The largest size below `superpage` that advised memory gets (mTHP). Read each time: `superpage run` turns sizes on.
+/// The largest size below `superpage` that advised memory gets (mTHP). Read each time: `superpage run` enables
+/// sizes.
 pub fn smaller_thp(superpage: usize) -> Option<usize> {
     let smallest = 4 * raw::base_page();
     let sizes = std::iter::successors(Some(superpage / 2), |size| Some(size / 2));
@@ -183,7 +183,7 @@ pub fn smaller_thp(superpage: usize) -> Option<usize> {
     sizes.take_while(|size| *size >= smallest).find(is_on)
 }
 
-/// Whether superpages of that size are off while smaller ones may be on (since Linux 6.8).
+/// Whether superpages of that size are disabled while smaller ones may be enabled (Linux 6.8 and later).
 fn is_never(size: usize) -> bool {
     is_set(size, &[b"[never]"])
 }

@@ -1,19 +1,16 @@
-//! How much of the program's memory is advised for superpages: as much as free memory is
-//! contiguous.
+//! Decides how much of the program's memory is advised: as much as free memory is contiguous.
 //!
-//! Where memory is fragmented (one page in each superpage that cannot be moved is enough), each
-//! first touch of advised memory goes into direct compaction for milliseconds and then gets base
-//! pages all the same. Nothing can be taken back while a program touches one large piece. So
-//! `policy::live` says before the advice how much of it fits, and here is what it asks for: free
-//! blocks in /proc/buddyinfo (3 microseconds), what was advised before and is still untouched
-//! (`granted`), trials (`probe`), what went wrong all the same in /proc/vmstat (`machine`).
+//! On fragmented memory (one unmovable page per superpage suffices) each first touch of advised memory runs direct
+//! compaction for milliseconds and still gets base pages. The advice cannot be taken back while a program touches
+//! one large piece. Therefore `policy::live` decides before the advice how much of it fits, from free blocks in
+//! /proc/buddyinfo (3 microseconds), advised memory that is still untouched (`granted`), trials (`probe`) and
+//! failures counted in /proc/vmstat (`machine`).
 //!
-//! A mapping that is advised in part is two to the kernel, and `mremap` of both at once fails. So
-//! the border is noted, and [`rejoin`] removes it first.
+//! A mapping advised in part is two mappings to the kernel, and `mremap` of both at once fails. The border is
+//! recorded, and [`rejoin`] removes it first.
 //!
-//! Everything here is a hint in plain atomics: no lock, no allocation, and a child of a fork goes
-//! on as its parent was. Once a seccomp filter may be in place no file is opened and nothing is
-//! tried: the last answer stays.
+//! All state is hints in plain atomics: no lock, no allocation, and a forked child keeps its parent's. Once a
+//! seccomp filter may be set no file is opened and nothing is tried: the last answer stays.
 //!
 //! # Safety
 //! Advice changes no contents.
@@ -40,26 +37,26 @@ pub use untouched::release as release_untouched;
 
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Advises as much of `[start, start + length)` as free memory allows, if any is to be: nothing, a part that begins
-/// at `start`, or all. Returns how many bytes; why they are not all is counted. errno is left
-/// alone. Nobody uses the memory yet.
+/// Advises as much of `[start, start + length)` as free memory allows, if the policy says so: nothing, a part that
+/// begins at `start`, or all. Returns the bytes advised; the reason for the rest is counted. Preserves errno. The
+/// memory is not in use yet.
 pub fn advise(kind: Kind, start: usize, length: usize) -> usize {
     give(kind, start, length, Use::Fresh)
 }
 
-/// The same of memory that is in use.
+/// The same for memory in use.
 pub fn advise_old(kind: Kind, start: usize, length: usize) -> usize {
     give(kind, start, length, Use::Old)
 }
 
-/// The same for address space that is only reserved, of which little may come to be touched: all or
-/// nothing, and later pieces do not wait for its touches.
+/// The same for reserved address space of which little may be touched: all or nothing, and later pieces do not wait
+/// for its touches.
 pub fn advise_reserved(kind: Kind, start: usize, length: usize) -> usize {
     give(kind, start, length, Use::Reserved)
 }
 
-/// To be called before `[start, start + length)` is moved or resized by `mremap`: it becomes one
-/// mapping. Returns how many bytes were advised, for [`grown`]: those before the first border.
+/// Called before `mremap` moves or resizes `[start, start + length)`: makes it one mapping. Returns the bytes that
+/// were advised, for [`grown`]: those before the first border.
 pub fn rejoin(start: usize, length: usize) -> usize {
     granted::remove_borders(start, start.saturating_add(length), || {
         let facts = facts(Kind::Mmap, start, length, Use::Old);
@@ -67,29 +64,29 @@ pub fn rejoin(start: usize, length: usize) -> usize {
     })
 }
 
-/// The program, or malloc, does something else with `[start, end)`: its borders are no longer ours.
+/// The program, or malloc, reuses `[start, end)`: its borders are dropped.
 pub fn forget(start: usize, end: usize) {
     granted::forget_borders(start, end);
 }
 
-/// The program watches memory through userfaultfd: nothing of its mappings is populated any more, or that would wait
-/// for whoever answers.
+/// The program watches memory through userfaultfd: nothing of its mappings is populated any more, because that would
+/// wait for the handler.
 pub fn is_watched() {
     IS_WATCHED.store(true, Relaxed);
 }
 
-/// A mapping that `mremap` has enlarged.
+/// A mapping that `mremap` enlarged.
 pub struct Grown {
     pub start: usize,
     pub length: usize,
-    /// Its length before.
+    /// Length before.
     pub old: usize,
-    /// How much of that was advised, as [`rejoin`] said.
+    /// Bytes of it that were advised, as returned by [`rejoin`].
     pub advised: usize,
 }
 
-/// What was added to a mapping has the advice of what was there. It keeps it as far as free memory
-/// allows. Returns how many of the added bytes are advised.
+/// The added part of a mapping inherits the advice, and keeps it as far as free memory allows. Returns the added
+/// bytes that are advised.
 pub fn grown(kind: Kind, grown: &Grown) -> usize {
     let &Grown { start, length, old, advised } = grown;
     if filter::may_be_in_place() {
@@ -145,8 +142,8 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
     }
 }
 
-/// Takes the advice of `[border, end)` back; `false`: of all that begins at `start`, because it would not be
-/// one mapping again. There is no way but MADV_NOHUGEPAGE; [`rejoin`] takes that back in turn.
+/// Takes back the advice of `[border, end)`; `false`: of everything from `start`, because the mapping could not be
+/// joined again. That takes MADV_NOHUGEPAGE, which [`rejoin`] takes back in turn.
 fn withdraw(start: usize, border: usize, end: usize) -> bool {
     // First of all of it: the base page that joins the parts would be a superpage.
     advice::base_pages(start, end - start)
@@ -156,7 +153,7 @@ fn withdraw(start: usize, border: usize, end: usize) -> bool {
         && advice::superpages(start, border - start)
 }
 
-/// At the end of the process: whether what was advised last could be had.
+/// At exit: whether superpages were available for what was advised last.
 pub fn finish() {
     if executor::has_decided() {
         decide(Event::Ended, &mut executor::facts(0, 0, machine::superpage()));
@@ -172,9 +169,9 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
     perform(action, kind, start, facts)
 }
 
-/// The program advises `[start, start + length)` itself. Whether that was done as far as free memory allows, as with
-/// memory that is advised unasked; else it is the kernel's to do: where all fits, the memory is in use, or it is not
-/// private and anonymous. See docs/decisions/contiguity.md#7.
+/// The program advises `[start, start + length)` itself. Returns whether that was done as far as free memory allows,
+/// as for memory advised by the library; otherwise the kernel does it: all of it fits, the memory is in use, or it
+/// is not private and anonymous. See docs/decisions/contiguity.md#7.
 pub fn requested(start: usize, length: usize) -> bool {
     if length < machine::superpage()
         || !executor::advises()
@@ -207,14 +204,14 @@ pub fn requested(start: usize, length: usize) -> bool {
     }
 }
 
-/// Whether so much is free in superpages, and something besides.
+/// Whether `length` bytes and some headroom are free in superpages.
 pub fn free_superpages(length: usize) -> bool {
-    const BESIDES: usize = 64 << 20;
+    const HEADROOM: usize = 64 << 20;
     let free = machine::free(machine::superpage());
-    free.is_some_and(|free| free.contiguous >= length.saturating_add(BESIDES))
+    free.is_some_and(|free| free.contiguous >= length.saturating_add(HEADROOM))
 }
 
-/// Carries out what was decided about new memory; how many of its bytes are advised then.
+/// Performs the decision about new memory; returns the bytes advised.
 fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
     let length = facts.length as usize;
     let (bytes, promised) = match action {
@@ -265,8 +262,7 @@ fn make_smaller(start: usize, length: usize, from: usize, facts: &Facts) -> bool
     false
 }
 
-/// The advice of the first `bytes` was given, or not. What was decided about of them is kept for the piece until it is
-/// touched.
+/// The first `bytes` were advised, or not. The decision about them holds for the piece until it is touched.
 fn advised_to(
     is_advised: bool,
     start: usize,
@@ -297,7 +293,7 @@ fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
     }
 }
 
-/// Asks, and learns and tries what is asked back.
+/// Runs the policy's loop: reads and tries what it asks for.
 fn decide(event: Event, facts: &mut Facts) -> Action {
     executor::ask(event, facts, |action, facts| match action {
         Action::Read(source) => Some((read(source, facts), 0)),
@@ -366,9 +362,8 @@ fn read(source: Source, facts: &mut Facts) -> Ended {
     DONE
 }
 
-/// Mappings with an `anon_vma` of their own are never merged (`is_mergeable_anon_vma`, mm/vma.c).
-/// So the piece gets its own before it is parted: by its first fault, of the page behind the
-/// border.
+/// Mappings with an own `anon_vma` are never merged (`is_mergeable_anon_vma`, mm/vma.c). The piece therefore gets
+/// one before it is split: by its first fault, of the page behind the border.
 fn can_be_rejoined(border: usize) -> bool {
     // SAFETY: a fault, which changes no contents.
     unsafe { raw::populate(border, raw::base_page()) }.is_ok()

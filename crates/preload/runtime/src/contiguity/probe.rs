@@ -1,18 +1,18 @@
-//! Trying whether superpages are had in good time: a few are populated and given back.
+//! Trial of whether superpages are available in good time: a few are populated and given back.
 //!
 //! # Safety
-//! Fresh memory of our own, unmapped before anybody else learns of it.
+//! New own memory, unmapped before anybody else learns of it.
 
 use policy::Result;
 
 use crate::executor::advice;
 use crate::{limits, raw};
 
-/// At most this part of what control groups leave the process is tried: others of the group would have to give way.
+/// Maximum fraction of the control group's remaining memory for a trial: others of the group would have to give way.
 const TRIED_SHARE: usize = 4;
 
-/// Populates `count` superpages, held at once, until one takes more than `limit` microseconds: done if each took one
-/// fault, and how long the slowest took.
+/// Populates `count` superpages, held at once, until one takes more than `limit` microseconds. Succeeds if each took
+/// one fault; returns the time of the slowest.
 pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Result, u32) {
     let (count, superpage) = (count as usize, superpage as usize);
     let Some(length) = count.checked_add(1).and_then(|it| it.checked_mul(superpage)) else {
@@ -55,7 +55,7 @@ unsafe fn timed(first: usize, count: usize, limit: u32, superpage: usize) -> Opt
     Some((Result::Done { pages: count as u32 }, slowest))
 }
 
-/// Nanoseconds and faults that populating took.
+/// Nanoseconds and faults of populating.
 ///
 /// # Safety
 /// The range is ours.
@@ -66,12 +66,12 @@ unsafe fn populate(start: usize, length: usize) -> Option<(u64, i64)> {
     Some((raw::monotonic()?.saturating_sub(time), self::faults()? - faults))
 }
 
-/// Faults of this thread so far: populating counts each.
+/// Minor faults of this thread; populating counts each.
 fn faults() -> Option<i64> {
     raw::usage(libc::RUSAGE_THREAD).map(|usage| usage.ru_minflt)
 }
 
-/// Faults of this process so far.
+/// Minor faults of this process.
 pub fn process_faults() -> Option<usize> {
     raw::usage(libc::RUSAGE_SELF).map(|usage| usage.ru_minflt as usize)
 }

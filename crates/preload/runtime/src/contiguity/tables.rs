@@ -14,13 +14,13 @@ use super::machine;
 use crate::executor::advice;
 use crate::{filter, pagemap, raw};
 
-/// Makes those of `[start, start + length)` where a smaller size was asked for and larger ones are on. `false`: larger
-/// superpages would come; they are not advised then. The memory is fresh but for pages that are resident.
+/// Makes page tables for `[start, start + length)` if a smaller size was requested and larger ones are enabled.
+/// `false`: larger superpages would come, so those are not advised. The memory is new except for resident pages.
 pub fn make_if_larger(start: usize, length: usize) -> bool {
     machine::larger_thp().is_none_or(|largest| make(start, length, largest))
 }
 
-/// Makes those of `[start, start + length)`, one for each `largest` superpage, which is the only advice it takes away.
+/// Makes page tables for `[start, start + length)`, one for each `largest` superpage; takes back no other advice.
 pub fn make(start: usize, length: usize, largest: usize) -> bool {
     let page = raw::base_page();
     if filter::may_be_in_place() {

@@ -1,8 +1,8 @@
-//! Base pages that are there only because a superpage was touched elsewhere.
+//! Gives back base pages that exist only because a superpage was touched elsewhere.
 //!
 //! # Safety
-//! Pages of zeroes are discarded while nobody can write to them, and read as zeroes again.
-//! See docs/decisions/prepare.md#5.
+//! Zero pages are discarded while nobody can write to them, and read as zeroes again. See
+//! docs/decisions/prepare.md#5.
 
 use std::ffi::c_int;
 
@@ -15,12 +15,12 @@ use crate::settings::{self, Pages};
 use crate::write_protect::{self, WriteProtect};
 use crate::{executor, maps, raw};
 
-/// Gives back the base pages of private anonymous memory in `[start, end)` that lie in superpages and hold nothing but
-/// zeroes: for a program that wants to be asked for what is not there. One that it wrote zeroes to goes too, and is
-/// asked for.
+/// Gives back the base pages of private anonymous memory in `[start, end)` that are in superpages and hold only
+/// zeroes: for a program whose userfaultfd handler must be asked for missing pages. Pages to which it wrote zeroes
+/// go too, and the handler is asked for them.
 ///
-/// Nothing is done before Linux 6.7, which does not tell superpages from base pages (`PAGEMAP_SCAN`), or where other
-/// threads cannot be held up: the pages are there then.
+/// Does nothing before Linux 6.7, which does not tell superpages from base pages (`PAGEMAP_SCAN`), or if other
+/// threads cannot be held up: the pages stay.
 pub fn release(start: usize, end: usize) {
     if start >= end || matches!(settings::get().pages, Pages::Unasked) {
         return;

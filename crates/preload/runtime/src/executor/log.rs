@@ -1,5 +1,5 @@
-//! The log of decisions that `SUPERPAGE_POLICY_LOG` asks for: a line each, appended by one `write`. The text is
-//! `policy::live::Record`'s.
+//! Log of decisions (`SUPERPAGE_POLICY_LOG`): one line each, appended by one `write`. The text is that of
+//! `policy::live::Record`.
 //!
 //! # Safety
 //! A descriptor that is opened and closed here, and buffers of our own, on the stack.
@@ -16,11 +16,11 @@ use super::{TRIES, VERSION, load, request, words};
 use crate::text::Text;
 use crate::{files, filter, raw, settings};
 
-/// A process writes so many bytes at most: a log is for looking at, not for filling a disk.
+/// Maximum bytes per process: the log is for reading, and must not fill a disk.
 const MAX_BYTES: usize = 64 << 20;
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The process begins, or goes on as a child.
+/// The process starts, or continues as a forked child.
 pub fn begin() {
     let Some(path) = settings::get().policy_log else { return };
     let found = (0..TRIES).find_map(|_| load());
@@ -31,7 +31,7 @@ pub fn begin() {
     append(path, &Begin { pid: pid(), seq: version / 2, policy });
 }
 
-/// A decision was made, on the state of that number, or on `state`.
+/// A decision was made on the state of this version, or on `state`.
 #[inline]
 pub fn decision(seq: u64, state: Option<State>, event: Event, facts: &Facts, action: Action) {
     if let Some(path) = settings::get().policy_log {
@@ -44,7 +44,7 @@ fn pid() -> u64 {
     unsafe { raw::call!(SYS_getpid) as u64 }
 }
 
-/// Not where a filter may be in place: no file is opened then.
+/// Not if a filter may be set: then no file is opened.
 #[cold]
 #[inline(never)]
 fn append(path: &CStr, line: &dyn fmt::Display) {

@@ -1,11 +1,10 @@
-//! What this process does is decided by `policy::live`; here is what the policy remembers of the process, and the one
-//! way to ask it ([`on`], [`ask`]). Who asks performs what is answered; of memory that needs nothing but advice that is
-//! done here ([`advise`]).
+//! Executor of `policy::live` in this process: what the policy remembers, and the one way to ask it ([`on`],
+//! [`ask`]). The caller performs the action; for memory that only needs advice, [`advise`] does.
 //!
-//! The state is words. `VERSION` counts its changes; it is odd while somebody stores one. Who finds another thread at
-//! it tries again, and decides on what there is after a while, without storing: a signal handler may have interrupted
-//! who stores, and a thread may have been stopped. So nobody waits, and a change may be lost; all of it is hints. A
-//! child of a fork goes on as its parent was.
+//! The state is a seqlock over atomic words: `VERSION` is odd while a thread stores a change. Readers retry; after
+//! [`TRIES`] they decide on what is there and store nothing, because the writer may be a thread that a signal
+//! handler interrupted or that was stopped. So nobody waits, and a change may be lost: the state has only hints. A
+//! forked child keeps its parent's state.
 //!
 //! # Safety
 //! Only atomics, and advice (`advice`).
@@ -40,18 +39,18 @@ static WORDS: [AtomicU64; State::WORDS] = {
 };
 static VERSION: AtomicU64 = AtomicU64::new(0);
 
-/// So often is tried to decide on a state that nobody changes meanwhile.
+/// Retries before deciding on a possibly torn snapshot.
 const TRIES: usize = 64;
 
-/// Done, where nobody counts pages.
+/// Success; the number of pages is not reported.
 pub const DONE: Result = Result::Done { pages: 0 };
 
-/// What the kernel did, or did not.
+/// Result of a system call, as the policy's event.
 pub fn done_if(is_done: bool) -> Result {
     if is_done { DONE } else { Result::Unavailable }
 }
 
-/// What is to be done. errno is left alone.
+/// Asks the policy for an action. Preserves errno.
 pub fn on(event: Event, facts: &Facts) -> Action {
     for _ in 0..TRIES {
         let Some((version, state)) = load() else {
@@ -71,7 +70,7 @@ pub fn on(event: Event, facts: &Facts) -> Action {
     action
 }
 
-/// The same, and what `perform` can do is done and told, until it says `None`: that action is returned.
+/// Asks the policy and performs actions until `perform` returns `None`; returns that action.
 pub fn ask(
     event: Event,
     facts: &mut Facts,
@@ -84,12 +83,12 @@ pub fn ask(
     action
 }
 
-/// How an action ended: what is done next.
+/// Tells the policy how an action ended; returns the next action.
 pub fn ended(action: Action, result: Result, facts: &Facts) -> Action {
     on(Event::Outcome { action, result, cost: 0 }, facts)
 }
 
-/// Facts about memory at `start`, which has superpages of `superpage` bytes.
+/// Facts about memory at `start`, whose superpages have `superpage` bytes.
 pub fn facts(start: usize, length: usize, superpage: usize) -> Facts {
     Facts {
         superpage: superpage as u64,
@@ -101,8 +100,8 @@ pub fn facts(start: usize, length: usize, superpage: usize) -> Facts {
     }
 }
 
-/// What is done about `length` bytes for which the pool has no superpages, where that is `wanted`. How much of them is
-/// advised then is another question: of [`advise`], or of `contiguity`.
+/// Decides the fallback for `length` bytes for which the pool has no superpages, if they are `wanted`. [`advise`]
+/// and `contiguity` decide how much of them is advised.
 pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
     let facts = Facts { fallback: as_told(wanted), length: length as u64, ..Facts::default() };
     match on(Event::NoPoolPage, &facts) {
@@ -112,8 +111,8 @@ pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
     }
 }
 
-/// Advises memory of a kind of which free blocks do not decide, if that is to be: for memory that does not lie on the
-/// pool `wanted` says so, too. Whether it is advised.
+/// Advises memory whose advice does not depend on free blocks, if the policy says so. `wanted`: the memory is not on
+/// the pool, and should have been. Returns whether it was advised.
 pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool {
     let facts =
         Facts { kind, fallback: as_told(wanted), ..facts(start, length, sizes::superpage()) };
@@ -124,13 +123,13 @@ pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool
     result == DONE
 }
 
-/// Whether memory that does not lie on the pool is to be advised. Once the program has set a filter nothing is: malloc of a program
-/// without threads makes no such call, and the filter may end the process for it.
+/// Whether memory that is not on the pool is to be advised. Nothing is advised once the program has set a seccomp
+/// filter: malloc of a program without threads makes no such call, and the filter may kill the process for it.
 pub fn advises() -> bool {
     !filter::is_set() && request().advises(as_told(settings::get().fallback))
 }
 
-/// What a policy calls it.
+/// The kind of memory in the policy's terms.
 pub fn as_told(fallback: Fallback) -> live::Fallback {
     match fallback {
         Fallback::Error => live::Fallback::Refuse,
@@ -139,17 +138,17 @@ pub fn as_told(fallback: Fallback) -> live::Fallback {
     }
 }
 
-/// Whether anything is to be prepared, but for what a filter forbids.
+/// Whether anything is to be prepared ahead, if a filter allows it.
 pub fn prepares() -> bool {
     request().prepares(sizes::superpage() as u64)
 }
 
-/// Whether anything is remembered.
+/// Whether a decision was ever stored.
 pub fn has_decided() -> bool {
     VERSION.load(Relaxed) > 0
 }
 
-/// Requests so far that could have been served by what is kept.
+/// Number of requests that kept memory could have served.
 pub fn requests() -> u64 {
     State::from_words(words()).requests
 }
@@ -172,7 +171,7 @@ fn words() -> [u64; State::WORDS] {
     std::array::from_fn(|at| WORDS[at].load(Relaxed))
 }
 
-/// The state and its version; `None`: it is being changed.
+/// The state and its version; `None`: a store is in progress.
 fn load() -> Option<(u64, State)> {
     let version = VERSION.load(Acquire);
     let state = State::from_words(words());
@@ -180,7 +179,7 @@ fn load() -> Option<(u64, State)> {
     (version.is_multiple_of(2) && VERSION.load(Relaxed) == version).then_some((version, state))
 }
 
-/// Stores what came of the state of that version; `false`: it was changed meanwhile.
+/// Stores a state derived from this version; `false`: another thread stored meanwhile.
 fn store(version: u64, state: &State) -> bool {
     if VERSION.compare_exchange(version, version + 1, AcqRel, Relaxed).is_err() {
         return false;
@@ -193,7 +192,7 @@ fn store(version: u64, state: &State) -> bool {
     true
 }
 
-/// In a forked child: who was storing a change is no thread of it.
+/// In a forked child: a writer in another thread is gone.
 pub fn after_fork() {
     let version = VERSION.load(Relaxed);
     if version % 2 == 1 {

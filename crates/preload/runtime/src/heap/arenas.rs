@@ -29,35 +29,36 @@ use crate::settings::{self, Fallback};
 use crate::table;
 use crate::{executor, filter, in_place, limits, pagemap, raw, sizes, source, write_protect};
 
-/// Size of the heap from which the main arena gets superpages of THP: its last one is half used on average.
+/// Minimum heap size for THP in the main arena: its last superpage is half used on average.
 const LARGE_HEAP: usize = 3 << 20;
-/// The same of threads' arenas, each of which has such a last superpage.
+/// The same for threads' arenas, each of which has such a last superpage.
 const LARGE_HEAP_OF_THREADS: usize = 32 << 20;
-/// The same of all arenas where mapped objects and arenas hold [`LARGE_IN_ALL`].
+/// The same for all arenas once mapped objects and arenas hold [`LARGE_IN_ALL`].
 const LARGE_HEAP_BESIDE: usize = 4 << 20;
 const LARGE_IN_ALL: usize = 64 << 20;
-/// The same of all arenas on the pool.
+/// The same for all arenas on the pool.
 const LARGE_HEAP_ON_POOL: usize = 4 << 20;
-/// The newest part of an arena, whose density decides, without its end, which the program may be about to touch.
+/// Size of the newest part of an arena, whose density decides; its end, which the program may be about to touch, is
+/// left out.
 const JUDGED: usize = 4 << 20;
 const UNJUDGED: usize = 256 << 10;
-/// How far ahead an arena is grown: an eighth of the heap, within these.
+/// Step by which an arena is grown ahead: an eighth of the heap, between these.
 const MIN_AHEAD: usize = 4 << 20;
 const MAX_AHEAD: usize = 16 << 20;
-/// The same on the pool, whose pages are reserved for this process from then on.
+/// The same on the pool, whose pages are reserved for this process.
 const MAX_AHEAD_ON_POOL: usize = 8 << 20;
 
-/// What lies below needs no look: in the main arena.
+/// Address in the main arena below which no check is needed.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
-/// Where the main arena begins.
+/// Start of the main arena.
 static START: AtomicUsize = AtomicUsize::new(0);
-/// What threads' arenas hold, each one's last step left out.
+/// Bytes in threads' arenas, without the last step of each.
 static IN_THREADS: AtomicUsize = AtomicUsize::new(0);
-/// The end of the brk area when it was last looked at.
+/// End of the brk area at the last check.
 static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
-/// (a) Whether somebody is growing an arena: who comes meanwhile does not wait.
+/// (a) Try-lock for growing an arena; callers that lose it return.
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
-/// Whether the heap is large, and its early memory has been advised.
+/// Whether the heap is large and its early memory was advised.
 static IS_LARGE: AtomicBool = AtomicBool::new(false);
 /// Whether an arena may lie on the pool. What glibc gives back of it by `madvise`, tops of threads' arenas and with
 /// `malloc_trim` parts of all, has no reservation any more where the pool has surplus pages, and a touch may be killed: so glibc is
@@ -67,7 +68,7 @@ static IS_ON_POOL: AtomicBool = AtomicBool::new(false);
 static IS_KEPT_WHOLE: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was ever grown ahead on THP.
 static HAS_GROWN: AtomicBool = AtomicBool::new(false);
-/// Whether an arena was grown ahead since memory last ran out.
+/// Whether an arena was grown ahead since the last out-of-memory.
 static IS_AHEAD: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -118,8 +119,8 @@ pub fn begin() {
 /// Two headers, which is also more than the smallest chunk.
 const HEADERS: usize = 4 * size_of::<usize>();
 
-/// Something was allocated: arenas are grown ahead if it comes near the end of what is backed.
-/// `false`: there are no superpages, and the caller wants nothing else.
+/// Called after each allocation: grows the arena ahead if it is near the end of backed memory. `false`: there are no
+/// superpages, and the fallback is `error`.
 #[inline(always)]
 pub fn reach(chunk: Chunk) -> bool {
     let end = chunk.end();
@@ -131,7 +132,7 @@ pub fn reach(chunk: Chunk) -> bool {
     is_known || look(chunk)
 }
 
-/// One at a time: whoever comes meanwhile is seen at the next allocation.
+/// One thread at a time; an allocation meanwhile is checked at the next one.
 #[cold]
 fn look(chunk: Chunk) -> bool {
     if IS_BUSY.swap(true, Ordering::Acquire) {
@@ -331,17 +332,17 @@ fn is_dense(chunk: Chunk) -> bool {
     pagemap::resident(from, pages).is_some_and(|touched| touched >= pages / 10 * 9)
 }
 
-/// What came of growing an arena ahead.
+/// Result of growing an arena ahead.
 enum Growth {
-    /// It is backed up to there.
+    /// Backed up to this address.
     To(usize),
-    /// It is as it was.
+    /// Unchanged.
     None,
-    /// There are no superpages, and base pages are not wanted.
+    /// There are no superpages, and the fallback is `error`.
     Refused,
 }
 
-/// Grows the arena that `chunk` is the newest of.
+/// Grows the arena whose newest chunk is `chunk`.
 fn grow(chunk: Chunk, holds: usize) -> Growth {
     let page = sizes::superpage();
     let is_on_pool = is_for_pool();
@@ -406,7 +407,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     growth
 }
 
-/// Pages of the pool, or what the fallback says.
+/// Takes pages of the pool, or applies the fallback.
 unsafe fn on_pool(from: usize, to: usize) -> Growth {
     // SAFETY: the caller's.
     if unsafe { large::put_on_pool(from, to) } {
@@ -420,7 +421,7 @@ unsafe fn on_pool(from: usize, to: usize) -> Growth {
     Growth::To(to)
 }
 
-/// After a free: glibc may have given back the top of the main arena.
+/// Called after each free: glibc may have trimmed the main arena.
 #[inline(always)]
 pub fn notice_trim() {
     let now = current_break();
@@ -439,8 +440,8 @@ fn trimmed(now: usize) {
     }
 }
 
-/// Memory ran out: what the arenas hold ahead goes back, and they grow by what is needed for a while.
-/// Whether that may have helped.
+/// Out of memory: returns what the arenas hold ahead, and grows them by what is needed for a while. Whether that may
+/// have helped.
 #[cold]
 pub fn stop_growing_ahead() -> bool {
     let was_ahead = packed::give_back_ahead();
@@ -457,7 +458,7 @@ pub fn are_kept_whole() -> bool {
     IS_KEPT_WHOLE.load(Ordering::Relaxed)
 }
 
-/// Gives back what malloc has free beyond `kept`, if glibc may discard it. What glibc's `malloc_trim` says.
+/// `malloc_trim(kept)`, if glibc may discard memory. Returns what glibc returns.
 pub fn trim(kept: usize) -> c_int {
     if IS_ON_POOL.load(Ordering::Relaxed) {
         return 0;

@@ -1,8 +1,8 @@
-//! What lies before memory that glibc's malloc returned: two words, the second of which is the chunk's
-//! size with three flags in its lowest bits (`malloc/malloc.c`, `struct malloc_chunk`).
+//! Header of a chunk of glibc's malloc: two words before the memory. The second is the chunk's size, with three
+//! flags in its lowest bits (`malloc/malloc.c`, `struct malloc_chunk`).
 //!
 //! # Safety
-//! Read and written only for memory that malloc returned and nobody has freed, by whoever has it.
+//! Headers are read and written only of memory that malloc returned and that is not freed, by its owner.
 
 use std::ffi::c_void;
 
@@ -17,13 +17,13 @@ const FLAGS: usize = 7;
 /// A chunk in use.
 #[derive(Clone, Copy)]
 pub struct Chunk {
-    /// What malloc returned.
+    /// Address that malloc returned.
     pub memory: usize,
     size_and_flags: usize,
 }
 
 impl Chunk {
-    /// The chunk of what malloc returned.
+    /// The chunk of an address that malloc returned.
     ///
     /// # Safety
     /// See above.
@@ -34,25 +34,25 @@ impl Chunk {
         Self { memory: memory as usize, size_and_flags }
     }
 
-    /// Whether it is a mapping of its own.
+    /// Whether the chunk has a separate mapping.
     #[inline(always)]
     pub fn is_mapped(self) -> bool {
         self.size_and_flags & IS_MAPPED != 0
     }
 
-    /// Whether it lies in the arena of some threads, not in the brk area.
+    /// Whether the chunk is in a thread's arena, not in the brk area.
     #[inline(always)]
     pub fn is_of_a_thread(self) -> bool {
         self.size_and_flags & IS_OF_A_THREAD != 0
     }
 
-    /// Its bytes, header included.
+    /// Size in bytes, with the header.
     #[inline(always)]
     pub fn size(self) -> usize {
         self.size_and_flags & !FLAGS
     }
 
-    /// Writes another size into its header.
+    /// Sets the size in the header.
     ///
     /// # Safety
     /// It is a mapping of its own, which is so large.
@@ -61,19 +61,19 @@ impl Chunk {
         unsafe { *(self.memory as *mut usize).sub(1) = size | self.size_and_flags & FLAGS };
     }
 
-    /// The address after its last byte. (The last word may be the next chunk's header's first.)
+    /// Address after the last byte. (The last word may be the first of the next chunk's header.)
     #[inline(always)]
     pub fn end(self) -> usize {
         self.memory + self.size() - HEADER
     }
 
-    /// The bytes that a program may use: without its header, and with the next chunk's first word, which a
-    /// mapping of its own has not.
+    /// Usable bytes: without the header, and with the first word of the next chunk, which a separate mapping
+    /// does not have.
     pub fn usable(self) -> usize {
         self.size() - if self.is_mapped() { HEADER } else { HEADER / 2 }
     }
 
-    /// First address and length of a mapping of its own; `None` if the header does not describe one.
+    /// Address and length of a separate mapping; `None` if the header does not describe one.
     ///
     /// # Safety
     /// As [`Self::from_memory`], for a chunk that [`Self::is_mapped`].

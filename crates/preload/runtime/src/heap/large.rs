@@ -1,4 +1,4 @@
-//! Objects that glibc gives mappings of their own: superpages before their first touch.
+//! Large objects, which glibc gives separate mappings: superpages before the first touch.
 //!
 //! On THP all of the mapping is advised, so that it stays one mapping and `realloc` can move it; then it
 //! grows and shrinks by whole superpages, because the kernel places mappings of such lengths where superpages fit.
@@ -22,12 +22,12 @@ use crate::settings::{self, Fallback};
 use crate::table::{self, Range};
 use crate::{executor, in_place, mapping, raw, sizes, source};
 
-/// Objects of this size and more are backed; smaller ones too (see [`heap_is_large`]) in a large heap.
+/// Minimum size of objects that are backed; in a large heap ([`heap_is_large`]) smaller ones are backed too.
 pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
-/// From this size on an object is resized by whole superpages.
+/// Minimum size of objects that are resized by whole superpages.
 const ROUNDED_FROM: usize = 16 << 20;
 
-/// From now on whatever can hold a superpage is backed.
+/// The heap is large: objects that can hold a superpage are backed from now on.
 pub fn heap_is_large() {
     BACKED_FROM.fetch_min(2 * sizes::superpage(), Ordering::Relaxed);
 }
@@ -79,24 +79,24 @@ unsafe fn back_large(chunk: Chunk) -> bool {
     })
 }
 
-/// Advises memory of the heap as far as that is to be, and can be followed.
+/// Advises heap memory, if the policy says so and the pages can be counted.
 pub fn advise(start: usize, length: usize) {
     count(contiguity::advise(Kind::Heap, start, length), length);
 }
 
-/// The same of memory that is in use.
+/// The same for memory in use.
 pub fn advise_old(start: usize, length: usize) {
     count(contiguity::advise_old(Kind::Heap, start, length), length);
 }
 
-/// Memory that came anew, and how much of it was advised.
+/// Counts new memory, and how much of it was advised.
 fn count(advised: usize, length: usize) {
     let column = if settings::get().is_hugetlb() { Column::FellBack } else { Column::Advised };
     counters::count(Kind::Heap, column, advised);
     counters::count(Kind::Heap, Column::FellBack, length - advised);
 }
 
-/// Puts pages of the pool, reserved, at `[from, to)`; `false`: it has none, and nothing has changed.
+/// Maps reserved pages of the pool at `[from, to)`; `false`: the pool has none, and nothing changed.
 ///
 /// # Safety
 /// What is there is the caller's, and is not needed.
@@ -114,7 +114,7 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
     }
 }
 
-/// Superpages of the heap are known from now on.
+/// Adds superpages of the heap to the table.
 pub fn enter(from: usize, to: usize) {
     table::remove(from, to);
     table::add(Range { start: from, end: to, page: sizes::superpage(), shared: false });
@@ -122,7 +122,7 @@ pub fn enter(from: usize, to: usize) {
     counters::count(Kind::Heap, Column::Hugetlb, to - from);
 }
 
-/// It is about to be freed.
+/// Called before the object is freed.
 ///
 /// # Safety
 /// It is a mapping of its own.
@@ -146,7 +146,7 @@ pub unsafe fn forget(chunk: Chunk) {
     }
 }
 
-/// `realloc` of an object that is a mapping of its own.
+/// `realloc` of an object with a separate mapping.
 ///
 /// # Safety
 /// As in C.
@@ -189,7 +189,7 @@ pub unsafe fn resize(old: Chunk, size: usize) -> *mut c_void {
     }
 }
 
-/// The request whose mapping is whole superpages: malloc adds a header and rounds up to base pages.
+/// Request whose mapping is whole superpages: malloc adds a header and rounds up to base pages.
 pub fn round_up(size: usize) -> usize {
     const HEADERS: usize = 4 * size_of::<usize>();
     let page = sizes::superpage();

@@ -43,7 +43,7 @@ macro_rules! functions {
         const NAMES: [&[u8]; [$(stringify!($name)),*].len()] =
             [$(stringify!($name).as_bytes()),*];
 
-        /// They as they would have been found without this library.
+        /// The next definitions in link-map order (`dlsym(RTLD_NEXT)`).
         #[allow(clippy::unused_unit, reason = "free returns nothing")]
         mod next {
             use super::*;
@@ -96,9 +96,9 @@ use chunk::Chunk;
 
 static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);
 const UNDECIDED: u8 = 0;
-/// Calls are passed on, and that is all.
+/// Calls are passed on to another allocator.
 const PASSED_ON: u8 = 1;
-/// The memory is glibc's, and is to be on superpages.
+/// The memory is glibc's, and is backed with superpages.
 const WATCHED: u8 = 2;
 
 /// Whether glibc's heap is to be on superpages.
@@ -135,14 +135,14 @@ fn decide() -> bool {
     is_watched
 }
 
-/// In a forked child: who was growing an arena is not there any more.
+/// In a forked child, whose other threads are gone.
 pub fn after_fork() {
     arenas::after_fork();
     packed::after_fork();
 }
 
-/// What a program gets of memory that malloc returned, aligned as asked for: the same, or where it was moved to; null if
-/// superpages are to be had or nothing, and there are none.
+/// Backs memory that malloc returned. Returns it or its new address, aligned as requested; null if the fallback is
+/// `error` and there are no superpages.
 #[inline(always)]
 unsafe fn backed(memory: *mut c_void, alignment: usize) -> *mut c_void {
     if memory.is_null() {
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
             if !is_watched() {
                 return next::realloc(memory, size); // others than glibc's return a block
             }
-            // glibc frees it and returns null, which is no want of memory.
+            // glibc frees the block and returns null, which does not mean out of memory.
             free(memory);
         }
         return std::ptr::null_mut();

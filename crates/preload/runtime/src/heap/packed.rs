@@ -1,28 +1,28 @@
-//! Packed objects: those with a mapping of their own that is too small, or lies wrongly, for superpages.
+//! Packed objects: objects whose own mapping is too small, or badly placed, for superpages.
 //!
-//! glibc maps an object of 128 KiB or more by itself, wherever the kernel puts it, and a mapping of 1 MiB holds no
-//! superpage. A fresh object therefore moves to a slot of the library's region before malloc returns. Only its header was
-//! written; glibc keeps no list of its mappings and reads only that header later: `free` unmaps exactly the slot, `realloc`
-//! moves it by mremap, `mallinfo2` is unchanged. In the region objects lie side by side, so each superpage is mapped as a
-//! whole when it is first touched, and the page fault allocates it: nothing is copied.
+//! glibc maps each object of 128 KiB or more separately, where the kernel puts it; a mapping of 1 MiB holds no
+//! superpage. A new object therefore moves to a slot of the library's region before malloc returns. Only its header
+//! was written, and glibc keeps no list of mappings and later reads only that header: `free` unmaps exactly the
+//! slot, `realloc` moves it by mremap, `mallinfo2` is unchanged. Objects in the region are adjacent, so the first
+//! touch of each superpage allocates it in one page fault, and nothing is copied.
 //!
-//! Life of an object: mapped by glibc -> moved to a slot, or left and remembered as a sample -> freed by glibc's munmap
-//! -> its pages released. Life of a superpage: `slots`.
+//! Life of an object: mapped by glibc -> moved to a slot, or left and recorded as a sample -> unmapped by glibc's
+//! free -> its pages released. Life of a superpage: `slots`.
 //!
 //! # When
-//! A program that touches little of its objects would pay for whole superpages. So the first 3 MiB of objects are left
-//! alone, and later ones here and there: these samples tell how much of such objects is touched (`mincore`). Objects are
-//! packed while nine tenths are. Short ends of packed objects are on base pages as well; once they stay untouched, the next
-//! objects are samples. The unused end of the last superpage is bounded while the heap is small.
+//! A program that touches little of its objects would pay for whole superpages. The first 3 MiB of objects are left
+//! where they are, and a few later ones: these samples tell how much of such objects is touched (`mincore`). Objects
+//! are packed while nine tenths are. Short ends of packed objects are on base pages too; if they stay untouched, the
+//! next objects are samples. The unused end of the last superpage is bounded while the heap is small.
 //!
 //! # Memory that is freed
-//! Of a superpage of which one object lives and another was freed, all is charged. Where that is more than a fiftieth
-//! of what is in use, the worst superpages are split: `MADV_COLD` of one base page does that, and keeps the contents.
+//! A superpage in which one object lives and another was freed is charged whole. Once that is more than a fiftieth
+//! of the memory in use, the worst superpages are split: `MADV_COLD` on one base page splits one, and keeps the
+//! contents.
 //!
 //! # Safety
-//! The objects are this thread's alone: malloc has just returned them. The region's memory is mapped where nothing was,
-//! and a slot is handed out once, under the lock.
-//! See docs/decisions/heap.md#9.
+//! Objects belong to this thread: malloc has just returned them. The region's memory is mapped where nothing was,
+//! and a slot is handed out once, under the lock. See docs/decisions/heap.md#9.
 
 use std::ffi::c_void;
 use std::sync::atomic::{
@@ -40,43 +40,44 @@ use crate::lock::{Lock, Rank};
 use crate::settings;
 use crate::{executor, filter, in_place, limits, pagemap, raw, sizes};
 
-/// Objects from this length on, header included; a program may have set malloc's threshold lower.
+/// Minimum length of packed objects, with the header; a program may have set malloc's threshold lower.
 const MIN_LENGTH: usize = 64 << 10;
-/// Up to this. Of larger ones the edges are a small part.
+/// Maximum length. The edges of larger ones are a small part.
 const MAX_LENGTH: usize = 64 << 20;
-/// Objects that grow to less than this are copied to a slot. Larger ones are moved by their upper page tables (`large`).
+/// Objects that grow to less than this are copied to a slot. Larger ones are moved by their page tables (`large`).
 const MAX_GROWN: usize = 16 << 20;
 /// Bytes of such objects that stay where glibc put them before any is packed.
 const LEFT_FIRST: usize = 3 << 20;
-/// From this size of the heap on a whole superpage may be ahead of what is asked for.
+/// Heap size from which a whole superpage may be mapped ahead of requests.
 const LARGE_HEAP: usize = 40 << 20;
-/// The region grows by a part of what it holds, a superpage at least.
+/// The region grows by this fraction of its size, by at least a superpage.
 const PIECE_SHARE: usize = 32;
 const MAX_PIECE: usize = 64 << 20;
-/// Where superpages are larger, nothing is packed.
+/// Maximum superpage size; with larger ones nothing is packed.
 const MAX_SUPERPAGE: usize = 4 << 20;
-/// Bytes of objects that are not packed after superpages were not available; doubled each time.
+/// Bytes of objects that are left after superpages were not available; doubled each time.
 const MIN_PAUSE: usize = 4 << 20;
-/// Superpages of the region at most.
+/// Maximum superpages of the region.
 const MAX_SUPERPAGES: usize = 32 << 10;
-/// How far below glibc's first mapping the region ends: what the kernel places comes to lie in between.
+/// Distance of the region's end below glibc's first mapping; the kernel's later mappings fit in between.
 const SPACE_ABOVE: usize = 64 << 30;
-/// Samples are a fortieth of what is packed at most.
+/// Maximum fraction of packed bytes left as samples: a fortieth.
 const SAMPLE_SHARE: usize = 40;
-/// How often samples are looked at, in bytes of objects.
+/// Interval between looks at samples, in bytes of objects.
 const LOOK_EVERY: usize = 1 << 20;
-/// Bytes of samples that decide, the newest first, and the fewest that do.
+/// Bytes of the newest samples that decide, and the minimum.
 const SAMPLED: usize = 2 << 20;
 const ENOUGH: usize = 1 << 20;
-/// Superpages that one call splits at most.
+/// Maximum superpages split in one call.
 const MAX_SPLITS: usize = 8;
-/// Splitting a superpage costs as much as was won by a whole one. What packing has won, in bytes: at first, and at most.
+/// Splitting a superpage costs what packing a whole one gained. Credit gained by packing, in bytes: initial and
+/// maximum.
 const FIRST_CREDIT: isize = 256 << 20;
 const MAX_CREDIT: isize = 1 << 30;
 /// Without credit, an object that is not packed adds its size divided by this.
 const CREDIT_OF_LEFT: usize = 32;
 
-/// How much of objects is touched.
+/// How much of the objects is touched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Density {
     Unknown,
@@ -85,19 +86,19 @@ enum Density {
     Sparse,
 }
 
-/// (p) What of the region is mapped and not handed out.
+/// (p) Mapped memory of the region that is not handed out.
 struct Region {
     /// At its end: `next..end`.
     frontier: Extent,
-    /// Superpages that were free again.
+    /// Superpages that became free again.
     reused: Extent,
-    /// No growth before [`PACKED`] has this value: superpages were not available.
+    /// No growth until [`PACKED`] has this value: superpages were not available.
     refused: usize,
-    /// The next such pause.
+    /// Length of the next such pause.
     pause: usize,
 }
 
-/// Mapped memory, advised and untouched, that is handed out from its beginning on.
+/// Mapped, advised and untouched memory that is handed out from its start.
 #[derive(Clone, Copy)]
 struct Extent {
     next: usize,
@@ -112,14 +113,14 @@ static REGION: Lock<Region> = Lock::new(
     Rank::Packed,
     Region { frontier: Extent::EMPTY, reused: Extent::EMPTY, refused: 0, pause: MIN_PAUSE },
 );
-/// Where the region begins; 0: there is none yet.
+/// Start of the region; 0: none yet.
 static START: AtomicUsize = AtomicUsize::new(0);
-/// Its table, of [`MAX_SUPERPAGES`].
+/// Its table, with [`MAX_SUPERPAGES`] entries.
 static TABLE: AtomicPtr<Slots> = AtomicPtr::new(std::ptr::null_mut());
 static TOTALS: Totals = Totals::new();
-/// (a) Where its frontier is.
+/// (a) Its frontier.
 static END: AtomicUsize = AtomicUsize::new(0);
-/// (a) Bytes of objects that were packed so far, also those that are gone.
+/// (a) Bytes of all objects packed so far, freed ones included.
 static PACKED: AtomicUsize = AtomicUsize::new(0);
 /// (a) See [`FIRST_CREDIT`].
 static CREDIT: AtomicIsize = AtomicIsize::new(FIRST_CREDIT);
@@ -134,7 +135,7 @@ fn table() -> Option<Table<'static>> {
     Some(Table::new(superpages, &TOTALS, sizes::superpage() / raw::base_page()))
 }
 
-/// Whether an address lies in the region.
+/// Whether an address is in the region.
 #[inline]
 pub fn contains(address: usize) -> bool {
     let start = START.load(Relaxed);
@@ -154,7 +155,7 @@ fn is_on() -> bool {
         && !limits::is_future_locked()
 }
 
-/// A fresh object's new place; `None`: it stays where it is.
+/// The slot for a new object; `None`: it stays where it is.
 ///
 /// # Safety
 /// glibc has just returned the object, aligned to `alignment`, with its own mapping.
@@ -184,9 +185,9 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     moved
 }
 
-/// The same of an object that `realloc` made 1.4 times as large or more, with `kept` bytes of contents: copying these
-/// costs less than what the rest gains. What was touched of them tells whether it is filled; if it `was_packed`, samples do.
-/// [`resized`] was told of it, or [`left`].
+/// The same for an object that `realloc` enlarged by a factor of 1.4 or more, with `kept` bytes of contents: copying
+/// these costs less than the superpages gain. Its touched pages tell whether it is filled; if it `was_packed`,
+/// samples do. The caller has called [`resized`] or [`left`].
 ///
 /// # Safety
 /// As [`place`].
@@ -222,7 +223,7 @@ pub unsafe fn place_grown(chunk: Chunk, kept: usize, was_packed: bool) -> Option
     moved
 }
 
-/// Whether packing has won more than splitting superpages took; else an object of `length` bytes is left.
+/// Whether packing has gained more than splitting cost; otherwise an object of `length` bytes is left.
 fn has_credit(length: usize) -> bool {
     let is_any = CREDIT.load(Relaxed) > 0;
     if !is_any {
@@ -262,7 +263,7 @@ unsafe fn move_to_slot(
 }
 
 impl Region {
-    /// A slot; `None`: there is none.
+    /// A slot; `None`: none available.
     fn cut(&mut self, near: usize, length: usize) -> Option<usize> {
         if START.load(Relaxed) == 0 {
             begin(near)?;
@@ -289,7 +290,7 @@ impl Region {
         Some(slot)
     }
 
-    /// Maps superpages again that were free.
+    /// Maps free superpages again.
     fn reuse(&mut self, table: Table, length: usize) {
         let (start, superpage) = (START.load(Relaxed), sizes::superpage());
         let number = |address: usize| address.saturating_sub(start) / superpage;
@@ -313,13 +314,13 @@ impl Region {
         self.reused = Extent { next: at, end: at + size };
     }
 
-    /// How much is mapped at once.
+    /// Bytes mapped at once.
     fn piece(&self) -> usize {
         let held = TOTALS.live.load(Relaxed) * raw::base_page();
         (held / PIECE_SHARE).clamp(sizes::superpage(), MAX_PIECE)
     }
 
-    /// Maps and advises more behind the frontier, for `length` bytes at least.
+    /// Maps and advises at least `length` more bytes behind the frontier.
     fn grow(&mut self, table: Table, length: usize) -> Option<()> {
         let superpage = sizes::superpage();
         if PACKED.load(Relaxed) < self.refused || !limits::are_none() {
@@ -386,9 +387,9 @@ impl Extent {
         self.end - self.next >= length
     }
 
-    /// Cuts off a slot. An end that reaches a little into a superpage comes on base pages, and is a sample. Of the
-    /// superpage that it begins, `most` may be ahead of what was asked for: where more would be, the rest of that
-    /// superpage is unmapped, so that it comes on base pages, and the next slot begins another.
+    /// Cuts off a slot. An end that reaches only a little into a superpage goes on base pages, and is a sample.
+    /// Of a superpage that the slot starts, at most `most` bytes may be ahead of requests; otherwise the rest is
+    /// unmapped, so that this part goes on base pages and the next slot starts another superpage.
     fn cut(&mut self, length: usize, most: usize) -> Option<usize> {
         if !self.has(length) {
             return None;
@@ -412,7 +413,7 @@ impl Extent {
     }
 }
 
-/// Finds a place for the region and maps its table.
+/// Finds addresses for the region and maps its table.
 fn begin(near: usize) -> Option<()> {
     let superpage = sizes::superpage();
     let below = SPACE_ABOVE + MAX_SUPERPAGES * superpage;
@@ -428,7 +429,7 @@ fn begin(near: usize) -> Option<()> {
     Some(())
 }
 
-/// What of a superpage may be ahead of what is asked for: a small program is to take little more than it needs.
+/// Maximum bytes of a superpage ahead of requests: a small program must not use much more than it needs.
 fn most_ahead() -> usize {
     let superpage = sizes::superpage();
     let holds = holds() + arenas::holds();
@@ -440,7 +441,7 @@ fn most_ahead() -> usize {
     }
 }
 
-/// Whether memory that was just mapped is locked: exactly then the kernel refuses `MADV_DONTNEED`.
+/// Whether newly mapped memory is locked: the kernel then refuses `MADV_DONTNEED`.
 fn is_locked(start: usize, length: usize) -> bool {
     // SAFETY: the memory is untouched.
     unsafe { raw::madvise(start, length, libc::MADV_DONTNEED) }.is_err()
@@ -454,7 +455,7 @@ fn unmap(start: usize, end: usize) {
     }
 }
 
-/// What is mapped and not handed out goes back: it would be locked, or memory ran out. Whether there was any.
+/// Unmaps what is not handed out, because it would be locked or memory ran out. Whether there was any.
 pub fn give_back_ahead() -> bool {
     let Some(table) = table() else { return false };
     let work = |region: &mut Region| {
@@ -474,7 +475,7 @@ pub fn holds() -> usize {
     TOTALS.live.load(Relaxed) * raw::base_page() + samples::live()
 }
 
-/// An object was freed or moved away, and glibc has unmapped what was there.
+/// An object was freed or moved away; glibc has unmapped its memory.
 pub fn released(start: usize, length: usize) {
     let Some(table) = table().filter(|_| contains(start)) else { return };
     let base = raw::base_page();
@@ -485,7 +486,7 @@ pub fn released(start: usize, length: usize) {
     }
 }
 
-/// Splits superpages until half of what may be dead is.
+/// Splits superpages until half of the allowed dead pages remain.
 #[cold]
 fn split(table: Table, most: usize) {
     static IS_BUSY: AtomicBool = AtomicBool::new(false);
@@ -509,7 +510,7 @@ fn split(table: Table, most: usize) {
     IS_BUSY.store(false, Release);
 }
 
-/// `realloc` made of the mapping `[start, start + length)` what `new` is.
+/// `realloc` turned the mapping `[start, start + length)` into `new`.
 ///
 /// # Safety
 /// glibc's realloc has just returned it.
@@ -556,8 +557,8 @@ pub unsafe fn left(chunk: Chunk) {
     }
 }
 
-/// `realloc` moved an object out of `[start, start + length)` to where `new` is: its first and last superpage, which it
-/// shares with others, are split, or what these leave stays charged as long as it lives.
+/// `realloc` moved an object from `[start, start + length)` to `new`: its first and last superpage, shared with
+/// others, are split; otherwise what these leave stays charged as long as the object lives.
 ///
 /// # Safety
 /// glibc's realloc has just returned it.
@@ -577,12 +578,12 @@ pub unsafe fn split_moved(start: usize, length: usize, new: Chunk) {
     }
 }
 
-/// An object that is left where glibc put it is about to be freed.
+/// An object that was left where glibc put it is about to be freed.
 pub fn forget_left(start: usize, length: usize) {
     samples::remove(start, length);
 }
 
-/// In a forked child. An extent that another thread was cutting is given up there.
+/// In a forked child: an extent that another thread was cutting is dropped there.
 pub fn after_fork() {
     REGION.after_fork(|region, was_held| {
         if was_held {
@@ -593,16 +594,16 @@ pub fn after_fork() {
     });
 }
 
-/// Objects that are left where glibc put them, which tell how much of such objects is touched.
+/// Samples: objects left where glibc put them, which tell how much of such objects is touched.
 ///
-/// Hints in plain atomics. An entry whose object is gone asks about memory that is not there, which says so.
+/// Hints in plain atomics. An entry whose object was freed asks about unmapped memory, which `mincore` reports.
 mod samples {
     use super::*;
 
     struct Sample {
         start: AtomicUsize,
         length: AtomicUsize,
-        /// Its pages that were there when it was last looked at.
+        /// Pages present at the last look.
         touched: AtomicUsize,
     }
 
@@ -614,14 +615,14 @@ mod samples {
             touched: AtomicUsize::new(0),
         }
     }; COUNT];
-    /// The number of the next.
+    /// Index of the next entry.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    /// Bytes of objects that are left, now.
+    /// Bytes of objects left where they are, now.
     static LIVE: AtomicUsize = AtomicUsize::new(0);
-    /// Bytes of objects that were left so that there are samples.
+    /// Bytes of objects that were left as samples.
     static CHOSEN: AtomicUsize = AtomicUsize::new(0);
     static DENSITY: AtomicU8 = AtomicU8::new(Density::Unknown as u8);
-    /// Bytes of objects since they were looked at.
+    /// Bytes of objects since the last look.
     static SINCE_LOOK: AtomicUsize = AtomicUsize::new(LOOK_EVERY);
 
     pub fn live() -> usize {
@@ -642,8 +643,8 @@ mod samples {
         }
     }
 
-    /// What of an object tells how much of it is touched: of one that is advised only what lies before its first
-    /// superpage and behind its last.
+    /// The part of an object that tells how much of it is touched: if it is advised, only what is before its
+    /// first superpage and after its last.
     fn parts(start: usize, length: usize) -> [(usize, usize); 2] {
         if length < BACKED_FROM.load(Relaxed) {
             return [(start, length), (0, 0)];
@@ -654,7 +655,7 @@ mod samples {
         [(start, first - start), (last, end - last)]
     }
 
-    /// It is gone.
+    /// The object was freed.
     pub fn remove(start: usize, length: usize) {
         let subtract = |live: usize| Some(live.saturating_sub(length));
         let _ = LIVE.fetch_update(Relaxed, Relaxed, subtract);
@@ -665,17 +666,17 @@ mod samples {
         }
     }
 
-    /// (a) Short ends of packed objects: where, and their length in bytes.
+    /// (a) Short ends of packed objects: address, and length in bytes.
     static ENDS: [[AtomicUsize; 2]; 4] = [const { [const { AtomicUsize::new(0) }; 2] }; 4];
-    /// How many there were. Each is a mapping's end, of which a process may have 65,530.
+    /// Number of ends so far. Each ends a mapping, of which a process may have 65,530.
     static NEXT_END: AtomicUsize = AtomicUsize::new(0);
     const MAX_ENDS: usize = 8 << 10;
     /// [`PACKED`] from which ends count again; the distance doubles after each false alarm.
     static BELIEVED_FROM: AtomicUsize = AtomicUsize::new(0);
     static DOUBT: AtomicUsize = AtomicUsize::new(4 << 20);
 
-    /// Whether `[from, to)`, the end of an object, is so short that it is left on base pages, where it tells whether the
-    /// object was filled; it is noted.
+    /// Whether `[from, to)`, the end of an object, is short enough to stay on base pages as a sample; if so it
+    /// is recorded.
     pub fn has_short_end(from: usize, to: usize) -> bool {
         let (pages, most) = ((to - from) / raw::base_page(), sizes::superpage() / 16);
         let number = NEXT_END.load(Relaxed);
@@ -690,7 +691,7 @@ mod samples {
         true
     }
 
-    /// Whether the ends of the two newest packed objects that have any are untouched.
+    /// Whether the two newest ends are untouched.
     fn are_ends_empty() -> bool {
         let number = NEXT_END.load(Relaxed);
         let (mut pages, mut touched) = (0, 0);
@@ -706,7 +707,7 @@ mod samples {
         touched * 2 < pages
     }
 
-    /// How much of objects was touched so far, when there is another of `length` bytes.
+    /// How much of the objects so far was touched, at a new object of `length` bytes.
     pub fn density(length: usize) -> Density {
         if live() < LEFT_FIRST && PACKED.load(Relaxed) == 0 {
             return Density::Unknown;
@@ -743,7 +744,7 @@ mod samples {
         is_chosen
     }
 
-    /// What was seen so far decides no more.
+    /// Discards what was seen so far.
     fn forget() {
         SAMPLES.iter().for_each(|sample| sample.start.store(0, Relaxed));
     }

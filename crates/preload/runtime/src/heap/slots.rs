@@ -1,12 +1,11 @@
-//! Which base pages of the region of packed objects are in use, superpage by superpage.
+//! Base pages in use of the region of packed objects, by superpage.
 //!
-//! Life of a superpage: free -> `renew`ed when it is mapped -> its pages claimed by objects -> released one object
-//! at a time -> free again. A superpage is one unit of memory to the kernel: pages of it that were unmapped stay
-//! charged to the process's control group until the last one is unmapped, or the superpage is split. Those are its
-//! `dead` pages.
+//! Life of a superpage: free -> `renew`ed when it is mapped -> its pages claimed by objects -> released object by
+//! object -> free. The kernel charges a superpage as one unit: its unmapped pages stay charged to the control group
+//! until the last page is unmapped or the superpage is split. These are its `dead` pages.
 //!
-//! Everything is atomic, so releasing takes no lock. Claiming and renewing take the region's lock.
-//! A page that is released twice counts once.
+//! All atomic: releasing takes no lock; claiming and renewing take the region's lock. A page released twice counts
+//! once.
 
 use std::ops::Range;
 use std::sync::atomic::{
@@ -14,22 +13,22 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Base pages of a superpage at most.
+/// Maximum base pages of a superpage.
 pub const MAX_PAGES: usize = 512;
 const WORDS: usize = MAX_PAGES / 64;
 
 /// A superpage of the region. All zero: free.
 #[derive(Default)]
 pub struct Slots {
-    /// A bit for each base page in use.
+    /// One bit per base page in use.
     used: [AtomicU64; WORDS],
-    /// How many are.
+    /// Number of base pages in use.
     live: AtomicU16,
-    /// Pages that were released while others were in use, and are charged still.
+    /// Pages released while others were in use; they are still charged.
     dead: AtomicU16,
-    /// Whether nothing is charged any more but what is in use: it was split.
+    /// Split: only pages in use are charged.
     is_split: AtomicBool,
-    /// Whether another mapping was found in it.
+    /// Another mapping was found in it.
     is_foreign: AtomicBool,
 }
 
@@ -42,13 +41,13 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// None.
+    /// Zero pages.
     pub const fn new() -> Self {
         Self { live: AtomicUsize::new(0), dead: AtomicUsize::new(0) }
     }
 }
 
-/// The superpages of the region, of `pages` base pages each.
+/// The superpages of the region, each of `pages` base pages.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
     superpages: &'a [Slots],
@@ -57,13 +56,13 @@ pub struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Of at most [`MAX_PAGES`] base pages each.
+    /// A table of superpages with at most [`MAX_PAGES`] base pages each.
     pub fn new(superpages: &'a [Slots], totals: &'a Totals, pages: usize) -> Self {
         debug_assert!((1..=MAX_PAGES).contains(&pages));
         Self { superpages, totals, pages }
     }
 
-    /// The parts of `count` pages from `first` on, by superpage; what lies behind the table is left out.
+    /// Splits `count` pages from `first` on by superpage; pages beyond the table are left out.
     fn parts(self, first: usize, count: usize) -> impl Iterator<Item = (&'a Slots, usize, usize)> {
         let end = (first + count).min(self.superpages.len() * self.pages);
         (first / self.pages..end.div_ceil(self.pages)).map(move |number| {
@@ -73,7 +72,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// These pages are in use.
+    /// Claims these pages.
     pub fn claim(self, first: usize, count: usize) {
         for (slots, from, to) in self.parts(first, count) {
             let set = slots.change(from, to, |word, mask| !word.fetch_or(mask, AcqRel) & mask);
@@ -82,7 +81,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// They no longer are, and nothing is mapped there. Whether anything changed.
+    /// Releases these pages, which are unmapped. Whether anything changed.
     pub fn release(self, first: usize, count: usize) -> bool {
         let mut is_any = false;
         for (slots, from, to) in self.parts(first, count) {
@@ -105,13 +104,13 @@ impl<'a> Table<'a> {
         is_any
     }
 
-    /// Its dead pages are not charged any more.
+    /// The superpage was split: its dead pages are not charged any more.
     fn bury(self, slots: &Slots) {
         let dead = slots.dead.swap(0, AcqRel);
         self.totals.dead.fetch_sub(dead.into(), Relaxed);
     }
 
-    /// These superpages are mapped anew; they were free.
+    /// These superpages, which were free, are mapped again.
     pub fn renew(self, first: usize, count: usize) {
         for slots in &self.superpages[first..first + count] {
             self.bury(slots);
@@ -119,14 +118,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// They hold other mappings, and are not used again.
+    /// These superpages contain other mappings, and are not used again.
     pub fn abandon(self, first: usize, count: usize) {
         for slots in &self.superpages[first..first + count] {
             slots.is_foreign.store(true, Release);
         }
     }
 
-    /// The first `least` or more free superpages in a row, `most` of them, in `among` but not in `besides`.
+    /// The first run of `least` or more free superpages, at most `most`, in `among` and outside `besides`.
     pub fn free_run(
         self,
         least: usize,
@@ -151,8 +150,8 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// The superpage with the most dead pages and one of its pages in use, which is to be split: its dead pages count
-    /// no more. Those from `end` on are not looked at.
+    /// The superpage with the most dead pages before `end`, and one of its pages in use, for splitting it. Its
+    /// dead pages no longer count.
     pub fn split_worst(self, end: usize) -> Option<(usize, usize)> {
         let among = self.superpages[..end].iter().enumerate();
         let (number, slots) = among.max_by_key(|(_, slots)| slots.dead.load(Relaxed))?;
@@ -168,7 +167,7 @@ impl<'a> Table<'a> {
 }
 
 impl Slots {
-    /// Changes the bits of `[from, to)`; the number of those that `change` says it changed.
+    /// Changes the bits of `[from, to)`; returns the number of bits that changed.
     fn change(&self, from: usize, to: usize, change: impl Fn(&AtomicU64, u64) -> u64) -> u16 {
         let mut changed = 0;
         for (at, word) in self.used.iter().enumerate() {
@@ -186,7 +185,7 @@ impl Slots {
 mod tests {
     use super::*;
 
-    /// The same, slowly: a state for each page.
+    /// Slow twin: one state per page.
     struct Twin {
         used: Vec<bool>,
         dead: Vec<bool>,

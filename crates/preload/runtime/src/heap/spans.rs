@@ -1,4 +1,4 @@
-//! How far threads' arenas need no look: a limit for each 64 MiB of address space that an arena grows in.
+//! Limits of threads' arenas below which no check is needed: one for each 64 MiB that an arena grows in.
 //!
 //! # Safety
 //! Atomics only.
@@ -6,12 +6,13 @@
 
 use std::sync::atomic::AtomicUsize;
 
-/// `HEAP_MAX_SIZE`: what a thread's arena grows in, aligned to its size.
+/// `HEAP_MAX_SIZE`: size and alignment of the area in which a thread's arena grows.
 pub const SPAN: usize = 64 << 20;
-/// How often an arena that is not backed is looked at.
+/// Interval, in bytes of growth, of checks of an arena that is not backed.
 pub const STEP: usize = 2 << 20;
 
-/// What lies below needs no look, by the number of a span: of that one of several spans which came first. 0: of none.
+/// Direct-mapped cache of limits, indexed by span number mod 1024; the first span to claim a slot keeps it. 0:
+/// empty.
 static THREADS: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 
 /// The limit of the span that holds `address`.
@@ -20,8 +21,8 @@ pub fn slot(address: usize) -> &'static AtomicUsize {
     &THREADS[address / SPAN % THREADS.len()]
 }
 
-/// Whether what ends at `end` needs no look, as the slot of its span has it. Spans whose numbers are 1024 apart have the same
-/// slot: of those that came later none is looked at, or each would be taken for a new one whenever it follows another.
+/// Whether memory that ends at `end` is below its span's limit. Spans 1024 apart share a slot; only the first is
+/// checked, since otherwise each would look new after the other.
 #[inline(always)]
 pub fn is_below(limit: usize, end: usize) -> bool {
     // A limit may be its span's end.

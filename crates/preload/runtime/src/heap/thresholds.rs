@@ -1,9 +1,8 @@
-//! From which size on glibc gives an object a mapping of its own, and when it gives back the top of the
-//! heap. Both move while a program runs: with the largest mapping freed so far (`free` in
-//! `malloc/malloc.c`), unless somebody has set one of them with `mallopt`. This library sets some, for
-//! a moment or to grow the heap in pieces; so it does here what glibc then no longer does.
+//! malloc's mmap threshold and trim threshold. glibc raises both with the largest mapping freed so far (`free` in
+//! `malloc/malloc.c`), unless one was set with `mallopt`. This library sets one for a moment, or to grow the heap in
+//! pieces; from then on it raises them as glibc would.
 //!
-//! A program that chose such a parameter itself has its choice respected: nothing is set any more.
+//! A program that sets such a parameter itself keeps its choice: the library sets nothing any more.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,22 +15,22 @@ pub const MAX_MAPPED_FROM: usize = 32 << 20;
 /// `DEFAULT_MMAP_THRESHOLD`, `DEFAULT_TRIM_THRESHOLD`
 const DEFAULT: usize = 128 << 10;
 
-/// The threshold that glibc has, or would have.
+/// mmap threshold that glibc has, or would have.
 static MAPPED_FROM: AtomicUsize = AtomicUsize::new(DEFAULT);
-/// What the top of the heap may be at least before it is given back.
+/// Minimum trim threshold.
 static MIN_TRIM: AtomicUsize = AtomicUsize::new(0);
-/// What the first is at least: more objects come from arenas.
+/// Minimum mmap threshold: more objects come from arenas.
 static LEAST: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// Whether glibc no longer moves the thresholds, because this library has set one.
 static ARE_OURS: AtomicBool = AtomicBool::new(false);
 static ARE_THE_PROGRAMS: AtomicBool = AtomicBool::new(false);
 
-/// Before the first allocation.
+/// Called before the first allocation.
 pub fn begin() {
     ARE_THE_PROGRAMS.store(settings::get().tunes_malloc, Ordering::Relaxed);
 }
 
-/// Objects below `size` come from arenas from now on, unless the program sets these things itself.
+/// Objects below `size` come from arenas from now on, unless the program sets the thresholds itself.
 pub fn map_only_from(size: usize) {
     if ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
         return;
@@ -53,17 +52,17 @@ pub fn is_large(chunk: Chunk) -> bool {
     chunk.size() >= MAPPED_FROM.load(Ordering::Relaxed)
 }
 
-/// Whether they are glibc's and this library's alone.
+/// Whether the program has not set the thresholds.
 pub fn are_known() -> bool {
     !ARE_THE_PROGRAMS.load(Ordering::Relaxed)
 }
 
-/// The threshold that glibc has, or would have.
+/// mmap threshold that glibc has, or would have.
 pub fn mapped_from() -> usize {
     MAPPED_FROM.load(Ordering::Relaxed)
 }
 
-/// The program set a parameter of malloc's.
+/// The program set a parameter with `mallopt`.
 pub fn chosen_by_the_program(parameter: c_int) {
     const ONES: [c_int; 4] =
         [libc::M_TRIM_THRESHOLD, libc::M_TOP_PAD, libc::M_MMAP_THRESHOLD, libc::M_MMAP_MAX];
@@ -85,8 +84,8 @@ pub fn freed(chunk: Chunk) {
     }
 }
 
-/// Runs `work` while objects of up to 32 MiB come from the arena, and keeps up to `kept` bytes at the
-/// heap's top from now on; `None` if the program sets these things itself.
+/// Runs `work` while objects of up to 32 MiB come from the arena, and keeps up to `kept` bytes at the heap's top
+/// from then on; `None` if the program sets the thresholds itself.
 pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option<R> {
     if ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
         return None;
@@ -100,7 +99,7 @@ pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option
     Some(result)
 }
 
-/// From now on glibc keeps all that it has free.
+/// glibc keeps all free memory from now on.
 pub fn never_trim() {
     MIN_TRIM.store(usize::MAX, Ordering::Relaxed);
 }

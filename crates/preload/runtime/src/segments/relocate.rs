@@ -83,8 +83,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Asks, and does what is asked back. The bytes that lie where they were and on superpages, and why not all of it
-    /// is as it is to be.
+    /// Runs the policy's loop for one segment. Returns the bytes on superpages, and the first refusal.
     fn provide(&self, kind: live::Kind, may_copy: bool) -> (usize, Result<(), Reason>) {
         let (start, end) = self.advised;
         let extent = self.extent;

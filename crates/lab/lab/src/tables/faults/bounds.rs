@@ -35,7 +35,7 @@ pub struct Order {
 }
 
 /// Two published rates are apart by more than this factor.
-const APART: f64 = 1.05;
+const MIN_DIFFERENCE: f64 = 1.05;
 /// Threads from which a bound says something: with fewer, nearly all of the time is CPU time.
 const MIN_THREADS: u32 = 32;
 
@@ -69,7 +69,7 @@ pub(super) fn order<'a>(lines: impl Iterator<Item = &'a Line> + Clone) -> Option
         for lower in lines.clone().filter(|lower| condition(lower) == condition(higher)) {
             let published =
                 higher.published.pages_per_wall_second / lower.published.pages_per_wall_second;
-            if published > APART {
+            if published > MIN_DIFFERENCE {
                 order.pairs += 1;
                 let is_right = higher.row.pages_per_wall_second > lower.row.pages_per_wall_second;
                 order.right += u32::from(is_right);

@@ -35,7 +35,7 @@ pub(crate) enum TlbInvalidation {
 
 /// Beyond so many, emptying the TLB is what a kernel does, and quicker (Linux: 33 pages,
 /// `tlb_single_page_flush_ceiling`).
-pub(crate) const MANY: usize = 33;
+pub(crate) const FLUSH_CEILING: usize = 33;
 
 /// The virtual memory of all processes.
 #[derive(Debug)]

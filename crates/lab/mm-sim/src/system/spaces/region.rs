@@ -12,7 +12,7 @@ use policy::Population;
 use prefetch_index::prefetch_index;
 use trace::{Backing, Page, Region, SLOTS};
 
-use super::{MANY, Mapping, Place, Spaces, TlbInvalidation};
+use super::{FLUSH_CEILING, Mapping, Place, Spaces, TlbInvalidation};
 use crate::{memory, reservation};
 
 /// The byte of a region that the path of a TLB hit reads: a page size in the low bits, and [`CHECK`].
@@ -517,10 +517,10 @@ impl Spaces {
         true
     }
 
-    /// A page must leave the TLBs. Of more than [`MANY`] only the number counts: more are not noted.
+    /// A page must leave the TLBs. Of more than [`FLUSH_CEILING`] only the number counts: more are not noted.
     #[inline]
     pub(crate) fn invalidate_page(&mut self, page: Page) {
-        if self.invalidations.len() <= MANY {
+        if self.invalidations.len() <= FLUSH_CEILING {
             self.invalidations.push(TlbInvalidation::Page(page.0));
         }
     }
