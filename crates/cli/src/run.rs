@@ -42,6 +42,8 @@ use crate::{design, facts, signals};
 /// libsuperpage.so backs exactly that memory: THP where free memory is contiguous, or pages of a hugetlb
 /// pool, reserved when memory is mapped. --pages hugetlb, --prezero and --prefault imply --heap and --mmap.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit codes: the program's, or its signal; 2 wrong usage; 125 superpage failed; 126 the program cannot be executed; 127 not found.")]
 pub struct Args {
     /// Pages to use: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (hugetlb if the pool has free
     /// pages, else thp), or system (change nothing) [default: auto with --heap and the like, else thp;

@@ -1,4 +1,4 @@
-//! What can keep a program from being launched as asked.
+//! Errors that prevent a launch as requested.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,17 @@ use crate::note::LargerThp;
 use crate::recipe::spec;
 use crate::{Pages, Word};
 
-/// Why a plan could not be made or carried out. Each text ends with the remedy.
+/// Why a plan could not be made or executed. Each text ends with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// No such program in PATH or at that path.
     #[error("program `{0}` was not found; check the spelling, or give its path")]
     ProgramNotFound(Word),
-    /// There, but not to be executed.
+    /// The program exists, but is not executable.
     #[error("program {0} cannot be executed ({1}); give a program file with execute permission")]
     NotExecutable(PathBuf, String),
-    /// The kernel gives nobody transparent superpages of the largest size. The file is the switch for
-    /// all sizes; since Linux 6.8 each size has one of its own, which goes first.
+    /// Transparent superpages of the largest size are off for all processes. The file is the switch for all
+    /// sizes; since Linux 6.8 each size has its own switch, which takes precedence.
     #[error(
         "transparent superpages are disabled on this machine: {0}, or `enabled` of the largest \
          hugepages-<size>kB beside it, is `never`; enable them on request with: echo madvise > \
@@ -35,19 +35,19 @@ pub enum LaunchError {
          /sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled", kib = .0.bytes() >> 10
     )]
     ThpSizeOff(PageSize),
-    /// No kernel makes transparent superpages of that size on this machine.
+    /// This machine's kernel has no transparent superpages of that size.
     #[error(
         "there are no transparent superpages of {size} (the largest are {largest}); pages of {size} \
          come from a hugetlb pool: superpage pool set {size_word}:+N (as root), and --pages hugetlb",
         size_word = spec(*size)
     )]
     NoThpSize {
-        /// The size asked for.
+        /// Requested size.
         size: PageSize,
-        /// The largest there is.
+        /// Largest available size.
         largest: PageSize,
     },
-    /// Larger ones are on as well, which nothing but the machine's settings keeps out.
+    /// Larger sizes are on as well, and only the machine's settings can exclude them.
     #[error(
         "transparent superpages of {} cannot be used alone: larger sizes are enabled too ({}), \
          and the kernel prefers the largest; disable those (echo never > \
@@ -57,25 +57,25 @@ pub enum LaunchError {
         .0.sizes()
     )]
     LargerThp(LargerThp),
-    /// The kernel would make superpages itself, everywhere.
+    /// The kernel would make superpages by itself, everywhere.
     #[error(
         "a design cannot be in force: the kernel makes transparent superpages itself everywhere, and \
          cannot be kept from that for one program before Linux 6.18; change it with: echo madvise > \
          /sys/kernel/mm/transparent_hugepage/enabled"
     )]
     ThpAlways,
-    /// The same, for memory in files.
+    /// The kernel would make superpages by itself, in memory of files.
     #[error(
         "superpages cannot be made in place: the kernel cannot be kept from making superpages of a program's other memory \
          before Linux 6.18; use --executor collapse"
     )]
     InPlaceAlways,
-    /// There are no files of superpages.
+    /// Superpage files are not available.
     #[error(
         "superpages cannot be made in place: {0}; it takes CAP_SYS_ADMIN: run superpage as root"
     )]
     InPlace(#[from] sys::SysError),
-    /// Nobody says which superpages are to be made.
+    /// No design decides which superpages to make.
     #[error(
         "pages `collapsed` are made as a design says; use --design DESIGN, or design=DESIGN in an arm"
     )]
@@ -87,19 +87,19 @@ pub enum LaunchError {
          madvise > /sys/kernel/mm/transparent_hugepage/enabled"
     )]
     NoSuperpages,
-    /// The library that backs the memory is not there.
+    /// The library that backs the memory is missing.
     #[error(
         "libsuperpage.so is not beside superpage nor in ../lib (`cargo install` leaves it out); build it with cargo \
          build --release and put it there"
     )]
     NoLibrary,
-    /// The library cannot be named in LD_PRELOAD.
+    /// LD_PRELOAD cannot name the library.
     #[error("LD_PRELOAD cannot hold a path with a space or colon ({0}); move libsuperpage.so")]
     LibraryPath(String),
-    /// There is no pool of that page size.
+    /// The machine has no pool of that page size.
     #[error("this machine has no hugetlb pool of {0} pages; it has {1}")]
     NoSuchPool(PageSize, String),
-    /// The pool has nothing to give and may not grow.
+    /// The pool has no available page and may not grow.
     #[error(
         "the hugetlb pool of {size} pages is empty ({total} in all, {free} free, {reserved} \
          reserved, overcommit {overcommit}); grow it (as root) with: superpage pool set {}:+N{}", spec(*size),
@@ -108,36 +108,36 @@ pub enum LaunchError {
     PoolEmpty {
         /// Page size of the pool.
         size: PageSize,
-        /// Pages it has.
+        /// Number of pages in the pool.
         total: u64,
-        /// Pages nobody uses.
+        /// Number of free pages.
         free: u64,
-        /// Free pages that are promised to somebody.
+        /// Number of free pages that are reserved.
         reserved: u64,
-        /// Pages it may grow by on demand.
+        /// Number of pages by which the pool may grow on demand.
         overcommit: u64,
-        /// Whether it cannot grow on demand.
+        /// Whether the pool cannot grow on demand.
         is_gigantic: bool,
     },
-    /// An error is wanted in the place of superpages that are never refused.
+    /// fallback=error was requested for superpages that are never refused.
     #[error(
         "--fallback error cannot be used with --pages {0}: only a hugetlb pool (or thp:SIZE) refuses requests; use --pages \
          hugetlb"
     )]
     NothingToRefuse(Pages),
-    /// The same, for a program that libsuperpage.so cannot reach.
+    /// fallback=error was requested for a program that libsuperpage.so cannot reach.
     #[error(
         "{0} would run on base pages ({1}): it is not started; to start it, run without --fallback error"
     )]
     NotReached(PathBuf, String),
-    /// Started, but the kernel refused.
+    /// The kernel refused to start the program.
     #[error("{program} could not be started: {source}{remedy}")]
     Start {
-        /// The file.
+        /// Path of the program.
         program: PathBuf,
         /// The errno.
         source: std::io::Error,
-        /// What to do about it, after a semicolon, or nothing.
+        /// The remedy, after a semicolon, or nothing.
         remedy: &'static str,
     },
 }

@@ -1,8 +1,8 @@
-//! Programs that come with an allocator and a loader order of their own: sanitizers and valgrind.
+//! Programs with their own allocator and loader order: sanitizers and valgrind.
 //!
-//! Their runtimes must be the first to see malloc and mmap. Beside a preloaded library they refuse to
-//! start (AddressSanitizer), crash in their constructors (ThreadSanitizer), or report what nobody did
-//! (valgrind's "Invalid free"). So such a program is recognized by its file and left alone.
+//! Their runtimes must see malloc and mmap first. With a preloaded library they refuse to start (AddressSanitizer),
+//! crash in their constructors (ThreadSanitizer), or report false errors (valgrind's "Invalid free"). So such a
+//! program is recognized by its file and left alone.
 //! See docs/decisions/launch.md#1.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use object::read::elf::{Dyn, ElfFile, FileHeader};
 use object::read::{Object, ObjectSymbol, ReadRef};
 use serde::{Deserialize, Serialize};
 
-/// What a program is built with, or run by.
+/// The instrumentation that a program is built with or run by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the variants are the tools' names")]
@@ -21,13 +21,13 @@ pub enum Instrumentation {
     LeakSanitizer,
     MemorySanitizer,
     ThreadSanitizer,
-    /// A sanitizer linked in statically, its symbols stripped.
+    /// A statically linked sanitizer with stripped symbols.
     UnknownSanitizer,
     Valgrind,
 }
 
-/// Name, the runtime's name in its libraries' file names (`libasan.so.8` of GCC,
-/// `libclang_rt.asan-x86_64.so` of clang), and the symbol by which instrumented code begins.
+/// Name, the runtime's name in its libraries' file names (`libasan.so.8` of GCC, `libclang_rt.asan-x86_64.so` of
+/// clang), and the symbol that instrumented code calls first.
 const SANITIZERS: [(Instrumentation, &str, &str); 5] = [
     (Instrumentation::HwAddressSanitizer, "hwasan", "__hwasan_init"),
     (Instrumentation::AddressSanitizer, "asan", "__asan_init"),
@@ -38,7 +38,7 @@ const SANITIZERS: [(Instrumentation, &str, &str); 5] = [
 ];
 
 impl Instrumentation {
-    /// As its users call it.
+    /// The name in common use.
     pub fn name(self) -> &'static str {
         match self {
             Self::AddressSanitizer => "AddressSanitizer",
@@ -51,24 +51,24 @@ impl Instrumentation {
         }
     }
 
-    /// What a program with it is.
+    /// A description of an instrumented program.
     pub fn what(self) -> String {
         let it = if self == Self::Valgrind { "" } else { "built with " };
         format!("{it}{}, which brings its own allocator", self.name())
     }
 
-    /// A clause: why nothing of ours goes into it.
+    /// A clause that explains why superpage adds nothing to it.
     pub fn why(self) -> String {
         format!("it is {}", self.what())
     }
 
-    /// By the name a program is started under: valgrind is a script on some systems.
+    /// Detects valgrind by the program's file name: valgrind is a script on some systems.
     pub(crate) fn of_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         (name == "valgrind" || name == "valgrind.bin").then_some(Self::Valgrind)
     }
 
-    /// By the name of a library, as LD_PRELOAD or a program's DT_NEEDED has it.
+    /// Detects a sanitizer by a library's name, as in LD_PRELOAD or a program's DT_NEEDED.
     pub(crate) fn of_library(library: &str) -> Option<Self> {
         let file = library.rsplit('/').next().unwrap_or(library);
         SANITIZERS.iter().find_map(|(it, name, _)| {
@@ -80,7 +80,7 @@ impl Instrumentation {
         })
     }
 
-    /// By the libraries and symbols of an ELF file. A runtime that is linked in statically exports its
+    /// Detects a sanitizer by the libraries and symbols of an ELF file. A statically linked runtime exports its
     /// malloc; only then is the full symbol table read, which may be long.
     pub(crate) fn of_elf<'data, Header, R>(file: &ElfFile<'data, Header, R>) -> Option<Self>
     where
@@ -110,7 +110,7 @@ impl Instrumentation {
     }
 }
 
-/// The names of DT_NEEDED; none where the file is damaged or static.
+/// The names in DT_NEEDED; empty for a damaged or static file.
 pub(crate) fn needed<'data, Header, R>(file: &ElfFile<'data, Header, R>) -> Vec<String>
 where
     Header: FileHeader<Endian = object::Endianness>,
@@ -139,7 +139,7 @@ mod tests {
             ("libclang_rt.hwasan-aarch64.so", Some(HwAddressSanitizer)),
             ("libhwasan.so.0", Some(HwAddressSanitizer)),
             ("liblsan.so.0", Some(LeakSanitizer)),
-            // Undefined behaviour is found without an allocator.
+            // UndefinedBehaviorSanitizer needs no allocator.
             ("libubsan.so.1", None),
             ("libasanitary.so", None),
             ("libc.so.6", None),

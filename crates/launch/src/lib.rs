@@ -1,9 +1,9 @@
 //! How a program gets its pages: recipe -> plan -> running child.
 //!
-//! A *recipe* is what a person asks for (`thp`, or a preloaded allocator, or a wrapper). A *plan*
-//! is what that means for one program on one machine: environment, prctl, argv, what was promised
-//! and what cannot be reached. Resolving a plan decides from facts only; `start` carries it out.
-//! `run`, `compare` and every later launcher go through here, so they cannot differ.
+//! A *recipe* is a user's request (`thp`, or a preloaded allocator, or a wrapper). A *plan* is the recipe applied to
+//! one program on one machine: environment, prctl, argv, promises and unreachable parts. Plans are resolved from
+//! facts only; `start` executes them. `run`, `compare` and every later launcher share this path, so they cannot
+//! differ.
 //! See docs/decisions/crates.md#1.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Which memory of a program is meant, and what is prepared of it.
+//! The memory of a program that is backed or prepared.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,25 +24,25 @@ pub struct Memory {
     pub text: Option<Text>,
     /// The program's data and bss.
     pub data: bool,
-    /// Stacks, of this fixed size.
+    /// Stacks of this fixed size.
     pub stack: Option<ByteSize>,
-    /// Large files that it maps to read them.
+    /// Large files that the program maps for reading.
     pub files: Option<Files>,
 }
 
-/// Which mappings of files are meant.
+/// The file mappings that are backed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// Of this length and more.
+    /// Minimum length.
     pub min: ByteSize,
-    /// Whether private copies may take the place of what is cached in small pages.
+    /// Whether private copies may replace pages cached as small pages.
     pub copies: bool,
 }
 
 impl FromStr for Files {
     type Err = ParseRecipeError;
 
-    /// `256M`, `copy` or `copy:256M`
+    /// Parses `256M`, `copy` or `copy:256M`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let unknown = || ParseRecipeError::UnknownFiles(text.to_string());
         let (copies, min) = match text.strip_prefix(environment::FILES_COPY) {
@@ -56,7 +56,7 @@ impl FromStr for Files {
 }
 
 impl Memory {
-    /// Heap and mappings: where nearly all memory of nearly all programs is.
+    /// Heap and mappings: nearly all memory of most programs.
     pub const USUAL: Self = Self {
         heap: true,
         mmap: true,
@@ -67,12 +67,12 @@ impl Memory {
         files: None,
     };
 
-    /// Whether nothing is meant.
+    /// Whether no kind of memory is named.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// As the library's SUPERPAGE_MEMORY has it: sizes in bytes.
+    /// The value of the library's SUPERPAGE_MEMORY: sizes in bytes.
     pub fn variable(&self) -> String {
         let flags = [
             (self.heap, Kind::Heap.name()),
@@ -96,7 +96,7 @@ impl Memory {
 impl FromStr for Memory {
     type Err = ParseRecipeError;
 
-    /// `heap,mmap,stack=8M`
+    /// Parses `heap,mmap,stack=8M`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut memory = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -145,24 +145,24 @@ impl TryFrom<String> for Memory {
     }
 }
 
-/// What libsuperpage.so prepares before a program touches it.
+/// Memory that libsuperpage.so prepares before a program touches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ahead {
-    /// At most so much of what a program unmaps is kept, and zeroed again for its next mapping.
+    /// Maximum unmapped memory that is kept, and zeroed again for the program's next mapping.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prezero: Option<ByteSize>,
-    /// At most so much of a new mapping is populated at once.
+    /// Maximum part of a new mapping that is populated at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefault: Option<ByteSize>,
 }
 
 impl Ahead {
-    /// Whether nothing is asked for.
+    /// Whether nothing is prepared.
     pub fn is_empty(&self) -> bool {
         self.settings().next().is_none()
     }
 
-    /// The library's variables, their values, and what they do.
+    /// The library's variables, their values, and their effects.
     pub fn settings(&self) -> impl Iterator<Item = (&'static str, String, &'static str)> {
         let prezero = "unmapped superpages that may be kept and zeroed again";
         let prefault = "how much of a new mapping may be populated at once";

@@ -1,49 +1,50 @@
-//! Arms that have names of their own: what runtimes and allocators do about superpages themselves.
+//! Named arms: the superpage support of runtimes and allocators themselves.
 //!
-//! Each turns on by its own switch what the program, its malloc or its virtual machine then asks of the kernel. Whether it
-//! asked, and was given any, is read back from the memory of the runs: [`Recipe::asks_itself`].
+//! Each arm uses a runtime's own switch, which makes the program, its malloc or its virtual machine request
+//! superpages from the kernel. Whether it did, and got any, is read back from the memory of the runs:
+//! [`Recipe::asks_itself`].
 //! See docs/decisions/evaluate.md#1.
 
 use crate::Recipe;
 
-/// Name, and the recipe in words.
+/// Name, and the text of the recipe.
 pub const NAMED: [(&str, &str); 8] = [
     // malloc(3): madvise for its heaps and mappings; glibc 2.35.
     ("glibc-tunable", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"),
-    // CPython has a malloc of its own, with arenas of 1 MiB that no superpage fits into (3.11); PYTHONMALLOC turns it off.
+    // CPython has its own malloc, with arenas of 1 MiB that hold no superpage (3.11); PYTHONMALLOC turns it off.
     ("python-hugepages", "PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1"),
     ("jvm-thp", "JAVA_TOOL_OPTIONS=-XX:+UseTransparentHugePages"),
     ("jvm-large-pages", "JAVA_TOOL_OPTIONS=-XX:+UseLargePages"),
     ("jemalloc-thp", "preload=libjemalloc.so.2 MALLOC_CONF=thp:always,metadata_thp:auto"),
-    // The first name is that of 2.0, the second of 2.1 and later.
+    // The first name is for 2.0, the second for 2.1 and later.
     (
         "mimalloc",
         "preload=libmimalloc.so.2 MIMALLOC_LARGE_OS_PAGES=1 MIMALLOC_ALLOW_LARGE_OS_PAGES=1",
     ),
-    // gperftools' asks for no superpages; it hands out memory in runs of its own.
+    // gperftools' malloc requests no superpages; it hands out memory in its own runs.
     ("tcmalloc", "preload=libtcmalloc_minimal.so.4"),
-    // `on`, not `try`: a server that does not get them says so and does not start.
+    // `on`, not `try`: a server without huge pages reports an error and does not start.
     ("postgres-huge_pages", "-- sh -c 'exec \"$@\" -c huge_pages=on' sh"),
 ];
 
-/// The libraries that they preload, and the packages (Debian) that have them.
+/// The preloaded libraries of named arms, and their packages (Debian).
 const PACKAGES: [(&str, &str); 3] = [
     ("libjemalloc.so.2", "libjemalloc2"),
     ("libmimalloc.so.2", "libmimalloc2.0"),
     ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
 ];
 
-/// Which package (Debian) has a library that a named arm preloads.
+/// The package (Debian) of a library that a named arm preloads.
 pub fn package_of(library: &str) -> Option<&'static str> {
     PACKAGES.iter().find(|(name, _)| *name == library).map(|(_, package)| *package)
 }
 
-/// The words of a named arm.
+/// The recipe text of a named arm.
 pub(crate) fn words(name: &str) -> Option<&'static str> {
     NAMED.iter().find(|(known, _)| *known == name).map(|(_, words)| *words)
 }
 
-/// A switch by which a program is made to ask for superpages itself.
+/// Switches that make a program request superpages itself.
 const SWITCHES: [(&str, &str); 8] = [
     ("GLIBC_TUNABLES", "glibc.malloc.hugetlb="),
     ("JAVA_TOOL_OPTIONS", "UseTransparentHugePages"),
@@ -56,7 +57,7 @@ const SWITCHES: [(&str, &str); 8] = [
 ];
 
 impl Recipe {
-    /// The switch by which it has the program ask for superpages itself, if it has one.
+    /// The switch that makes the program request superpages itself, if the recipe sets one.
     pub fn asks_itself(&self) -> Option<String> {
         let of = |(name, part): &(&str, &str)| {
             let value = self.variable(name)?;

@@ -1,4 +1,4 @@
-//! What a user should know of a plan. Code decides by the variants; their text is made where it is printed.
+//! Notes of a plan for the user. Code decides by the variants; their text is made where it is printed.
 //! See docs/decisions/launch.md#5.
 
 use std::fmt;
@@ -9,111 +9,111 @@ use units::PageSize;
 
 use crate::{Fallback, Instrumentation, Kind, Pages};
 
-/// One of them.
+/// A note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Note {
-    /// `memory=` says what is backed, not by what: alone it asks for nothing.
+    /// `memory=` alone requests no pages: it says which memory is backed, not by which pages.
     NoPages {
-        /// Those of the recipe.
+        /// The pages of the recipe.
         pages: Pages,
     },
-    /// Mappings lie in files of superpages.
+    /// Mappings lie in superpage files.
     MappedAsShared,
     /// Little of free memory is in superpages.
     Fragmented {
-        /// What the rest of its memory gets.
+        /// The pages for the rest of its memory.
         rest: Rest,
     },
-    /// `pages=auto` was decided.
+    /// `pages=auto` was resolved.
     Chose {
-        /// What it means here.
+        /// The pages on this machine.
         pages: Pages,
-        /// What decided.
+        /// The reason.
         because: Because,
     },
-    /// Sizes above the one that was asked for are on, too.
+    /// Larger sizes than the requested one are on, too.
     LargerThp(LargerThp),
     /// No library can be preloaded into the program.
     NotPreloadable,
-    /// What prepares memory ahead has no effect with this recipe.
+    /// Preparing memory ahead has no effect with this recipe.
     NothingAhead {
         /// The recipe's pages.
         pages: Pages,
         /// The recipe's memory.
         memory: String,
     },
-    /// Nor has it on malloc's memory.
+    /// Preparing memory ahead has no effect on malloc's memory.
     MallocNotAhead,
-    /// Memory that is prepared counts as the program's.
+    /// Prepared memory counts as the program's.
     AheadCounts,
     /// A child and its parent share the pool's pages.
     ForkSharesPool,
-    /// Or a fork copies them.
+    /// A fork copies the pool's pages.
     ForkCopiesPool,
     /// No variable can name the library's path.
     LibraryPath {
         /// It has a space or colon.
         path: String,
     },
-    /// The library is not where it is looked for.
+    /// The library was not found.
     LibraryMissing,
     /// The pool has no free page.
     PoolEmpty {
-        /// Its page size.
+        /// Page size of the pool.
         size: PageSize,
-        /// What everything gets instead.
+        /// What all requests get instead.
         fallback: Fallback,
     },
-    /// glibc's tunable puts malloc's memory on the pool, and no other.
+    /// glibc's tunable puts only malloc's memory on the pool.
     MallocAlone,
-    /// Its heap lies there privately.
+    /// The heap lies there privately.
     ForkSharesHeap,
     /// Neither a preload nor the tunables reach a program.
     NotReached {
-        /// The file.
+        /// Path of the program.
         path: String,
-        /// What kind it is.
+        /// Kind of the program.
         program: Kind,
     },
-    /// Nothing but glibc's malloc is asked for superpages, and the program has another allocator.
+    /// Only glibc's malloc is asked for superpages, and the program has another allocator.
     OwnAllocator {
-        /// The program.
+        /// Path of the program.
         path: String,
-        /// The allocator's file.
+        /// File of the allocator.
         library: String,
     },
-    /// The recipe sets a tunable otherwise.
+    /// The recipe sets a tunable to another value.
     RecipeStands {
         /// The tunable.
         name: String,
-        /// What the recipe says.
+        /// The recipe's value.
         set: String,
-        /// What would have been set.
+        /// The value that would have been set.
         wanted: String,
     },
-    /// Nothing of ours goes into the program.
+    /// Superpage adds nothing to the program.
     LeftAlone {
-        /// The file with the tool in it.
+        /// The file that contains the tool.
         path: String,
         /// The tool.
         tool: Instrumentation,
     },
-    /// What another part of superpage says; nothing is decided by it.
+    /// A note from another part of superpage; no code decides by it.
     Said {
-        /// In words.
+        /// Its text.
         text: String,
     },
 }
 
-/// Sizes of THP above the one that was asked for that are on.
+/// Enabled sizes of THP above the requested one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LargerThp {
-    /// Asked for.
+    /// Requested size.
     pub size: PageSize,
-    /// The size of a superpage is on.
+    /// Whether the size of a superpage is on.
     pub with_largest: bool,
-    /// The others.
+    /// The other larger sizes.
     pub larger: Vec<PageSize>,
 }
 
@@ -126,38 +126,38 @@ impl LargerThp {
     }
 }
 
-/// What a program gets beyond the superpages that are free.
+/// The pages of a program beyond the free superpages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rest {
     /// Base pages.
     Base,
-    /// THP of the smaller sizes that are on.
+    /// THP of the enabled smaller sizes.
     Smaller(Vec<PageSize>),
-    /// Superpages are made free for it; where that is not enough, these sizes are turned on until it ends.
+    /// Superpages are freed for it; if that is not enough, these sizes are turned on until it ends.
     Supplied(Vec<PageSize>),
 }
 
-/// Why `pages=auto` chose what it chose.
+/// The reason for the choice of `pages=auto`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Because {
     /// A pool that has free pages was made to be used.
     FreePool {
-        /// How many are free.
+        /// Number of free pages.
         pages: u64,
-        /// Their size.
+        /// Page size.
         size: PageSize,
     },
     /// No pool has free pages.
     NoFreePool,
-    /// The largest size of THP that is on.
+    /// The largest enabled size of THP.
     LargestOn,
     /// A pool may grow.
     PoolMayGrow {
-        /// By how many pages.
+        /// Number of pages by which it may grow.
         pages: u64,
-        /// Their size.
+        /// Page size.
         size: PageSize,
     },
 }
@@ -331,8 +331,9 @@ impl fmt::Display for Because {
     }
 }
 
-/// The notes of a plan. A document has their texts in `notes` and what decides in `conditions`, which documents of versions
-/// before 0.1 lack: there a text decides whether free memory was fragmented, as it did then.
+/// The notes of a plan. A document has their texts in `notes` and the deciding variants in `conditions`, which
+/// documents of versions before 0.1 lack: there a text decides whether free memory was fragmented, as in those
+/// versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 pub struct Notes(Vec<Note>);
@@ -344,17 +345,17 @@ struct Written {
 }
 
 impl Notes {
-    /// Adds one.
+    /// Adds a note.
     pub fn push(&mut self, note: impl Into<Note>) {
         self.0.push(note.into());
     }
 
-    /// Adds what other parts say.
+    /// Adds the notes of other parts.
     pub fn extend(&mut self, said: impl IntoIterator<Item = String>) {
         self.0.extend(said.into_iter().map(Note::from));
     }
 
-    /// In words.
+    /// The texts of the notes.
     pub fn texts(&self) -> Vec<String> {
         self.0.iter().map(Note::to_string).collect()
     }

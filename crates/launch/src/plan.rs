@@ -1,4 +1,4 @@
-//! Plans: what a recipe means for one program on one machine, decided from facts.
+//! Plans: a recipe applied to one program on one machine, decided from facts.
 
 use std::path::PathBuf;
 
@@ -14,31 +14,31 @@ use crate::{
 
 mod means;
 
-/// What the decision needs to know of the machine and the environment.
+/// Facts about the machine and the environment.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// The mode in force for transparent superpages of the largest size: `always`, `madvise`,
-    /// `never`; `None` where the kernel has none.
+    /// The effective mode for transparent superpages of the largest size: `always`, `madvise`, `never`; `None`
+    /// if the kernel has none.
     pub thp_mode: Option<String>,
-    /// The smaller sizes (mTHP) that are on at least where advised, with the largest first.
+    /// The smaller sizes (mTHP) that are on for all or for advised memory, largest first.
     pub thp_sizes: Vec<PageSize>,
-    /// The smaller sizes, from 64K on, that nobody gets.
+    /// The smaller sizes, from 64K on, that are off.
     pub thp_sizes_off: Vec<PageSize>,
-    /// We may change settings of the machine.
+    /// Whether we may change settings of the machine.
     pub may_change_settings: bool,
-    /// The share of free memory that is in blocks of a superpage or more.
+    /// Share of free memory in blocks of a superpage or more.
     pub free_in_superpages: Option<f64>,
-    /// The kernel can be kept from giving a program transparent superpages that nobody advised (Linux 6.18).
+    /// Whether the kernel can withhold unadvised transparent superpages from a program (Linux 6.18).
     pub thp_only_advised: bool,
     /// The largest size of transparent superpages.
     pub thp_largest: Option<PageSize>,
     /// The hugetlb pools, default size first.
     pub pools: Vec<Pool>,
-    /// Where libsuperpage.so is, if it was found.
+    /// Path of libsuperpage.so, if found.
     pub runtime: Option<PathBuf>,
-    /// LD_PRELOAD as it is now.
+    /// The inherited LD_PRELOAD.
     pub ld_preload: Option<String>,
-    /// GLIBC_TUNABLES as it is now.
+    /// The inherited GLIBC_TUNABLES.
     pub glibc_tunables: Option<String>,
 }
 
@@ -54,55 +54,55 @@ impl Facts {
 pub struct Pool {
     /// Size of its pages.
     pub size: PageSize,
-    /// Pages it has.
+    /// Number of pages.
     pub total: u64,
-    /// Pages nobody uses.
+    /// Number of free pages.
     pub free: u64,
-    /// Free pages already promised.
+    /// Number of free pages that are already reserved.
     pub reserved: u64,
-    /// Pages it may still grow by when asked.
+    /// Number of pages by which the pool may still grow on demand.
     pub overcommit_left: u64,
-    /// Whether its pages are gigantic: the kernel lets no such pool grow when asked.
+    /// Whether the pages are gigantic: the kernel does not grow such a pool on demand.
     pub is_gigantic: bool,
 }
 
 impl Pool {
-    /// Pages that a new mapping could reserve.
+    /// Number of pages that a new mapping could reserve.
     pub fn available(&self) -> u64 {
         self.unused() + self.overcommit_left
     }
 
-    /// Those of them that it has already.
+    /// Number of these pages that the pool already has.
     pub fn unused(&self) -> u64 {
         self.free.saturating_sub(self.reserved)
     }
 }
 
-/// What an arm stands for, to be checked against what was read back.
+/// The expected result of an arm, checked against the pages read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Promise {
-    /// Whatever comes.
+    /// Any pages.
     Nothing,
-    /// No superpage at all.
+    /// No superpages.
     BasePages,
     /// Superpages under the anonymous memory that can hold them.
     Superpages,
-    /// None of the largest size.
+    /// No superpages of the largest size.
     SmallerSuperpages,
 }
 
-/// What the child asks of the kernel about transparent superpages before it becomes the program.
+/// The child's THP setting before it executes the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThpRequest {
-    /// Nothing: what it inherits stays.
+    /// The inherited setting.
     Inherit,
-    /// The system's settings decide, whatever it inherits.
+    /// The system's settings, whatever is inherited.
     System,
-    /// None at all.
+    /// No THP.
     Disabled,
-    /// Only where they are advised, or made by request (MADV_COLLAPSE).
+    /// Only advised THP, or THP by request (MADV_COLLAPSE).
     OnlyAdvised,
 }
 
@@ -113,56 +113,56 @@ pub struct EnvironmentChange {
     pub variable: String,
     /// Its value.
     pub value: String,
-    /// What that does.
+    /// Effect of the change.
     pub why: String,
 }
 
-/// A launch, decided in full.
+/// A fully decided launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The recipe's name.
     pub name: String,
-    /// The pages it asks for.
+    /// The requested pages.
     pub pages: Pages,
     /// The file that is executed: the program, or the wrapper.
     pub program: Program,
     /// Everything after argv\[0\].
     pub arguments: Vec<Word>,
-    /// Changes to the environment, each variable once.
+    /// Changes to the environment, one per variable.
     pub environment: Vec<EnvironmentChange>,
-    /// What the child asks of the kernel first (prctl PR_SET_THP_DISABLE).
+    /// The child's THP setting (prctl PR_SET_THP_DISABLE).
     pub thp: ThpRequest,
-    /// Where free memory is fragmented, superpages are made free in bulk when the library asks; where that is not
-    /// enough these sizes of THP, which nobody gets, are turned on (`madvise`) until the program ends.
+    /// Where free memory is fragmented, superpages are freed in bulk when the library asks; if that is not
+    /// enough, these sizes of THP, which are off, are turned on (`madvise`) until the program ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supply: Option<Vec<PageSize>>,
-    /// Its memory lies in files of superpages, of which superpages are made in place.
+    /// Whether its memory lies in superpage files, of which superpages are made in place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_place: bool,
-    /// What decides whether its design makes superpages is not carried out; its name says so, too.
+    /// Whether its design's criteria are not implemented; its name says so, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approximate: bool,
-    /// The size its main thread's stack may grow to, where a fixed one was asked for.
+    /// Maximum size of the main thread's stack, if a fixed size was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack: Option<ByteSize>,
-    /// What must be read back for the arm to count.
+    /// What the arm must show when read back.
     pub promise: Promise,
-    /// Why the program is left alone, where it is: nothing of ours goes into it.
+    /// Why the program is left alone, if superpage adds nothing to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_alone: Option<String>,
-    /// What the user should know: parts that cannot be reached, and risks.
+    /// Notes for the user: unreachable parts, and risks.
     #[serde(flatten)]
     pub notes: Notes,
 }
 
-/// Where less of free memory is in superpages, the library decides how much is advised.
+/// Share of free memory in superpages below which the library decides how much is advised.
 const FRAGMENTED: f64 = 0.5;
-/// Where less is, superpages of the largest size are not promised: smaller ones may be all that can be had.
+/// Share below which superpages of the largest size are not promised: only smaller ones may be available.
 const HARDLY_ANY: f64 = 0.125;
 
 impl Plan {
-    /// Decides. `program` is what is started: the wrapper when the recipe has one, and `wrapped` is
-    /// then the program behind it. `arguments` are complete.
+    /// Resolves a plan. `program` is the file to start: the wrapper if the recipe has one, and then `wrapped` is
+    /// the program behind it. `arguments` are complete.
     pub fn resolve(
         recipe: &Recipe,
         program: Program,
@@ -194,7 +194,7 @@ impl Plan {
         if plan.pages == Pages::Auto && tool.is_none() {
             plan.pages = plan.choose(facts)?;
         }
-        // glibc advises its memory however little is free in superpages; the library does not.
+        // glibc advises its memory even if few superpages are free; the library does not.
         let is_below = |most| facts.free_in_superpages.is_some_and(|share| share < most);
         let is_fragmented = plan.pages == Pages::Thp && is_below(FRAGMENTED);
         let decides = is_fragmented && facts.runtime.is_some() && plan.is_preloadable(wrapped);
@@ -268,7 +268,7 @@ impl Plan {
             plan.set(LD_PRELOAD, preload.join(":"), "libraries loaded before all others");
         }
         for (variable, value) in &recipe.environment {
-            // Of these two, what the recipe says is already part of what was set.
+            // For these two, the recipe's value is already part of the new value.
             let is_merged = [LD_PRELOAD, GLIBC_TUNABLES].contains(&variable.as_str());
             if !(is_merged && plan.sets(variable)) {
                 plan.set(variable, value.clone(), "requested by the recipe");
@@ -277,24 +277,25 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether libsuperpage.so backs memory in it: what is named, or the heap and mappings.
+    /// Whether libsuperpage.so backs memory of the program: the named kinds, or heap and mappings.
     pub fn uses_library(&self) -> bool {
         self.sets(abi::environment::PAGES)
     }
 
-    /// Why libsuperpage.so is not in it, where it was to be: the machine lacks it, or cannot name it.
+    /// Why the plan lacks libsuperpage.so although it should have it: the library is missing, or LD_PRELOAD
+    /// cannot name it.
     pub fn without_library(&self) -> Option<&Note> {
         self.notes
             .iter()
             .find(|note| matches!(note, Note::LibraryMissing | Note::LibraryPath { .. }))
     }
 
-    /// The notes that say that a program will not get what was asked for.
+    /// The notes about requests that the program will not get.
     pub fn unreached_notes(&self) -> impl Iterator<Item = &Note> {
         self.notes.iter().filter(|note| note.is_unreached())
     }
 
-    /// The sanitizer or valgrind in what is started, and the file that has it.
+    /// The sanitizer or valgrind in the started files, and the file that contains it.
     fn instrumentation(
         &self,
         recipe: &Recipe,
@@ -321,12 +322,12 @@ impl Plan {
         self.notes.push(note);
     }
 
-    /// Whether it sets a variable of the environment.
+    /// Whether the plan sets an environment variable.
     pub fn sets(&self, variable: &str) -> bool {
         self.environment.iter().any(|change| change.variable == variable)
     }
 
-    /// Sets a variable, in place of what it was set to before.
+    /// Sets a variable, replacing an earlier value.
     fn set(&mut self, variable: &str, value: impl Into<String>, why: &str) {
         let change = EnvironmentChange {
             variable: variable.to_string(),

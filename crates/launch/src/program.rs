@@ -1,4 +1,4 @@
-//! The program to launch: where it is, and what it can be reached by.
+//! The program to launch: its location, and how it can be reached.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,47 +17,47 @@ use crate::{Instrumentation, LaunchError, instrumentation};
 /// A program file that exists and may be executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// The file.
+    /// Path of the file.
     #[serde(serialize_with = "as_shown")]
     pub path: PathBuf,
-    /// What kind of file, as far as it matters for reaching it.
+    /// Kind of the file, as far as it matters for reaching the program.
     pub kind: Kind,
-    /// The library that it is linked with in place of glibc's malloc.
+    /// The library that replaces glibc's malloc, if it is linked with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<String>,
 }
 
-/// What is not UTF-8 is shown as U+FFFD.
+/// Shows invalid UTF-8 as U+FFFD.
 fn as_shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
 
-/// How the file names of such libraries begin.
+/// File name prefixes of such libraries.
 const ALLOCATORS: [&str; 5] =
     ["libjemalloc", "libtcmalloc", "libmimalloc", "libsnmalloc", "librpmalloc"];
 
-/// What decides whether a preloaded library and glibc's tunables reach a program.
+/// How a preloaded library and glibc's tunables reach a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Dynamic, loaded by glibc's loader, of our own word size: everything reaches it.
+    /// Dynamic, loaded by glibc's loader, of our own word size: all means reach it.
     Glibc,
     /// Dynamic, with another loader (musl, or glibc of another word size).
     OtherLoader(String),
-    /// No loader at all.
+    /// No loader.
     Static,
     /// Set-user-id or set-group-id: the loader ignores preloads from outside.
     Privileged,
-    /// Of a sanitizer or valgrind: nothing of ours may go into it.
+    /// Instrumented by a sanitizer or valgrind: superpage adds nothing to it.
     Instrumented(Instrumentation),
-    /// A script; what counts is its interpreter, which inherits the environment.
+    /// A script; the kind of its interpreter counts, which inherits the environment.
     Script(String),
-    /// Neither ELF nor `#!`, or unreadable: nothing is known.
+    /// Neither ELF nor `#!`, or unreadable.
     Unknown,
 }
 
 impl Program {
-    /// Finds `name` as `execvp(3)` would: at that path if it has a slash, else along `search`.
+    /// Finds `name` as `execvp(3)` does: as a path if it has a slash, else along `search`.
     pub fn find(name: impl AsRef<OsStr>, search: &str) -> Result<Self, LaunchError> {
         let name = name.as_ref();
         let candidates: Vec<PathBuf> = if name.as_bytes().contains(&b'/') {
@@ -83,7 +83,7 @@ impl Program {
     }
 }
 
-/// By the names of the libraries that it needs.
+/// The allocator among the libraries that the program needs.
 fn allocator_of(path: &Path) -> Option<String> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?;
@@ -91,7 +91,7 @@ fn allocator_of(path: &Path) -> Option<String> {
     instrumentation::needed(&file).into_iter().find(is_allocator)
 }
 
-/// Whether there is a file to execute: `Err(None)` if not there, `Err(why)` if not executable.
+/// Whether the file is executable: `Err(None)` if missing, `Err(why)` if not executable.
 fn executable(path: &Path) -> Result<(), Option<String>> {
     let metadata = match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(None),
@@ -155,8 +155,8 @@ impl Kind {
             Some(None) => Self::Static,
             Some(Some(path)) => {
                 let same_word = Header::is_type_64_sized() == cfg!(target_pointer_width = "64");
-                // glibc's loader is ld-linux*.so everywhere but on a few systems that call it
-                // ld64.so; musl's is ld-musl-*.so.
+                // glibc's loader is ld-linux*.so, except on a few systems that name it ld64.so;
+                // musl's is ld-musl-*.so.
                 if same_word && (path.contains("/ld-linux") || path.contains("/ld64.so")) {
                     Self::Glibc
                 } else {
@@ -166,7 +166,7 @@ impl Kind {
         }
     }
 
-    /// In words, why the environment's means cannot be counted on; `None` where they can.
+    /// Why environment variables may not reach the program, in words; `None` if they do.
     pub fn unreached(&self) -> Option<String> {
         match self {
             Self::Glibc | Self::Script(_) => None,

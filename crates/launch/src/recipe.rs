@@ -1,4 +1,4 @@
-//! Recipes: what a person asks for, in one word or a short line.
+//! Recipes: a user's request, in one word or a short line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,42 +8,41 @@ use units::{ByteSize, PageSize};
 
 use crate::{Ahead, Children, Fallback, LaunchError, Memory};
 
-/// Which pages a program is to have.
+/// The pages that a program should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Pages {
-    /// As it would run without us: the system's settings decide.
+    /// As without superpage: the system's settings decide.
     System,
-    /// The best superpages this machine has to give: the pool's if it has pages left, else
-    /// transparent ones.
+    /// The best superpages of this machine: the pool's if it has free pages, else transparent ones.
     Auto,
     /// Base pages only.
     Base,
     /// Transparent superpages wherever they fit.
     Thp,
-    /// Transparent superpages of this size (mTHP); larger ones only as far as they cannot be kept out.
+    /// Transparent superpages of this size (mTHP); larger ones only if they cannot be excluded.
     ThpOf(PageSize),
     /// Pages of the hugetlb pool: of the default size, or of this one.
     Hugetlb(Option<PageSize>),
-    /// Base pages, of which superpage makes superpages while the program runs, as a design says.
+    /// Base pages that superpage collapses while the program runs, according to a design.
     Collapsed,
 }
 
-/// How superpages are made that a design makes of its reservations.
+/// How the superpages of a design's reservations are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Executor {
-    /// Their pages are copied into one (MADV_COLLAPSE).
+    /// Their pages are copied into a superpage (MADV_COLLAPSE).
     #[default]
     Collapse,
-    /// Their pages lie in one from the beginning, which is then mapped as a superpage.
+    /// Their pages lie in a superpage from the beginning, which is then mapped as one.
     InPlace,
-    /// They are pages of the hugetlb pool, from the beginning.
+    /// They are pages of the hugetlb pool from the beginning.
     Pool,
 }
 
 impl Executor {
-    /// Whether it is the usual one.
+    /// Whether it is the default.
     pub fn is_usual(&self) -> bool {
         *self == Self::Collapse
     }
@@ -69,36 +68,36 @@ impl FromStr for Executor {
     }
 }
 
-/// What a launch consists of, besides the program: an arm of a comparison.
+/// The configuration of a launch, without the program: an arm of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
-    /// What tables and plots call it.
+    /// Name in tables and plots.
     pub name: String,
-    /// Which pages it asks for.
+    /// The requested pages.
     pub pages: Pages,
-    /// For which memory, by libsuperpage.so. Nothing named: malloc by glibc's own means, and the
-    /// program's own mappings as far as advice reaches; heap and mappings if what the pool cannot serve is an error.
+    /// The memory that libsuperpage.so backs. If empty: malloc by glibc's own means, and the program's own
+    /// mappings as far as advice reaches; with fallback=error, heap and mappings.
     #[serde(default, skip_serializing_if = "Memory::is_empty")]
     pub memory: Memory,
-    /// What a request gets that the pool cannot serve.
+    /// What a request gets if the pool is exhausted.
     #[serde(default)]
     pub fallback: Fallback,
-    /// What becomes of its children.
+    /// How children are treated.
     #[serde(default)]
     pub children: Children,
-    /// What is prepared before the program touches it, by libsuperpage.so.
+    /// Memory that libsuperpage.so prepares before the program touches it.
     #[serde(default, skip_serializing_if = "Ahead::is_empty")]
     pub ahead: Ahead,
-    /// The design that it follows.
+    /// The design that the recipe follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<String>,
     /// How its superpages are made.
     #[serde(default, skip_serializing_if = "Executor::is_usual")]
     pub executor: Executor,
-    /// It runs although what decides whether its design makes superpages is not carried out, and is called so.
+    /// Whether it runs although its design's criteria are not implemented; its name says so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approximate: bool,
-    /// Libraries to preload, before ours and those already in LD_PRELOAD.
+    /// Libraries to preload, before libsuperpage.so and those already in LD_PRELOAD.
     pub preload: Vec<String>,
     /// Environment variables to set.
     pub environment: Vec<(String, String)>,
@@ -106,7 +105,7 @@ pub struct Recipe {
     pub wrapper: Vec<String>,
 }
 
-/// Why a recipe could not be read.
+/// Why a recipe could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseRecipeError {
     /// Not one of the page modes.
@@ -125,16 +124,16 @@ pub enum ParseRecipeError {
         "invalid memory `{0}`: expected any of heap, mmap, shm, text, text=copy, data, stack=SIZE, files=MIN"
     )]
     UnknownMemory(String),
-    /// No least length of mappings of files.
+    /// No minimum length of file mappings.
     #[error("invalid files `{0}`: expected e.g. 64M, copy or copy:64M")]
     UnknownFiles(String),
-    /// Not a way to make superpages.
+    /// Not an executor.
     #[error("invalid executor `{0}`: expected collapse, in-place or pool")]
     UnknownExecutor(String),
     /// Neither yes nor no.
     #[error("invalid approximate `{0}`: expected yes or no")]
     UnknownApproximate(String),
-    /// No word for what to fall back to, or for how to treat children.
+    /// Not a fallback, or not a treatment of children.
     #[error(transparent)]
     NotAChoice(#[from] abi::environment::UnknownWord),
     /// Not an amount of memory.
@@ -152,7 +151,7 @@ pub enum ParseRecipeError {
         /// The word.
         word: String,
     },
-    /// Quotes that do not close.
+    /// Unclosed quotes.
     #[error("arm `{0}`: unclosed quote")]
     Quotes(String),
     /// Nothing before the colon.
@@ -160,13 +159,13 @@ pub enum ParseRecipeError {
     NoName(String),
 }
 
-/// The words of a line of shell without variables and patterns; `None` where a quote is not closed.
+/// Splits a line into words as a shell does, without variables and patterns; `None` for an unclosed quote.
 pub fn split_words(line: &str) -> Option<Vec<String>> {
     shlex::split(line)
 }
 
 impl Recipe {
-    /// The recipe that only chooses pages, named after them.
+    /// A recipe that only chooses pages, named after them.
     pub fn new(pages: Pages) -> Self {
         Self {
             name: pages.to_string(),
@@ -184,20 +183,21 @@ impl Recipe {
         }
     }
 
-    /// Heap and mappings on the best superpages there are: what the command is for.
+    /// Heap and mappings on the best available superpages: the default of the command.
     pub fn superpage() -> Self {
         let memory = Memory::USUAL;
         Self { name: "superpage".to_string(), memory, ..Self::new(Pages::Auto) }
     }
 
-    /// Whether it has a JVM or PostgreSQL ask for the pool's pages itself: an arm that leaves memory to the system's
-    /// settings finds no page of a pool that nobody grew (HotSpot: "UseLargePages disabled, no large pages configured").
+    /// Whether the recipe makes a JVM or PostgreSQL request the pool's pages itself: an arm that leaves memory
+    /// to the system's settings finds no page in a pool that was not resized (HotSpot: "UseLargePages disabled,
+    /// no large pages configured").
     /// See docs/decisions/launch.md#3.
     pub fn asks_itself_for_pool(&self) -> bool {
         if self.wrapper.iter().any(|word| word.contains("huge_pages=on")) {
             return true;
         }
-        // The variables that HotSpot and its launcher read.
+        // The variables read by HotSpot and its launcher.
         ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"].iter().any(|name| {
             let options = self.variable(name).unwrap_or_default();
             let mut switched = options.split_whitespace().rev();
@@ -205,10 +205,10 @@ impl Recipe {
         })
     }
 
-    /// Whether its fallback can be carried out with its pages.
+    /// Whether the fallback is possible with the recipe's pages.
     ///
     /// # Errors
-    /// [`LaunchError::NothingToRefuse`]: an error in the place of superpages, where no request for them is refused.
+    /// [`LaunchError::NothingToRefuse`]: fallback=error with superpages whose requests are never refused.
     pub fn check_fallback(&self) -> Result<(), LaunchError> {
         let can_refuse = matches!(self.pages, Pages::Hugetlb(_) | Pages::ThpOf(_) | Pages::Auto);
         match self.fallback {
@@ -217,8 +217,8 @@ impl Recipe {
         }
     }
 
-    /// What it comes to where what the pool cannot serve is an error: the pool's pages, and by libsuperpage.so, because
-    /// glibc's tunable leaves on base pages what its pool cannot serve. `None`: there is no such pool.
+    /// The recipe with fallback=error: the pool's pages, by libsuperpage.so, because glibc's tunable leaves on
+    /// base pages what its pool cannot serve. `None`: there is no such pool.
     pub(crate) fn strict(&self) -> Option<Self> {
         let is_pool = matches!(self.pages, Pages::Hugetlb(_) | Pages::Auto);
         (self.fallback == Fallback::Error && is_pool).then(|| Self {
@@ -228,7 +228,7 @@ impl Recipe {
         })
     }
 
-    /// What the recipe sets a variable to: the last of several.
+    /// The value that the recipe gives a variable: the last of several.
     pub fn variable(&self, name: &str) -> Option<&str> {
         let mut set = self.environment.iter().rev();
         set.find(|(variable, _)| variable == name).map(|(_, value)| value.as_str())
@@ -238,8 +238,8 @@ impl Recipe {
 impl FromStr for Recipe {
     type Err = ParseRecipeError;
 
-    /// `thp`, or `NAME: pages=auto memory=heap preload=/lib/x.so VARIABLE=VALUE -- taskset -c 1`.
-    /// Words are split as a shell splits them. Without `pages=` the system's settings decide.
+    /// Parses `thp`, or `NAME: pages=auto memory=heap preload=/lib/x.so VARIABLE=VALUE -- taskset -c 1`. Words
+    /// are split as in a shell. Without `pages=` the system's settings decide.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let Some((name, rest)) =
             text.split_once(':').filter(|(name, _)| !["hugetlb", "thp"].contains(name))
@@ -290,7 +290,7 @@ impl FromStr for Recipe {
     }
 }
 
-/// What a recipe can set.
+/// The settings of a recipe.
 const SETTINGS: [&str; 10] = [
     "pages",
     "memory",
@@ -308,8 +308,8 @@ fn ahead(size: &str) -> Result<ByteSize, ParseRecipeError> {
     size.parse().map_err(|_| ParseRecipeError::UnknownSize(size.to_string()))
 }
 
-/// Whether it is a variable to set. A misspelt setting would pass for one in lower case, and the arm would be
-/// measured without it.
+/// Whether `name` is a variable to set. A misspelt setting in lower case would be taken for one, and the arm would
+/// be measured without the setting.
 fn is_variable(name: &str) -> bool {
     let settings = SETTINGS.iter().any(|setting| setting.eq_ignore_ascii_case(name));
     let has = |is: fn(&u8) -> bool| name.as_bytes().iter().any(is);
@@ -363,7 +363,7 @@ impl fmt::Display for Pages {
     }
 }
 
-/// A size as one writes it: 64K, 2M, 1G.
+/// A size in common notation: 64K, 2M, 1G.
 pub fn spec(size: PageSize) -> String {
     let unit = (size.bytes().trailing_zeros() / 10).min(3);
     format!("{}{}", size.bytes() >> (10 * unit), ["", "K", "M", "G"][unit as usize])

@@ -1,12 +1,12 @@
-//! From a command as a person writes it to plans: finding the files, wrapper and all.
+//! From a user's command to plans: finds the files, including a wrapper's.
 
 use std::ffi::OsStr;
 
 use crate::{Facts, LaunchError, Plan, Program, Recipe, Word};
 
-/// Plans `command` (program and arguments) under `recipe`. Programs are looked for along `search`,
-/// a value of PATH. With a wrapper, the wrapper is what is started; the program is looked for all
-/// the same, so that a missing one is found before anything runs.
+/// Plans `command` (program and arguments) under `recipe`. Programs are searched along `search`, a value of PATH.
+/// With a wrapper, the wrapper is started; the program is still searched, so that a missing one is found before
+/// anything runs.
 pub fn resolve(
     recipe: &Recipe,
     command: &[Word],

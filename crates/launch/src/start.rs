@@ -1,4 +1,4 @@
-//! Carrying a plan out: the child is started exactly as decided, or not at all.
+//! Executes a plan: starts the child exactly as decided, or not at all.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -15,12 +15,12 @@ use units::Pid;
 use crate::plan::ThpRequest;
 use crate::{LaunchError, Plan};
 
-/// Where the child's standard streams go.
+/// The child's standard streams.
 #[derive(Debug)]
 pub enum Streams {
-    /// They are ours: a launcher.
+    /// Inherited: for a launcher.
     Inherit,
-    /// No input; each output into a file of its own: an experiment.
+    /// No input; each output in its own file: for an experiment.
     Into {
         /// Standard output.
         stdout: File,
@@ -29,27 +29,27 @@ pub enum Streams {
     },
 }
 
-/// How to start, beyond the plan.
+/// Start options beyond the plan.
 #[derive(Debug)]
 pub struct Start {
-    /// Its streams.
+    /// Standard streams of the child.
     pub streams: Streams,
-    /// Killed when we end, however we end.
+    /// Whether the child is killed when this process ends, for any reason.
     pub die_with_parent: bool,
-    /// Further variables: padding that shifts the child's stack, as `(name, value)`.
+    /// Additional variables: padding that shifts the child's stack, as `(name, value)`.
     pub environment: Vec<(String, String)>,
-    /// Where to start it; our own directory if `None`.
+    /// Working directory of the child; `None`: inherited.
     pub directory: Option<PathBuf>,
-    /// The CPUs it may run on; none: ours.
+    /// CPU affinity of the child; empty: inherited.
     pub cpus: Vec<usize>,
-    /// A process group of its own, which ^C at the terminal does not reach.
+    /// Whether the child gets its own process group, which ^C at the terminal does not reach.
     pub own_group: bool,
-    /// Who it is to run as; ourselves if `None`.
+    /// User of the child; `None`: the current user.
     pub user: Option<User>,
 }
 
 impl Default for Start {
-    /// As we are ourselves: our streams, our directory, no further variable.
+    /// Everything inherited: streams, directory, no additional variable.
     fn default() -> Self {
         Self {
             streams: Streams::Inherit,
@@ -63,10 +63,10 @@ impl Default for Start {
     }
 }
 
-/// Starts the child. It must be waited for with [`sys::wait`], which also says what it used.
+/// Starts the child. The caller must wait for it with [`sys::wait`], which also returns its resource usage.
 ///
 /// # Errors
-/// It cannot be executed.
+/// The program cannot be executed.
 pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
     let (mut command, setup) = prepared(plan, how)?;
     sys::spawn::prepare(&mut command, setup);
@@ -74,11 +74,11 @@ pub fn start(plan: &Plan, how: Start) -> Result<Pid, LaunchError> {
     Ok(Pid(child.id() as i32))
 }
 
-/// The same below a guard, which ends all that the child started too when we end, however we end. The guard is what
-/// must be waited for.
+/// Starts the child below a guard, which ends the child and all its descendants when this process ends, for any
+/// reason. The caller must wait for the guard.
 ///
 /// # Errors
-/// It cannot be executed.
+/// The program cannot be executed.
 pub fn start_guarded(plan: &Plan, how: Start) -> Result<Guarded, LaunchError> {
     let (mut command, setup) = prepared(plan, how)?;
     sys::guard::spawn(&mut command, |command| sys::spawn::prepare(command, setup))
@@ -111,7 +111,7 @@ fn prepared(plan: &Plan, mut how: Start) -> Result<(Command, ChildSetup), Launch
         ThpRequest::Disabled => Some(ThpControl::Disabled),
         ThpRequest::OnlyAdvised => Some(ThpControl::OnlyAdvised),
     };
-    // Its lowest superpage begins at a multiple of its size, so up to one more is needed.
+    // The lowest superpage of the stack begins at a multiple of its size, which needs up to one more.
     let stack = plan.stack.map(|size| size.bytes().saturating_add(SUPERPAGE_SLACK));
     let descriptor = if plan.in_place { Some(files_for(&mut command)?) } else { None };
     let Start { die_with_parent, cpus, own_group, user, .. } = how;
@@ -119,7 +119,8 @@ fn prepared(plan: &Plan, mut how: Start) -> Result<(Command, ChildSetup), Launch
     Ok((command, setup))
 }
 
-/// A directory of files of superpages for the library in a command: its descriptor, and the number that it has there.
+/// A directory of superpage files for the library in a command: its descriptor, and the number of the descriptor
+/// there.
 fn files_for(command: &mut Command) -> Result<(Arc<OwnedFd>, i32), LaunchError> {
     let files = sys::mount::superpage_files()?;
     let number = sys::spawn::high_descriptor();
@@ -127,7 +128,7 @@ fn files_for(command: &mut Command) -> Result<(Arc<OwnedFd>, i32), LaunchError> 
     Ok((Arc::new(files.directory), number))
 }
 
-/// Two of the usual size.
+/// Two superpages of the usual size.
 const SUPERPAGE_SLACK: u64 = 4 << 20;
 
 fn remedy(error: &std::io::Error) -> &'static str {

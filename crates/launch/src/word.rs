@@ -6,18 +6,18 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A program's name or one of its arguments. The program gets its bytes as they are; texts and documents show what is
-/// not UTF-8 as U+FFFD.
+/// A program's name or one of its arguments. The program gets the bytes unchanged; texts and documents replace
+/// invalid UTF-8 by U+FFFD.
 #[derive(Clone, Debug)]
 pub struct Word(OsString);
 
 impl Word {
-    /// As shown.
+    /// The text for display.
     pub fn text(&self) -> Cow<'_, str> {
         self.0.to_string_lossy()
     }
 
-    /// With each `mark` replaced. A word that is not UTF-8 has no marks.
+    /// The word with each `mark` replaced. A word that is not UTF-8 has no marks.
     #[must_use]
     pub fn replaced(&self, mark: &str, value: &str) -> Self {
         self.0.to_str().map_or_else(|| self.clone(), |text| text.replace(mark, value).into())

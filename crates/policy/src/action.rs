@@ -1,93 +1,94 @@
-//! What policies ask of executors.
+//! Actions that policies request from executors.
 
 use crate::fault::Direct;
 use crate::live::Source;
 use crate::rules::Effort;
 
-/// What is to be done.
+/// The action to perform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
     Nothing,
 
-    /// Map the shared zeros for reading.
+    /// Map the shared zero page for reading.
     MapZeros {
-        /// The size of the page of them; 0: a base page.
+        /// Order of the zero page; 0: a base page.
         order: u8,
     },
-    /// Get base pages, prepare and map them: from the page that was touched on, those that have none.
+    /// Allocate, prepare and map base pages: the unpopulated pages from the touched page on.
     MapBase {
-        /// How many.
+        /// Number of pages.
         pages: u32,
     },
-    /// Prepare and map the page's place in its reservation.
+    /// Prepare and map the page's slot in its reservation.
     MapReserved {
-        /// Map pages that are in memory too, so many on each side.
+        /// Number of resident pages to map on each side.
         around: u8,
     },
-    /// Map a page that is in memory.
+    /// Map a resident page.
     MapResident {
-        /// The same.
+        /// Number of resident pages to map on each side.
         around: u8,
     },
-    /// Map the page that another mapping of the object has.
+    /// Map the page that is resident in another mapping of the object.
     MapInObject,
-    /// Map the pool's page.
+    /// Map the page of the pool.
     MapPooled,
-    /// Map the file's superpage, which is in memory whole, for reading.
+    /// Map the file's superpage, which is fully resident, for reading.
     MapFile,
-    /// Let the page, or the superpage, be written.
+    /// Make the page or the superpage writable.
     MakeWritable,
-    /// The page is the writer's alone now: let it be written.
+    /// Make the page writable: the writer is its only owner now.
     Reuse,
-    /// Give the writer a page of its own.
+    /// Give the writer a private copy of the page.
     CopyPage,
-    /// Split the superpage, then give the writer a page of its own.
+    /// Split the superpage, then give the writer a private copy of the page.
     DemoteAndCopy,
-    /// Keep a physical superpage for the pages around: the fault is told again when there is one.
+    /// Reserve a physical superpage for the surrounding pages; the fault is reported again once the reservation
+    /// exists.
     Reserve {
-        /// Its size.
+        /// Order of the superpage.
         order: u8,
-        /// What may be done to get one.
+        /// Effort to obtain one.
         effort: Effort,
-        /// The reservation that changed least lately may be taken.
+        /// Whether the least recently changed reservation may be preempted.
         preempt: bool,
     },
     /// Make a superpage.
     MakeSuperpage {
-        /// Its size.
+        /// Order of the superpage.
         order: u8,
-        /// How.
+        /// How to make it.
         how: How,
-        /// What may be done to get a free one.
+        /// Effort to obtain a free one.
         effort: Effort,
     },
-    /// Prepare pages that have no contents: of a reservation, without mapping them; of a program's mapping, from
-    /// where the last ones ended.
+    /// Prepare pages without contents: of a reservation, without mapping them; of a program's mapping, from the
+    /// end of the last batch.
     Populate {
-        /// At most so many.
+        /// Maximum number of pages.
         most: u32,
     },
     /// Never fill this reservation.
     Exclude,
     /// Keep clean pages read-only: the next write is a fault again.
     WriteProtect,
-    /// Put it on the list of candidates.
+    /// Put the region on the list of candidates.
     List,
 
-    /// Split the superpage's mapping; frames stay where they are.
+    /// Split the superpage's mapping; the frames stay in place.
     Demote,
-    /// Leave it as it is; keep what the program unmaps.
+    /// Leave the memory as it is; keep a mapping that the program unmaps.
     Keep,
-    /// Give it back.
+    /// Release the memory.
     Release,
-    /// Hold frames that are not used any more, as long as the rest of their superpage is.
+    /// Hold frames that are no longer used, as long as the rest of their superpage is.
     Hold,
-    /// Read its page table: [`crate::Event::Inspected`] follows.
+    /// Read the region's page table: [`crate::Event::Inspected`] follows.
     Inspect,
-    /// Nothing of its size: tell of each extent of this size in it, as candidates.
+    /// Make no page of the candidate's size; report each extent of this smaller order in it as a candidate.
     Consider {
-        /// The size.
+        /// Order of the extents.
         order: u8,
     },
 
@@ -95,53 +96,53 @@ pub enum Action {
     Advise {
         /// Number of bytes.
         bytes: u64,
-        /// Their size.
+        /// Order of the superpages.
         order: u8,
-        /// They count as taken until they are touched.
+        /// Whether the superpages count as taken until they are touched.
         promised: bool,
     },
-    /// Advise all of the piece, but let only superpages of a smaller size be made from a place of it on: where there are
-    /// page tables already, the kernel does not try the largest.
+    /// Advise all of the piece, but allow only smaller superpages from an offset on: the kernel does not try the
+    /// largest size where page tables exist.
     AdviseSmaller {
-        /// The place, in bytes from its beginning.
+        /// Offset in the piece, in bytes.
         from: u64,
-        /// The size of those before it.
+        /// Order of the superpages before the offset.
         order: u8,
-        /// What lies before it counts as taken until it is touched.
+        /// Whether the bytes before the offset count as taken until they are touched.
         promised: bool,
     },
-    /// Let none be made from a place of the piece on; what lies before it is advised again, and the piece stays one
-    /// that can be moved as a whole.
+    /// Allow no superpages from an offset of the piece on; the bytes before it are advised again, and the piece
+    /// can still be moved as a whole.
     Unadvise {
-        /// The place, in bytes from its beginning.
+        /// Offset in the piece, in bytes.
         from: u64,
-        /// The size of the superpages before it.
+        /// Order of the superpages before the offset.
         order: u8,
-        /// They count as taken until they are touched.
+        /// Whether the superpages count as taken until they are touched.
         promised: bool,
     },
-    /// Leave to what was added to a piece the advice that the piece has.
+    /// Leave the piece's advice on the memory that was added to it.
     Inherit {
-        /// Its superpages count as taken until they are touched.
+        /// Whether the superpages count as taken until they are touched.
         promised: bool,
     },
-    /// Advise all of a piece that was advised in part, so that it is one mapping.
+    /// Advise all of a partly advised piece, so that it is one mapping.
     Join,
-    /// Try whether so many superpages are to be had at once, and how long each takes.
+    /// Probe whether this many superpages can be allocated at once, and how long each takes.
     Probe {
-        /// How many.
+        /// Number of superpages.
         count: u64,
-        /// More microseconds than this for one are too many: the rest need not be tried.
+        /// Maximum time for one superpage, in microseconds; the probe may stop at a slower one.
         limit: u32,
     },
-    /// Have so many superpages made free, by somebody who may.
+    /// Have a privileged supplier free this many superpages.
     Obtain {
-        /// How many.
+        /// Number of superpages.
         count: u64,
     },
-    /// Clear what is kept and hand it out.
+    /// Clear a kept mapping and hand it out.
     HandOut,
-    /// Learn facts; the outcome is told with them.
+    /// Learn facts; the outcome event carries them.
     Read(Source),
 
     /// Refuse the mapping.
@@ -152,136 +153,136 @@ pub enum Action {
     Wake,
     /// Compact until a superpage is free.
     Compact {
-        /// How thoroughly.
+        /// Compaction mode.
         mode: Compaction,
-        /// For an allocation that goes on when that fails.
+        /// State of the direct allocation, which continues if compaction fails.
         direct: Option<Direct>,
     },
     /// Reclaim pages.
     Reclaim {
-        /// At least so many.
+        /// Minimum number of pages.
         pages: u64,
-        /// Those of one aligned block.
+        /// Whether to reclaim the pages of one aligned block.
         lumpy: bool,
-        /// For an allocation that goes on when that is not enough.
+        /// State of the direct allocation, which continues if reclaim is not enough.
         direct: Option<Direct>,
     },
-    /// Break the reservation that changed least lately: its clear pages are free.
+    /// Break the least recently changed reservation and free its clear pages.
     BreakReservation {
-        /// Base pages that are wanted.
+        /// Number of base pages wanted.
         wanted: u64,
     },
-    /// Break the one that changed least lately after that which could not be evacuated.
+    /// Break the next least recently changed reservation after the one that could not be evacuated.
     BreakNext,
-    /// Give back frames that are held for nothing.
+    /// Release held frames that are unused.
     ReleaseHeld {
-        /// Base pages that are wanted.
+        /// Number of base pages wanted.
         wanted: u64,
     },
 
     /// Go to the next candidate.
     Visit(Candidates),
-    /// Go back to the beginning of memory.
+    /// Restart at the beginning of memory.
     Rewind,
-    /// Rank all candidates with [`crate::Policy::rank`], to be visited from the best on.
+    /// Rank all candidates with [`crate::Policy::rank`]; visits start with the best.
     Rank {
-        /// At most so many; 0: all.
+        /// Maximum number of candidates; 0: all.
         most: u32,
-        /// Of one process: the first of [`crate::Policy::rank_process`].
+        /// Whether to rank only the first process by [`crate::Policy::rank_process`].
         one_process: bool,
     },
     /// Clear accessed bits.
     ClearAccessed,
     /// Count accessed bits.
     CountAccessed {
-        /// The weight of this count in the moving average, per cent.
+        /// Weight of this count in the moving average, per cent.
         newest_percent: u32,
     },
-    /// Map the next superpages by their base pages, where they are, and clear those pages' accessed bits. After the
-    /// last one by address comes the first.
+    /// Map the next superpages by their base pages, in place, and clear the accessed bits of these pages. The
+    /// order is by address and wraps around.
     Watch {
-        /// At most so many.
+        /// Maximum number of superpages.
         most: u32,
     },
-    /// Move the pages of a reservation elsewhere that did not change for so long, the oldest first.
+    /// Migrate the pages of reservations that have not changed for `after` ticks, oldest first.
     Evacuate {
-        /// In ticks.
+        /// Age in ticks.
         after: u64,
     },
     /// Zero a free block.
     Zero {
-        /// Its size.
+        /// Order of the block.
         order: u8,
     },
-    /// Split it, and give back its pages of zeros.
+    /// Split the superpage and free its zero-filled pages.
     Recover,
-    /// The piece of work is over.
+    /// End this piece of work.
     Wait(Wait),
 }
 
 /// How a superpage is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// A free one is prepared whole and mapped.
+    /// Prepare a whole free superpage and map it.
     Fresh,
-    /// Its pages, which are in place, are mapped as one.
+    /// Map the pages, which are in place, as one superpage.
     InPlace {
-        /// It may be written.
+        /// Whether it is writable.
         writable: bool,
     },
-    /// Its pages are copied into a free one.
+    /// Copy the pages into a free superpage.
     Copy {
-        /// Faults of the address space wait meanwhile.
+        /// Whether faults of the address space wait meanwhile.
         exclusive: bool,
     },
-    /// The kernel makes it of what is there, or maps the one that the file has.
+    /// Let the kernel make the superpage from the existing pages, or map the file's superpage.
     Collapse,
 }
 
-/// How thoroughly memory is compacted.
+/// How thoroughly to compact memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compaction {
-    /// Blocks of the same mobility, left at the first page that does not move.
+    /// Only blocks of the same mobility; a block is left at the first unmovable page.
     Async,
     /// All blocks.
     SyncLight,
-    /// The same, and however lately it failed.
+    /// All blocks, ignoring deferral after failures.
     Sync,
-    /// All of memory, ahead of need.
+    /// All of memory, proactively.
     Proactive,
 }
 
-/// Where the next candidate of a daemon comes from.
+/// The source of a daemon's next candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Candidates {
-    /// The next one by address.
+    /// The next by address.
     Next,
-    /// The first that waits on the list, or else the next one by address.
+    /// The first on the list of candidates, or else the next by address.
     Listed,
-    /// The best of those that were ranked.
+    /// The best of the ranking.
     Best,
-    /// The reservation with at least so many pages that changed last, and was not visited in this piece.
+    /// The most recently changed reservation with at least `at` pages that this piece of work has not visited.
     Partial {
-        /// Pages.
+        /// Minimum number of pages.
         at: u16,
     },
     /// The next superpage by address.
     Superpage,
-    /// The next of those that are watched; the accessed bits of its base pages are counted.
+    /// The next watched superpage; the accessed bits of its base pages are counted.
     Watched,
 }
 
-/// When a daemon goes on. Times are in ticks.
+/// When a daemon continues. Times are in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// A period after it was due.
+    /// One period after it was due.
     Period,
-    /// So much later.
+    /// After this many ticks.
     After(u64),
-    /// At once: the pass goes on.
+    /// At once: the pass continues.
     More,
-    /// So much later, or when there are more candidates on the list: the pass goes on.
+    /// After this many ticks, or when the list gets more candidates: the pass continues.
     Pause(u64),
-    /// When a program asked for so many more bytes: nothing is advised until then.
+    /// After the program requested this many more bytes: nothing is advised until then.
     Bytes(u64),
 }

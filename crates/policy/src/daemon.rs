@@ -1,4 +1,4 @@
-//! Daemons: which there are, how often each works, and who answers for it.
+//! Daemons, their periods, and the dispatch of their work.
 
 use core::time::Duration;
 
@@ -16,23 +16,23 @@ pub enum Daemon {
     Fill,
     /// Zeroes free memory (scrubd, HawkEye).
     Prezero,
-    /// Clears accessed bits, or counts them (HawkEye).
+    /// Clears and counts accessed bits (HawkEye).
     Sample,
     /// Makes superpages out of base pages (khugepaged).
     Scan,
     /// Compacts (kcompactd).
     Compact,
-    /// Takes zero-filled pages from superpages (HawkEye, Linux' underused shrinker).
+    /// Recovers zero-filled pages from superpages (HawkEye, Linux' underused shrinker).
     Recover,
-    /// Reclaims ahead of need (kswapd).
+    /// Reclaims proactively (kswapd).
     Reclaim,
-    /// Splits superpages that are accessed unevenly (HugeScope).
+    /// Splits superpages with uneven accesses (HugeScope).
     Split,
 }
 
-/// How often proactive compaction looks (Linux HPAGE_FRAG_CHECK_INTERVAL_MSEC).
+/// Check interval of proactive compaction (Linux HPAGE_FRAG_CHECK_INTERVAL_MSEC).
 const COMPACT_CHECK: Duration = Duration::from_millis(500);
-/// How often memory's watermarks are looked at: kswapd is woken at once, which is at the next tick here.
+/// Check interval of the watermarks: the kernel wakes kswapd at once, which is the next tick here.
 const RECLAIM_CHECK: Duration = Duration::from_millis(100);
 
 impl Policy {
@@ -67,7 +67,7 @@ impl Policy {
             .filter_map(move |(daemon, every)| Some((daemon, scale.ticks_of(every?).max(1))))
     }
 
-    /// A daemon begins a piece of its work, or goes on with its pass: by the machine's facts.
+    /// A daemon begins a piece of its work, or continues its pass. Decided by the machine's facts.
     pub(crate) fn tick(&mut self, daemon: Daemon, facts: &Facts) -> Action {
         self.running = Some(daemon);
         let action = match daemon {
@@ -79,7 +79,7 @@ impl Policy {
         self.ends(daemon, action)
     }
 
-    /// It did what it was told.
+    /// A daemon's action is done: returns its next action.
     pub(crate) fn piece_goes_on(
         &mut self,
         daemon: Daemon,
@@ -110,15 +110,15 @@ impl Policy {
     }
 }
 
-/// What a daemon remembers of its pass.
+/// State of a daemon's pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Pass {
-    /// A piece of it is done.
+    /// Whether the first piece of the pass is done.
     pub has_begun: bool,
-    /// What is left of what it may do.
+    /// Remaining budget.
     pub budget: u32,
-    /// It came to the end of memory.
+    /// Whether the pass reached the end of memory.
     pub wrapped: bool,
-    /// A superpage could not be had.
+    /// Whether a superpage could not be had.
     pub failed: bool,
 }

@@ -25,7 +25,7 @@ impl Scale {
 }
 
 impl Action {
-    /// What is done, in words: sizes and times are those of this scale.
+    /// The action in words, with sizes and times in units of this scale.
     pub fn display<'a>(&'a self, scale: &'a Scale) -> ActionDisplay<'a> {
         ActionDisplay { action: self, scale }
     }
@@ -116,7 +116,7 @@ impl ActionDisplay<'_> {
         ByteSize(self.scale.base_page << order)
     }
 
-    /// What is mapped or kept.
+    /// Actions that map or reserve memory.
     fn mapping(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self.action {
             Action::MapBase { pages } => write!(f, "map {pages} base pages"),
@@ -210,7 +210,7 @@ fn reading(source: Source) -> &'static str {
     }
 }
 
-/// Those whose words do not depend on what they hold.
+/// Actions whose text does not depend on their data.
 fn plain(action: Action) -> &'static str {
     match action {
         Action::Nothing => "nothing",
@@ -284,14 +284,14 @@ impl fmt::Display for Time {
     }
 }
 
-// The facts that conditions may name: each with its unit, and the rules that know it.
+// The facts that conditions may name: each with its unit, and the rules that provide it.
 
-/// A rule that a condition belongs to.
+/// A rule that has a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// `allocation.when`: a first fault, for each size that fits, from the largest on.
+    /// `allocation.when`: a first fault, for each size that fits, largest first.
     Fault,
-    /// `mapping.scan.when`: a candidate of the scan, for each size, from the largest on.
+    /// `mapping.scan.when`: a candidate of the scan, for each size, largest first.
     Scan,
     /// `unmapping.when`: a superpage whose accesses were watched.
     Split,
@@ -322,15 +322,15 @@ macro_rules! facts {
         }
 
         impl Fact {
-            /// All of them.
+            /// All facts.
             pub const ALL: &'static [Self] = &[$(Self::$fact),+];
 
-            /// How a condition names it.
+            /// Its name in conditions.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$fact => $name),+ }
             }
 
-            /// Whether it is a number or a truth.
+            /// Its type.
             pub const fn kind(self) -> Kind {
                 match self { $(Self::$fact => Kind::$kind),+ }
             }
@@ -345,7 +345,7 @@ macro_rules! facts {
                 match self { $(Self::$fact => $says),+ }
             }
 
-            /// The rules that know it.
+            /// The rules that provide it.
             pub const fn rules(self) -> &'static [Rule] {
                 match self { $(Self::$fact => &[$(Rule::$rule),+]),+ }
             }
@@ -370,7 +370,7 @@ facts! {
 }
 
 impl Policy {
-    /// Whether a condition holds for a page of this size. Without one: it does.
+    /// Whether a condition holds for a page of this size. No condition always holds.
     pub(crate) fn holds(&self, condition: Option<&Condition>, order: u8, facts: &Facts) -> bool {
         condition.is_none_or(|condition| condition.holds(|fact| self.value(fact, order, facts)))
     }
@@ -379,7 +379,7 @@ impl Policy {
         let Estimate { miss_cycles, prepare_cycles, shortage_cycles } =
             self.rules.estimate.unwrap_or_default();
         let (extent, machine) = (&facts.extent, &facts.machine);
-        // What is known of a superpage, for a page of this size.
+        // Scales a superpage's number to a page of this size.
         let scaled = |number: u64| {
             let scaled = u128::from(number) << order >> self.scale.superpage;
             i64::try_from(scaled).unwrap_or(i64::MAX)
@@ -406,7 +406,7 @@ impl Policy {
     }
 }
 
-/// The share of what is populated that was not accessed.
+/// The share of populated pages that were not accessed.
 fn skew(coverage: i64, populated: i64) -> i64 {
     if populated == 0 { 0 } else { 100 - 100 * coverage.min(populated) / populated }
 }

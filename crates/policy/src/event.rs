@@ -1,9 +1,9 @@
-//! What executors tell a policy.
+//! Events that executors report to a policy.
 
 use crate::rules::Effort;
 use crate::{Action, Daemon};
 
-/// What was done to get a superpage for the pool.
+/// Efforts already made to get a superpage for the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
     /// Nothing yet.
@@ -14,105 +14,105 @@ pub enum Attempt {
     Reclaim,
 }
 
-/// What happened. Which facts each is decided by is said at the function that decides it.
+/// An event. The function that decides it names the facts that it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The program touched a page that is not mapped, or not for writing.
     Fault {
-        /// It wrote.
+        /// Whether the access was a write.
         write: bool,
     },
-    /// A superpage's worth of memory has more pages with contents than before.
+    /// More pages of a superpage-sized region have contents than before.
     Grew {
-        /// Pages it had.
+        /// Number of pages before.
         before: u16,
-        /// Pages it has.
+        /// Number of pages now.
         after: u16,
     },
-    /// A page of a reservation got its contents and is mapped.
+    /// A page of a reservation was prepared and mapped.
     Populated,
-    /// The rest of a reservation was prepared at once, in a fault.
+    /// A fault prepared the rest of a reservation at once.
     Prepared {
-        /// The program wrote.
+        /// Whether the access was a write.
         write: bool,
     },
-    /// A page that had contents is mapped, or mapped writable.
+    /// A page with contents was mapped, or mapped writable.
     Mapped,
     /// No base page is free.
     NoPage {
-        /// How many are wanted.
+        /// Number of pages wanted.
         wanted: u64,
     },
     /// No superpage is free.
     NoSuperpage {
-        /// What may be done.
+        /// Permitted effort.
         effort: Effort,
-        /// A daemon wants it.
+        /// Whether a daemon wants the superpage.
         daemon: bool,
     },
-    /// Memory has no superpage for the pool, which has too few for a mapping.
+    /// The pool has too few superpages for a mapping, and memory has no free one.
     NoPoolPage {
-        /// What was done to get this one.
+        /// Efforts already made for this superpage.
         tried: Attempt,
     },
     /// Pages of a superpage are unmapped or discarded.
     Unmapped {
-        /// All of them.
+        /// Whether all pages are.
         whole: bool,
     },
-    /// Pages of a superpage get another protection.
+    /// The protection of pages of a superpage changes.
     Protected {
-        /// All of them.
+        /// Whether it changes for all pages.
         whole: bool,
     },
-    /// Pages of a superpage are mapped by another process or mapping, too: a fork, or one object mapped twice.
+    /// Another process or mapping maps pages of a superpage too: a fork, or one object mapped twice.
     Shared {
-        /// All of them.
+        /// Whether all pages are shared.
         whole: bool,
-        /// They are private: a write copies.
+        /// Whether the pages are private: a write copies.
         private: bool,
     },
     /// A superpage's mapping was split.
     Demoted {
-        /// Its frames are those of a reservation.
+        /// Whether a reservation holds its frames.
         reserved: bool,
     },
-    /// The program asks for its base pages to be collapsed (MADV_COLLAPSE).
+    /// The program requests a collapse of its base pages (MADV_COLLAPSE).
     CollapseRequested,
-    /// A scan came to a superpage's worth of memory.
+    /// A scan reached a superpage-sized region.
     Candidate,
     /// A candidate's page table was read.
     Inspected {
-        /// The program asked for it.
+        /// Whether the program requested it.
         requested: bool,
     },
-    /// A daemon begins a piece of its work, or goes on with it.
+    /// A daemon begins or continues a piece of its work.
     Tick(Daemon),
-    /// What was asked for is done, or failed.
+    /// An action was completed or failed.
     Outcome {
-        /// What was asked for.
+        /// The action.
         action: Action,
-        /// How it ended.
+        /// Its result.
         result: Result,
-        /// What else it cost: mappings that were passed over.
+        /// Additional cost: number of mappings passed over.
         cost: u32,
     },
 }
 
-/// How an action ended.
+/// The result of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Result {
-    /// It was carried out.
+    /// The action was carried out.
     Done {
-        /// How many pages it was about: moved, filled.
+        /// Number of pages affected: moved, filled.
         pages: u32,
     },
-    /// There was nothing to carry it out on.
+    /// There was nothing to act on.
     Nothing,
-    /// It was not worth it, or does not qualify.
+    /// The action was not worthwhile, or its object does not qualify.
     Unfit,
-    /// No memory was to be had.
+    /// Out of memory.
     NoMemory,
-    /// It could not be tried: too little memory is free, it failed too lately, or somebody else was in the way.
+    /// The action could not be tried: too little free memory, too recent a failure, or contention.
     Unavailable,
 }

@@ -1,33 +1,33 @@
 //! Conditions: expressions over facts, as programs in postfix.
 //!
-//! `design` reads them (`when = "benefit > cost"`). One that exists is well-formed: it leaves one truth, and needs
-//! no more than [`Condition::MAX_VALUES`] places for what is not used yet. So it is evaluated on a stack of that size,
-//! without allocation, and always ends. Numbers are whole, and stay at the largest or smallest that there is.
+//! `design` parses them (`when = "benefit > cost"`). Every condition is well-formed: it leaves one truth value, and
+//! needs a stack of at most [`Condition::MAX_VALUES`] values. So evaluation needs no allocation and always ends.
+//! Numbers are integers with saturating arithmetic.
 //! See docs/decisions/policy.md#6.
 
 use alloc::vec::Vec;
 
 use crate::Fact;
 
-/// A step of a program. Each takes its operands off the stack, the right one first, and puts its result there.
+/// A step of a program. Each pops its operands off the stack, the right one first, and pushes its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// A number.
     Number(i64),
-    /// What is known now: a number, or a truth.
+    /// The current value of a fact: a number or a truth value.
     Fact(Fact),
-    /// An operation on two numbers, or two truths.
+    /// An operation on two numbers, or two truth values.
     Apply(Operation),
-    /// A truth turned round.
+    /// Negation of a truth value.
     Not,
 }
 
-/// What is done with two operands.
+/// A binary operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// One of them.
+    /// Logical or.
     Or,
-    /// Both of them.
+    /// Logical and.
     And,
     /// `<`
     Less,
@@ -47,7 +47,7 @@ pub enum Operation {
     Minus,
     /// `*`
     Times,
-    /// `/`, rounded towards zero; by zero it is zero.
+    /// `/`, rounded towards zero; division by zero yields zero.
     Over,
     /// The smaller one.
     Min,
@@ -55,17 +55,17 @@ pub enum Operation {
     Max,
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole number.
+    /// An integer.
     Number,
     /// True or false.
     Truth,
 }
 
 impl Operation {
-    /// What its operands must be, and what it gives.
+    /// The types of its operands and of its result.
     pub const fn kinds(self) -> (Kind, Kind) {
         match self {
             Self::Or | Self::And => (Kind::Truth, Kind::Truth),
@@ -107,23 +107,23 @@ impl Operation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition(Vec<Step>);
 
-/// Why a program is no condition.
+/// Why a program is not a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// An operand is missing or of the wrong kind, or not one truth is left.
+    /// An operand is missing or of the wrong type, or the result is not one truth value.
     Kinds,
-    /// It needs more than [`Condition::MAX_VALUES`] places.
+    /// The stack exceeds [`Condition::MAX_VALUES`].
     TooDeep,
 }
 
 impl Condition {
-    /// Values that may wait for their use at once.
+    /// Maximum depth of the stack.
     pub const MAX_VALUES: usize = 16;
 
-    /// Of a program, if it is well-formed.
+    /// The condition of a program, if it is well-formed.
     ///
     /// # Errors
-    /// [`Malformed`]: operands are missing or of the wrong kind, or it needs too many places.
+    /// [`Malformed`]: operands are missing or of the wrong type, or the stack gets too deep.
     pub fn new(steps: Vec<Step>) -> Result<Self, Malformed> {
         let mut kinds = [Kind::Number; Self::MAX_VALUES];
         let mut count = 0;
@@ -155,14 +155,14 @@ impl Condition {
         &self.0
     }
 
-    /// The facts that it names.
+    /// The facts that the condition names.
     pub fn facts(&self) -> impl Iterator<Item = Fact> {
         self.0
             .iter()
             .filter_map(|step| if let Step::Fact(fact) = step { Some(*fact) } else { None })
     }
 
-    /// Whether it holds. Truths are 1 and 0.
+    /// Whether the condition holds. Truth values are 1 and 0.
     pub fn holds(&self, value: impl Fn(Fact) -> i64) -> bool {
         let mut stack = [0; Self::MAX_VALUES];
         let mut top = 0;

@@ -1,22 +1,22 @@
-//! What executors know about the place of an event.
+//! Facts about the place of an event.
 //! See docs/decisions/policy.md#3.
 
 use crate::{Orders, Population};
 
-/// What is known now. Nothing of it is remembered from one event to the next; what an event is not decided by may
-/// be left at its default.
+/// The facts of one event. Nothing is kept between events; a fact that the event's decision does not use may be left
+/// at its default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The mapping that holds the page.
+    /// The mapping of the page.
     pub mapping: Mapping,
-    /// The page that was touched.
+    /// The touched page.
     pub page: Page,
-    /// Its number, and that of the page after the last one that a fault on it may map: the end of its mapping or
-    /// of its superpage's worth.
+    /// Number of the touched page, and of the page after the last one that a fault on it may map: the end of its
+    /// mapping or of its superpage-sized region.
     pub place: (u64, u64),
-    /// The superpage's worth of memory around it.
+    /// The superpage-sized region of the page.
     pub region: Region,
-    /// What conditions are asked about.
+    /// The extent that conditions are evaluated on.
     pub extent: Extent,
     /// The machine.
     pub machine: Machine,
@@ -25,33 +25,33 @@ pub struct Facts {
 /// A mapping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// What backs it.
+    /// The backing of the mapping.
     pub backing: Backing,
-    /// Superpages were advised (MADV_HUGEPAGE), or advised against; `None`: neither.
+    /// Whether the program advised for superpages (MADV_HUGEPAGE) or against them; `None`: neither.
     pub advised: Option<bool>,
-    /// It may be written.
+    /// Whether the mapping is writable.
     pub writable: bool,
 }
 
-/// What backs a mapping.
+/// The backing of a mapping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Backing {
-    /// Memory of the process's own.
+    /// Anonymous memory.
     #[default]
     Anonymous,
-    /// The same, and it grows at its end.
+    /// Anonymous memory that grows at its end.
     Heap,
     /// A file.
     File {
-        /// It is in memory.
+        /// Whether the file is in memory.
         cached: bool,
     },
-    /// An object that several mappings show.
+    /// An object shared by several mappings.
     Shared,
 }
 
 impl Backing {
-    /// Whether it is the process's own memory.
+    /// Whether the memory is anonymous.
     #[inline]
     pub const fn is_anonymous(self) -> bool {
         matches!(self, Self::Anonymous | Self::Heap)
@@ -61,162 +61,164 @@ impl Backing {
 /// A base page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Page {
-    /// It never had contents.
+    /// The page never had contents.
     #[default]
     Untouched,
-    /// Its contents are swapped out.
+    /// The contents are swapped out.
     Swapped,
-    /// Another mapping of its object has it in memory.
+    /// The page is resident in another mapping of its object.
     InObject,
-    /// A page of the pool backs it.
+    /// A page of the pool backs the page.
     Pooled,
-    /// It is in memory, and not mapped.
+    /// The page is in memory, but not mapped.
     Resident {
-        /// A write must copy it, as long as others have it.
+        /// Whether a write must copy the page, as long as it is shared.
         cow: bool,
-        /// Others have it.
+        /// Whether other mappings have the page.
         shared: bool,
     },
-    /// It is mapped, and was not written through this mapping.
+    /// The page is mapped, and was not written through this mapping.
     Mapped {
-        /// A write must copy it, as long as others have it.
+        /// Whether a write must copy the page, as long as it is shared.
         cow: bool,
-        /// Others have it.
+        /// Whether other mappings have the page.
         shared: bool,
     },
 }
 
-/// A superpage's worth of memory, aligned; for a scan's candidate that is larger, its extent.
+/// An aligned, superpage-sized region; for a larger candidate of a scan, its extent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Region {
-    /// It is mapped as a superpage; of a larger candidate: some of it is.
+    /// The superpage that maps the region; for a larger candidate, one that maps some of it.
     pub superpage: Option<Superpage>,
-    /// There is a page table with base pages for it.
+    /// Whether the region has a page table with base pages.
     pub has_table: bool,
-    /// Base pages in memory, mapped or not.
+    /// Number of base pages in memory, mapped or not.
     pub populated: u16,
-    /// Base pages that are swapped out (when its page table was read).
+    /// Number of swapped-out base pages (known when the page table was read).
     pub swapped: u16,
-    /// All base pages are mapped.
+    /// Whether all base pages are mapped.
     pub is_mapped: bool,
-    /// A write to some of its pages copies (after a fork).
+    /// Whether a write to some of its pages copies (after a fork).
     pub has_cow: bool,
-    /// A page that a fault on another one mapped was not used since (with [`Reads::UNACCESSED`], where all are mapped).
+    /// Whether a page that a fault on another page mapped has not been used since (with [`Reads::UNACCESSED`],
+    /// where all are mapped).
     pub has_unaccessed: bool,
-    /// It lies in one mapping.
+    /// Whether one mapping holds the whole region.
     pub inside: bool,
-    /// Sizes whose aligned extent around the page begins in its mapping.
+    /// Orders whose aligned extent around the page begins in its mapping.
     pub begins: Orders,
-    /// Sizes whose aligned extent around the page ends in its mapping.
+    /// Orders whose aligned extent around the page ends in its mapping.
     pub ends: Orders,
-    /// Sizes whose extent has no page yet (with [`Reads::ABSENT`]).
+    /// Orders whose extent has no page yet (with [`Reads::ABSENT`]).
     pub absent: Orders,
-    /// Sizes whose extent has no page in memory and no reservation (with [`Reads::UNRESERVED`]).
+    /// Orders whose extent has no resident page and no reservation (with [`Reads::UNRESERVED`]).
     pub unreserved: Orders,
-    /// The reservation that the page lies in.
+    /// The reservation that holds the page.
     pub reservation: Option<Reservation>,
-    /// Pages that were written: with [`Reads::DIRTY`], where all are in memory. Of a reservation with more pages than bits: none,
-    /// all (but perhaps the one that was touched), or some.
+    /// Written pages: with [`Reads::DIRTY`], where all pages are in memory. For a reservation with more pages
+    /// than bits: no bits, all bits (except perhaps the touched page's), or some.
     pub dirty: Population,
-    /// Nobody else has pages of the kind after a fork, anywhere.
+    /// Whether no process anywhere shares pages after a fork.
     pub nothing_shared: bool,
-    /// A daemon saw that a page was accessed lately.
+    /// Whether a daemon saw a recent access to a page.
     pub accessed: bool,
-    /// Base pages that a daemon saw accessed lately, as a moving average.
+    /// Number of base pages that a daemon saw accessed recently, as a moving average.
     pub coverage: u16,
-    /// Its clean pages are write-protected.
+    /// Whether the clean pages are write-protected.
     pub is_protected: bool,
-    /// Some page may be written without copying it.
+    /// Whether some page is writable without a copy.
     pub has_writable: bool,
-    /// Some page is somebody else's too.
+    /// Whether some page is shared.
     pub has_shared: bool,
-    /// Base pages that hold zeros only (with [`Reads::ZEROS`]).
+    /// Number of zero-filled base pages (with [`Reads::ZEROS`]).
     pub zeros: u16,
-    /// It is backed by the pool.
+    /// Whether the pool backs the region.
     pub is_pooled: bool,
 }
 
-/// The aligned extent of a size around a place, as conditions see it: at a first fault that of a superpage, of
-/// which nothing is populated yet (with [`Reads::AT_FAULT`]); for a scan's candidate that of the size at hand.
+/// The aligned extent that conditions are evaluated on: at a first fault, the still unpopulated extent of a
+/// superpage (with [`Reads::AT_FAULT`]); for a scan's candidate, the extent of the candidate's order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Its size; 0: a superpage's.
+    /// Order of the extent; 0: a superpage's.
     pub order: u8,
-    /// Base pages in memory.
+    /// Number of base pages in memory.
     pub populated: u32,
-    /// Base pages that were accessed in the sampling window, as a moving average.
+    /// Number of base pages accessed in the sampling window, as a moving average.
     pub coverage: u32,
-    /// Walks to it in the sampling window, as a moving average (with [`Reads::MISSES`]).
+    /// Number of page-table walks to the extent in the sampling window, as a moving average (with
+    /// [`Reads::MISSES`]).
     pub misses: u32,
-    /// TLB misses that the profile has for a superpage here, per unit of time.
+    /// TLB misses of a superpage here according to the profile, per unit of time.
     pub profiled: u64,
 }
 
 /// A mapped superpage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Superpage {
-    /// Its size; 0: the page table's superpage.
+    /// Order of the superpage; 0: the page table's superpage.
     pub order: u8,
-    /// It is the shared one of zeros.
+    /// Whether it is the shared zero superpage.
     pub zeros: bool,
-    /// It is the pool's.
+    /// Whether it belongs to the pool.
     pub pooled: bool,
-    /// A write must copy, as long as others have it.
+    /// Whether a write must copy, as long as the superpage is shared.
     pub cow: bool,
-    /// Others have it.
+    /// Whether other mappings have it.
     pub shared: bool,
 }
 
 /// A reservation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reservation {
-    /// Its size.
+    /// Order of the reservation.
     pub order: u8,
-    /// Its pages in use.
+    /// Number of pages in use.
     pub populated: u32,
-    /// The page's place in it is in use already, by what the page was once.
+    /// Whether the page's slot is in use already, by earlier contents of the page.
     pub is_taken: bool,
-    /// It was found unfit to be filled.
+    /// Whether the reservation is excluded from filling.
     pub is_bad: bool,
-    /// All of its pages are in use, in their places, and nobody else's.
+    /// Whether all of its pages are in use, in their slots, and not shared.
     pub is_full: bool,
 }
 
-/// The machine, and the work of the daemon that asks. Times are in ticks of [`crate::Scale`].
+/// The machine, and the progress of the running daemon. Times are in ticks of [`crate::Scale`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Time that the daemon's pass took so far.
+    /// Time that the daemon's pass has taken so far.
     pub spent: u64,
-    /// Time that this piece of it took so far.
+    /// Time that this piece of the pass has taken so far.
     pub spent_in_piece: u64,
-    /// The piece of work is long enough.
+    /// Whether the piece of work has used its time.
     pub is_piece_done: bool,
-    /// Candidates that wait.
+    /// Number of waiting candidates.
     pub waiting: u32,
-    /// Free base pages.
+    /// Number of free base pages.
     pub free: u64,
-    /// The same, with those that reservations keep.
+    /// Number of free base pages, including clear pages of reservations.
     pub free_with_reserved: u64,
-    /// Base pages there are.
+    /// Number of base pages.
     pub pages: u64,
-    /// Free base pages that are zeroed, per mille of the free ones.
+    /// Zeroed pages among the free base pages, per mille.
     pub zeroed_permille: u64,
-    /// Below so many free pages memory is reclaimed, up to so many.
+    /// Low and high watermark: below the first number of free pages reclaim starts, at the second it stops.
     pub watermarks: (u64, u64),
-    /// Compaction in the background was asked for.
+    /// Whether background compaction was requested.
     pub compaction_wanted: bool,
-    /// Memory is fragmented enough for proactive compaction.
+    /// Whether memory is fragmented enough for proactive compaction.
     pub is_fragmented: bool,
-    /// How fragmented it is: higher is worse.
+    /// Fragmentation score; higher is worse.
     pub fragmentation: u32,
-    /// Free superpages (with [`Reads::AT_FAULT`] at faults, [`Reads::OF_CANDIDATES`] for candidates; so are `free`
-    /// and `pages` there).
+    /// Number of free superpages (with [`Reads::AT_FAULT`] at faults, [`Reads::OF_CANDIDATES`] for candidates;
+    /// so are `free` and `pages` there).
     pub free_superpages: u32,
-    /// The next of them is zeroed (with the same).
+    /// Whether the next free superpage is zeroed (read with the same flags).
     pub is_prezeroed: bool,
 }
 
-/// Facts that cost something to learn, and that a policy may never look at.
+/// The facts that are expensive to learn and that a policy uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reads(u16);
 
@@ -235,11 +237,11 @@ impl Reads {
     pub const ZEROS: Self = Self(32);
     /// Whether pages were written since they were mapped.
     pub const WRITTEN: Self = Self(64);
-    /// At a first fault, what a condition may name: [`Facts::extent`] and free memory.
+    /// The facts of conditions at a first fault: [`Facts::extent`] and free memory.
     pub const AT_FAULT: Self = Self(128);
-    /// The same of candidates.
+    /// The facts of conditions on candidates: [`Facts::extent`] and free memory.
     pub const OF_CANDIDATES: Self = Self(256);
-    /// [`Extent::misses`]: walks by region.
+    /// [`Extent::misses`]: page-table walks by region.
     pub const MISSES: Self = Self(512);
     /// [`Region::has_unaccessed`].
     pub const UNACCESSED: Self = Self(1024);
@@ -252,7 +254,7 @@ impl Reads {
         Self(self.0 | other.0)
     }
 
-    /// Whether all of these are read.
+    /// Whether all of these facts are read.
     #[inline]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

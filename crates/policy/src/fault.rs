@@ -1,4 +1,4 @@
-//! What a page fault does: events 1 to 3 as far as they happen there.
+//! Page faults: events 1 to 3 as far as they happen there.
 
 use crate::action::{Candidates, Compaction, How, Wait};
 use crate::ahead::Prefault as Ahead;
@@ -12,32 +12,32 @@ use crate::rules::{
 use crate::scan::{Pages, Promotion, Refused, SoftFault};
 use crate::{Action, Attempt, Facts, Orders, Policy, Reads, Scale, orders, scan};
 
-/// What the rules come to at a fault.
+/// The rules as a fault needs them.
 #[derive(Debug, Clone)]
 pub(crate) struct AtFault {
-    /// All sizes that the design has.
+    /// All sizes of the design.
     pub sizes: Orders,
-    /// A first fault asks for a whole superpage.
+    /// Whether a first fault asks for a whole superpage.
     superpage: bool,
-    /// Smaller sizes that a fault may map.
+    /// Orders below a superpage that a fault may map.
     pub smaller: Orders,
-    /// Larger sizes that it may map.
+    /// Orders above a superpage that a fault may map.
     pub larger: Orders,
-    /// Sizes of reservations.
+    /// Orders of reservations.
     pub reserved: Orders,
-    /// From this many pages on a region is a candidate at once.
+    /// Number of pages from which on a region is a candidate at once.
     crossing: u16,
     pub reads: Reads,
-    /// A fault that gets no superpage gets one base page, and nothing else is considered.
+    /// A fault without a superpage gets one base page, without further checks.
     one_page: bool,
-    /// A fault on a page of a reservation of a superpage maps it, and nothing else is considered until there are
-    /// this many.
+    /// A fault on a page in a superpage's reservation maps the page, without further checks while the
+    /// reservation has fewer pages than this.
     one_reserved: Option<u32>,
-    /// A reservation with this many pages is prepared whole.
+    /// Number of pages from which on a reservation is prepared whole.
     fill_at: Option<u16>,
 }
 
-/// Faults in the order of addresses (Lameter's prefault).
+/// Sequential faults (Lameter's prefault).
 #[derive(Debug, Clone)]
 pub(crate) struct Sequence(Ahead);
 
@@ -100,22 +100,22 @@ impl AtFault {
     }
 }
 
-/// How many faults on pages side by side, of a region with base pages, get one base page each and nothing else.
+/// How many faults on adjacent pages of a region with base pages get one base page each and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plain {
-    /// None that is known of.
+    /// None that is known.
     None,
-    /// All: any free page.
+    /// All faults, from any free page.
     Base,
-    /// Those in a reservation of a superpage, while it has less pages than this.
+    /// Faults in a superpage's reservation, while it has fewer pages than this.
     Reserved {
-        /// Pages; the fault after which there would be as many is another matter.
+        /// Number of pages; the fault that would reach it is decided separately.
         below: u32,
     },
 }
 
 impl Policy {
-    /// What faults on untouched memory of the process's own come to, for executors that map many pages at once.
+    /// The result of faults on untouched anonymous memory, for executors that map many pages at once.
     #[inline]
     pub fn plain(&self, write: bool, mapping: &Mapping) -> Plain {
         if !write && self.rules.allocation.zero_page {
@@ -130,7 +130,7 @@ impl Policy {
         }
     }
 
-    /// Whether a mapping may have superpages, by the design and what the program advised.
+    /// Whether a mapping may have superpages, by the design and the program's advice.
     #[inline]
     pub fn is_eligible(&self, mapping: &Mapping) -> bool {
         let allocation = &self.rules.allocation;
@@ -138,7 +138,7 @@ impl Policy {
             && (mapping.backing.is_anonymous() || allocation.form == Form::Reservation)
     }
 
-    /// A fault: by all facts but the machine's.
+    /// A fault, decided by all facts but the machine's.
     pub(crate) fn fault(&mut self, write: bool, facts: &Facts) -> Action {
         if let Some(superpage) = facts.region.superpage {
             return self.under_superpage(write, superpage, &facts.mapping);
@@ -186,7 +186,7 @@ impl Policy {
         }
     }
 
-    /// Whether a first fault here is to get a whole superpage.
+    /// Whether a first fault should get a whole superpage.
     fn wants_superpage(&self, facts: &Facts) -> bool {
         self.at_fault.superpage
             && facts.region.populated == 0
@@ -208,7 +208,7 @@ impl Policy {
         }
     }
 
-    /// No free memory for a superpage of this size: the next smaller size, at last base pages.
+    /// No free memory for a superpage of this size: try the next smaller size, finally base pages.
     pub(crate) fn no_fresh(&mut self, order: u8, facts: &Facts) -> Action {
         if order > self.scale.superpage {
             if let Some(order) = self.larger(self.at_fault.larger.below(order), facts) {
@@ -236,7 +236,7 @@ impl Policy {
         if reservation.is_taken {
             return self.base(Orders::NONE, facts);
         }
-        // A file that is in memory whole lies there in superpages, and a read maps one at once (FreeBSD:
+        // A fully resident file has its pages in superpages, and a read maps one at once (FreeBSD:
         // vm_fault_soft_fast).
         let is_file = facts.mapping.backing == Backing::File { cached: true };
         let is_first = reservation.populated == 0 && !facts.region.has_table;
@@ -251,7 +251,7 @@ impl Policy {
         Action::MapReserved { around: self.around() }
     }
 
-    /// A reservation of the largest of these sizes that fits.
+    /// Reserves the largest of these sizes that fits.
     fn reserve(&mut self, orders: Orders, facts: &Facts) -> Action {
         let allocation = &self.rules.allocation;
         let region = &facts.region;
@@ -271,12 +271,12 @@ impl Policy {
         }
     }
 
-    /// There was no free memory for a reservation of this size.
+    /// No free memory for a reservation of this size.
     pub(crate) fn not_reserved(&mut self, order: u8, facts: &Facts) -> Action {
         self.reserve(self.at_fault.reserved.below(order), facts)
     }
 
-    /// A size between a base page and a superpage (mTHP): the largest whose aligned pages are all absent. Else base
+    /// The largest size between a base page and a superpage whose aligned pages are all absent (mTHP). Else base
     /// pages.
     fn base(&mut self, absent: Orders, facts: &Facts) -> Action {
         let smaller = self.at_fault.smaller;
@@ -294,7 +294,7 @@ impl Policy {
         Action::MapBase { pages }
     }
 
-    /// Pages beside it that are in memory are mapped too, as if read (FreeBSD: vm_fault_prefault).
+    /// Number of resident pages to map on each side, as if read (FreeBSD: vm_fault_prefault).
     fn around(&self) -> u8 {
         match self.rules.preparation.prefault {
             Prefault::Resident(side) => side,
@@ -302,7 +302,7 @@ impl Policy {
         }
     }
 
-    /// A fault on a page in memory that is not mapped.
+    /// A fault on an unmapped resident page.
     fn resident(&self, write: bool, facts: &Facts) -> Action {
         match self.mapped_at_once(write, facts) {
             Action::Nothing => Action::MapResident { around: self.around() },
@@ -310,8 +310,8 @@ impl Policy {
         }
     }
 
-    /// A page of a reservation got contents: whether the rest is prepared at once (Quicksilver's synchronous
-    /// preparation). By its mapping and its reservation.
+    /// A page of a reservation was prepared: whether the rest is prepared at once (Quicksilver's synchronous
+    /// preparation). Decided by its mapping and its reservation.
     pub(crate) fn populated(&self, facts: &Facts) -> Action {
         let (Some(at), Some(reservation)) = (self.at_fault.fill_at, facts.region.reservation)
         else {
@@ -323,13 +323,13 @@ impl Policy {
             && reservation.populated >= at.into()
             && !reservation.is_bad
             && backing.is_anonymous()
-            // An object shorter than the extent cannot be filled; a heap's may still grow over it.
+            // An object shorter than the extent cannot be filled; a heap may still grow over it.
             && (backing == Backing::Heap || facts.region.inside);
         if fills { Action::Populate { most: u32::MAX } } else { Action::Nothing }
     }
 
-    /// All pages of a reservation are prepared: whether a superpage is mapped although pages were never mapped
-    /// singly.
+    /// All pages of a reservation are prepared: whether to map a superpage although its base pages were never
+    /// mapped.
     pub(crate) fn mapped_at_once(&self, write: bool, facts: &Facts) -> Action {
         let region = &facts.region;
         let is_full = region.reservation.is_some_and(|reservation| reservation.is_full);
@@ -359,7 +359,7 @@ impl Policy {
         }
     }
 
-    /// A page was mapped: whether all of them are mapped as one now.
+    /// A page was mapped: whether to map all pages of its region as one superpage.
     pub(crate) fn mapped(&self, facts: &Facts) -> Action {
         let region = &facts.region;
         let is_full = region.reservation.is_some_and(|reservation| reservation.is_full);
@@ -391,14 +391,14 @@ impl Policy {
         Action::MakeSuperpage { order: self.scale.superpage, how, effort: Effort::None }
     }
 
-    /// Whether it matters that a region grew so: executors need not tell [`crate::Event::Grew`] where it does not.
+    /// Whether this growth of a region matters: executors need to report [`crate::Event::Grew`] only then.
     #[inline]
     pub fn is_crossed(&self, before: u16, after: u16) -> bool {
         (before..after).contains(&(self.at_fault.crossing - 1))
     }
 
-    /// Memory was populated: whether it is a candidate for the scan at once. A heap that has not grown over the
-    /// whole region yet is left to the scan, and a reservation has its superpage.
+    /// Memory was populated: whether the region becomes a candidate of the scan at once. A heap that does not
+    /// cover the whole region yet is left to the scan, and a reservation has its superpage.
     #[inline]
     pub(crate) fn grew(&self, before: u16, after: u16, facts: &Facts) -> Action {
         let region = &facts.region;
@@ -407,25 +407,25 @@ impl Policy {
     }
 }
 
-// Event 1, allocation: what is done where no memory is free.
+// Event 1, allocation: what to do when no memory is free.
 
-/// An allocation of a superpage that compacts and reclaims (`__alloc_pages_slowpath` of an order that is costly):
-/// how far it is. Executors hand it back as they got it.
+/// State of a superpage allocation that compacts and reclaims (`__alloc_pages_slowpath` of a costly order).
+/// Executors return it unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Direct {
-    /// How thoroughly it compacts the second time.
+    /// Mode of the second compaction.
     pub second: Compaction,
-    /// It gives up where compaction could not be tried.
+    /// Whether to give up if compaction could not be tried.
     pub gives_up: bool,
-    /// It compacts for the second time.
+    /// Whether this is the second compaction.
     pub is_second: bool,
 }
 
-/// Pages that are reclaimed together at least (`SWAP_CLUSTER_MAX`).
+/// Minimum number of pages reclaimed together (`SWAP_CLUSTER_MAX`).
 const CLUSTER: u64 = 32;
 
 impl Policy {
-    /// No base page is free: what the design keeps back is given up, then pages are reclaimed.
+    /// No base page is free: release what the design holds back, then reclaim pages.
     pub(crate) fn no_page(&self, wanted: u64) -> Action {
         match self.breaks_reservations() {
             true => Action::BreakReservation { wanted },
@@ -433,7 +433,7 @@ impl Policy {
         }
     }
 
-    /// That gave nothing.
+    /// The last attempt freed nothing.
     pub(crate) fn still_no_page(&self, tried: Action) -> Action {
         match tried {
             Action::BreakReservation { wanted } => Action::ReleaseHeld { wanted },
@@ -442,7 +442,7 @@ impl Policy {
         }
     }
 
-    /// Whether reservations are broken where memory runs out.
+    /// Whether reservations are broken when memory runs out.
     pub fn breaks_reservations(&self) -> bool {
         self.rules.allocation.break_reservations
     }
@@ -471,7 +471,7 @@ impl Policy {
         }
     }
 
-    /// There is still none after compaction.
+    /// Still no free superpage after compaction.
     pub(crate) fn after_compaction(&self, direct: Direct, result: Result) -> Action {
         if direct.is_second || direct.gives_up && result == Result::Unavailable {
             return Action::GiveUp;
@@ -479,7 +479,7 @@ impl Policy {
         self.reclaim_for(direct)
     }
 
-    /// There is still none after reclaim.
+    /// Still no free superpage after reclaim.
     pub(crate) fn after_reclaim(&self, direct: Direct) -> Action {
         if !self.compacts() {
             return Action::GiveUp;
@@ -488,7 +488,7 @@ impl Policy {
         Action::Compact { mode: direct.second, direct: Some(again) }
     }
 
-    /// The pool is short of a superpage: memory is compacted for it, then pages are reclaimed.
+    /// The pool lacks a superpage: compact memory for it, then reclaim pages.
     pub(crate) fn no_pool_page(&self, tried: Attempt) -> Action {
         let reclaims = self.rules.memory.reclaim != Reclaim::None;
         match (tried, self.rules.allocation.shortage) {
@@ -508,10 +508,10 @@ impl Policy {
     }
 }
 
-// Event 4, a superpage's mapping is destroyed, and what is then done with its frames.
+// Event 4: a superpage's mapping is destroyed, and its frames are released or held.
 
 impl Policy {
-    /// Pages of a superpage go. A part of one of the pool's is refused, so it stays.
+    /// Pages of a superpage are unmapped. Unmapping part of a pool page is refused, so the page stays.
     pub(crate) fn unmapped(&self, whole: bool, facts: &Facts) -> Action {
         match facts.region.superpage {
             None => Action::Nothing,
@@ -521,13 +521,13 @@ impl Policy {
         }
     }
 
-    /// A part of a superpage gets another protection. For one of the pool that is refused.
+    /// The protection of part of a superpage changes. This is refused for a pool page.
     pub(crate) fn protected(&self, whole: bool, facts: &Facts) -> Action {
         let is_split = facts.region.superpage.is_some() && !facts.region.is_pooled && !whole;
         if is_split && self.rules.unmapping.on.protect { Action::Demote } else { Action::Keep }
     }
 
-    /// Pages of a superpage are mapped once more. What an object's mappings share has base pages in each.
+    /// Pages of a superpage are mapped once more. Memory shared by mappings of an object has base pages in each.
     pub(crate) fn shared(&self, whole: bool, private: bool, facts: &Facts) -> Action {
         match facts.region.superpage {
             None => Action::Keep,
@@ -536,20 +536,20 @@ impl Policy {
         }
     }
 
-    /// What becomes of frames of a split superpage whose pages go.
+    /// The fate of the frames of a split superpage whose pages are unmapped.
     pub(crate) fn demoted(&self, reserved: bool) -> Action {
         let holds = self.rules.deallocation.release == Release::UnderPressure;
         if holds && !reserved { Action::Hold } else { Action::Release }
     }
 }
 
-// Event 4 behind the program: superpages that are accessed unevenly are split (HugeScope, FHPM).
+// Event 4 in the background: superpages with uneven accesses are split (HugeScope, FHPM).
 //
-// A pass watches some superpages for a while: they are mapped by base pages where they are, so that each base page
-// has an accessed bit. Then each is split for good, or mapped as one again.
+// A pass watches some superpages for a while: they are mapped by base pages, in place, so that each base page has an
+// accessed bit. Then each is split for good, or mapped as one again.
 
 impl Policy {
-    /// A pass begins, or goes on when its window is over.
+    /// A pass begins, or continues when its window is over.
     pub(crate) fn split_begins(&mut self, facts: &Facts) -> Action {
         let Some(scan) = self.rules.unmapping.scan else { return Action::Wait(Wait::Period) };
         let is_short = scan.below_percent >= 100
@@ -572,7 +572,7 @@ impl Policy {
         }
     }
 
-    /// One that was watched.
+    /// Decides about a watched superpage.
     pub(crate) fn watched(&self, facts: &Facts) -> Action {
         let order = self.scale.superpage;
         match &self.rules.unmapping.when {

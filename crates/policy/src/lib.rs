@@ -1,8 +1,8 @@
 //! What a superpage design means: events and facts in, actions out.
 //!
-//! A design's [`Rules`] are values that `design` reads from a file. A [`Policy`] is what they mean: an executor
-//! tells it what happened ([`Event`]) and what it knows about the place ([`Facts`]), and performs the [`Action`]
-//! that comes back. How that ended is the next event ([`Event::Outcome`]). Executors decide nothing:
+//! A design's [`Rules`] are values that `design` reads from a file. A [`Policy`] interprets them: an executor passes
+//! an event ([`Event`]) and the facts of its place ([`Facts`]), and performs the returned [`Action`]. The result of
+//! the action is the next event ([`Event::Outcome`]). Executors decide nothing:
 //!
 //! | executor | performs on |
 //! |---|---|
@@ -53,7 +53,7 @@ pub use settings::{FaultPath, Launch, LaunchPages, Physical, Scale, Zeroing};
 
 use fault::AtFault;
 
-/// What a design means on one machine, and what it remembers from one event to the next.
+/// A design's rules on one machine, with the state kept between events.
 #[derive(Debug, Clone)]
 pub struct Policy {
     rules: Rules,
@@ -67,7 +67,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// What `rules` mean on a machine of this scale.
+    /// The policy of `rules` on a machine of this scale.
     pub fn new(rules: &Rules, scale: Scale) -> Self {
         Self {
             at_fault: AtFault::new(rules, &scale),
@@ -81,7 +81,7 @@ impl Policy {
         }
     }
 
-    /// What is to be done.
+    /// The action to perform.
     #[inline(always)]
     pub fn on(&mut self, event: Event, facts: &Facts) -> Action {
         match event {
@@ -105,7 +105,7 @@ impl Policy {
         }
     }
 
-    /// How an action ended: what is done next.
+    /// The result of an action: returns the next action.
     fn outcome(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
         match action {
             Action::MakeSuperpage { order, how: How::Fresh, .. } => self.no_fresh(order, facts),

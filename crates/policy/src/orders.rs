@@ -11,46 +11,46 @@ impl Orders {
     /// No size.
     pub const NONE: Self = Self(0);
 
-    /// The same with one more size.
+    /// The set with one more size.
     #[must_use]
     pub const fn with(self, order: u8) -> Self {
         Self(self.0 | 1 << (order & 31))
     }
 
-    /// Whether this size is in it.
+    /// Whether the set contains this size.
     #[inline]
     pub const fn has(self, order: u8) -> bool {
         self.0 >> (order & 31) & 1 != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those that are in both.
+    /// Intersection.
     #[must_use]
     #[inline]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Those that are in one of them.
+    /// Union.
     #[must_use]
     #[inline]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those below an order.
+    /// The orders below `order`.
     #[must_use]
     #[inline]
     pub const fn below(self, order: u8) -> Self {
         Self(self.0 & ((1 << (order & 31)) - 1))
     }
 
-    /// Those above an order.
+    /// The orders above `order`.
     #[must_use]
     #[inline]
     pub const fn above(self, order: u8) -> Self {
@@ -68,7 +68,7 @@ impl Orders {
         if self.0 == 0 { None } else { Some(self.0.trailing_zeros() as u8) }
     }
 
-    /// Every order in it, ascending.
+    /// Every order in the set, ascending.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = u8> {
         (0..32).filter(move |&order| self.has(order))
     }
@@ -80,12 +80,12 @@ impl FromIterator<u8> for Orders {
     }
 }
 
-// More sizes than one: which of them a fault maps, and a scan makes.
+// Several sizes: which one a fault maps, and which one a scan makes.
 //
-// Both go from the largest size down. A fault maps the largest whose aligned extent lies in the mapping, is empty,
-// and is worth it; where no memory is free for that, the next smaller one (Trident; mTHP). A scan is told of
-// candidates of its largest size first. Where that does not qualify, is not worth it or has no memory, it is told
-// of those of the next smaller size inside ([`Action::Consider`]).
+// Both try the largest size first. A fault maps the largest size whose aligned extent lies in the mapping, is empty,
+// and is worth it; where no memory is free for it, the next smaller one (Trident; mTHP). A scan gets candidates of
+// its largest size first. If a candidate does not qualify, is not worth it or has no memory, the scan gets the
+// candidates of the next smaller size inside it ([`Action::Consider`]).
 //
 // A scan without a condition makes no pages smaller than the page table's superpage: khugepaged does not.
 
@@ -95,7 +95,7 @@ impl Policy {
         self.holds(self.rules.allocation.when.as_ref(), order, facts)
     }
 
-    /// The largest of these sizes, all larger than a superpage, that a first fault here may map.
+    /// The largest of these sizes, all above a superpage, that a first fault may map.
     pub(crate) fn larger(&self, sizes: Orders, facts: &Facts) -> Option<u8> {
         let region = &facts.region;
         if sizes.is_empty() || region.populated > 0 || !self.is_eligible(&facts.mapping) {
@@ -105,23 +105,23 @@ impl Policy {
         fits.iter().rev().find(|&order| self.worth_it(order, facts))
     }
 
-    /// Whether a scan should make a page of this size of a candidate.
+    /// Whether a scan should make a page of this size from a candidate.
     pub(crate) fn worth_copying(&self, order: u8, facts: &Facts) -> bool {
         let scan = self.rules.mapping.scan.as_ref();
         self.holds(scan.and_then(|scan| scan.when.as_ref()), order, facts)
     }
 
-    /// A size as facts have it; 0: the page table's superpage.
+    /// The order in facts; 0: the page table's superpage.
     pub(crate) fn size(&self, order: u8) -> u8 {
         if order == 0 { self.scale.superpage } else { order }
     }
 
-    /// All sizes that the design has.
+    /// All sizes of the design.
     pub fn sizes(&self) -> Orders {
         self.at_fault.sizes
     }
 
-    /// The sizes of a scan's candidates. Executors tell of the largest first.
+    /// The sizes of a scan's candidates. Executors report the largest first.
     pub fn scanned_sizes(&self) -> Orders {
         let large = self.scale.superpage;
         let scan = self.rules.mapping.scan.as_ref();
@@ -136,12 +136,12 @@ impl Policy {
         }
     }
 
-    /// Whether the design makes superpages of this size: of the page table's only where it has that.
+    /// Whether the design makes superpages of this size; the page table's size only if the design includes it.
     pub(crate) fn has_size(&self, order: u8) -> bool {
         self.rules.allocation.form != Form::Superpage || self.sizes().has(order)
     }
 
-    /// Nothing of this size: the next smaller one, if there is one.
+    /// Makes no page of this size: considers the next smaller size, if there is one.
     pub(crate) fn consider_below(&self, order: u8) -> Action {
         match self.scanned_sizes().below(order).largest() {
             Some(order) => Action::Consider { order },
@@ -149,13 +149,13 @@ impl Policy {
         }
     }
 
-    /// The misses that the profile has for a superpage's worth of memory, by its offset in the program's.
+    /// The misses in the profile for a superpage, by its offset in the program's memory.
     pub fn profiled(&self, offset: u64) -> u64 {
         self.rules.profile.as_ref().map_or(0, |profile| profile.at(offset))
     }
 }
 
-/// What conditions need to know.
+/// The facts that conditions need.
 pub(crate) fn reads(rules: &Rules) -> Reads {
     let scan = rules.mapping.scan.as_ref();
     let of_scan = scan.and_then(|scan| scan.when.as_ref());
@@ -171,7 +171,7 @@ pub(crate) fn reads(rules: &Rules) -> Reads {
         .and(Reads::COVERAGE.when(watches))
 }
 
-// A bit per base page of a superpage.
+// One bit per base page of a superpage.
 
-/// Which of up to 512 pages have something: bit `slot % 64` of word `slot / 64`.
+/// A bitmap of up to 512 pages: bit `slot % 64` of word `slot / 64`.
 pub type Population = [u64; 8];

@@ -1,5 +1,6 @@
-//! Event 3 later than at a fault: scans that make superpages by copying, by address (khugepaged), by population
-//! (Ingens), by recent access (HawkEye).
+//! Event 3 after the fault: scans that make superpages by copying, by address (khugepaged), by population (Ingens),
+//! by recent access (HawkEye).
+//! See docs/decisions/lab-model.md#7.
 //! See docs/decisions/lab-model.md#7.
 
 use core::cmp::Reverse;
@@ -10,11 +11,11 @@ use crate::event::Result;
 use crate::rules::{CleanPages, Effort, Scan, ScanOrder};
 use crate::{Action, Condition, Facts, Policy, Population, Region, Rule};
 
-/// Entries that a visit of a region costs of a scan's budget, collapsed or not (HPAGE_PMD_NR).
+/// Cost of visiting a region, collapsed or not, in entries of a scan's budget (HPAGE_PMD_NR).
 const VISIT: u32 = 512;
-/// Candidates that a process has at least, for HawkEye to serve it.
+/// Minimum number of candidates of a process that HawkEye serves.
 const MIN_CANDIDATES: usize = 8;
-/// Sampling sleeps so many times as long as it worked: a twentieth of one CPU (HawkEye, code).
+/// Ratio of sleep to work of sampling: a twentieth of one CPU (HawkEye, code).
 const SAMPLE_REST: u64 = 19;
 
 impl Policy {
@@ -22,8 +23,8 @@ impl Policy {
     pub(crate) fn scan_begins(&mut self, facts: &Facts) -> Action {
         let Some(scan) = &self.rules.mapping.scan else { return Action::Wait(Wait::Period) };
         if self.scanned_sizes().is_empty() {
-            // khugepaged makes superpages of the page table only, and does not run where these are off (Linux:
-            // hugepage_pmd_enabled).
+            // khugepaged makes superpages of the page table only, and does not run where they are off
+            // (Linux: hugepage_pmd_enabled).
             return Action::Wait(Wait::Period);
         }
         let (order, regions) = (scan.order, scan.regions);
@@ -43,7 +44,7 @@ impl Policy {
         }
     }
 
-    /// A visit is over, or the ranking.
+    /// A visit or the ranking is over.
     pub(crate) fn scanned(
         &mut self,
         action: Action,
@@ -70,8 +71,8 @@ impl Policy {
         &mut self.passes[Daemon::Scan as usize]
     }
 
-    /// The next region by address. Each costs 512 units of the budget whether or not it is collapsed, each mapping
-    /// that is passed over one.
+    /// The next region by address. A region costs 512 units of the budget whether or not it is collapsed, a
+    /// skipped mapping costs one.
     fn next_by_address(&mut self, facts: &Facts) -> Action {
         if self.pass().budget < VISIT || self.is_spent(facts) {
             return Action::Wait(Wait::Period);
@@ -94,8 +95,8 @@ impl Policy {
         }
     }
 
-    /// Takes a visit off the budget. One of a larger extent is as many as superpages fit in it (Trident:
-    /// khugepaged_scan_mm_slot), whether it is looked at whole or in parts.
+    /// Charges a visit to the budget. A larger extent counts as the superpages that fit in it (Trident:
+    /// khugepaged_scan_mm_slot), whether it is visited whole or in parts.
     fn charge(&mut self, action: Action, result: Result, cost: u32) {
         if let Action::Visit(_) = action {
             let largest = self.scanned_sizes().above(self.scale.superpage).largest();
@@ -106,13 +107,13 @@ impl Policy {
         }
     }
 
-    /// Ingens: the regions whose population crossed the threshold, first come first served. Each is where the scan
-    /// by address goes on from, so one that does not qualify any more costs a look at those behind it.
+    /// Ingens: the regions whose population crossed the threshold, first come first served. The scan by address
+    /// continues from each of them, so one that no longer qualifies costs a visit of the regions behind it.
     ///
-    /// The thread works until nobody waits, then sleeps for the whole period: the fault path does wake it, but
-    /// `khugepaged_wait_work` waits for the kernel thread to be stopped, and sleeps on. After a failure it does not
-    /// wait for anything in particular, and the next candidate ends its sleep (`khugepaged_alloc_sleep`).
-    /// A second failure ends the round, and with it the memory of the first.
+    /// The thread works until no candidate waits, then sleeps for the whole period: the fault path does wake it,
+    /// but `khugepaged_wait_work` waits for the kernel thread to be stopped, and sleeps on. After a failure it
+    /// waits for no condition, and the next candidate ends its sleep (`khugepaged_alloc_sleep`). A second
+    /// failure ends the round, and resets the record of the first.
     fn serve(&mut self, budget: u32, facts: &Facts) -> Action {
         if self.is_spent(facts) {
             return Action::Wait(Wait::Period);
@@ -140,7 +141,7 @@ impl Policy {
                 return Action::Wait(Wait::Pause(after_failure));
             }
             Result::Nothing | Result::NoMemory => pass.budget = 0,
-            // One was made.
+            // A superpage was made.
             Result::Done { .. } if action != Action::Rewind => {}
             _ if pass.budget < VISIT || is_spent => pass.budget = 0,
             _ if facts.machine.is_piece_done => {}
@@ -156,14 +157,14 @@ impl Policy {
         }
     }
 
-    /// Whether a pass has used up its share of a CPU.
+    /// Whether a pass has used its share of a CPU.
     fn is_spent(&self, facts: &Facts) -> bool {
         let Some(scan) = &self.rules.mapping.scan else { return true };
         let share = self.scale.ticks_of(scan.every) / 100 * u64::from(scan.cpu_percent);
         scan.cpu_percent > 0 && facts.machine.spent >= share
     }
 
-    /// The pass ends because no superpage was to be had.
+    /// Ends the pass because no superpage was available.
     fn after_failure(&self) -> Action {
         Action::Wait(match self.after_failure_ticks() {
             0 => Wait::Period,
@@ -176,7 +177,7 @@ impl Policy {
         scan.map_or(0, |scan| self.scale.ticks_of(scan.after_failure))
     }
 
-    /// Whether a region is looked into: `hpage_collapse_scan_pmd` without its page table.
+    /// Whether to inspect a region: `hpage_collapse_scan_pmd` without its page table.
     pub(crate) fn collapsible(&self, requested: bool, facts: &Facts) -> Action {
         let (least, referenced) = match &self.rules.mapping.scan {
             Some(scan) if !requested => (scan.least_present, scan.referenced && by_place(scan)),
@@ -187,7 +188,7 @@ impl Policy {
         let is_larger = order > self.scale.superpage;
         let populated =
             if is_larger { facts.extent.populated } else { u32::from(region.populated) };
-        // A larger extent may have superpages in it, of the process's own (Trident: khugepaged_scan_pud).
+        // A larger extent may contain private superpages (Trident: khugepaged_scan_pud).
         let is_smaller = match region.superpage {
             None => region.has_table,
             Some(page) => is_larger && self.size(page.order) < order && !page.zeros && !page.cow,
@@ -208,13 +209,13 @@ impl Policy {
         }
     }
 
-    /// Its page table was read.
+    /// The region's page table was read.
     pub(crate) fn collapse(&self, requested: bool, facts: &Facts) -> Action {
         let region = &facts.region;
         let order = self.size(facts.extent.order);
         let is_larger = order > self.scale.superpage;
         let (effort, exclusive, most_swapped) = match &self.rules.mapping.scan {
-            // Nothing of a larger extent may be swapped out (Trident: khugepaged_scan_pud).
+            // No page of a larger extent may be swapped out (Trident: khugepaged_scan_pud).
             Some(scan) if !requested && is_larger => (scan.effort, scan.exclusive, 0),
             Some(scan) if !requested => (scan.effort, scan.exclusive, scan.most_swapped),
             _ => (Effort::DirectRetry, false, u16::MAX),
@@ -232,7 +233,7 @@ impl Policy {
         Action::MakeSuperpage { order, how: How::Copy { exclusive }, effort }
     }
 
-    /// Clears accessed bits, and after the window counts those that were set again.
+    /// Clears accessed bits, or after the window counts the bits that were set again.
     pub(crate) fn sample(&mut self) -> Action {
         match self.rules.mapping.sampling() {
             None => Action::Wait(Wait::Period),
@@ -257,8 +258,8 @@ impl Policy {
         Action::Wait(Wait::After(rest))
     }
 
-    /// How good a candidate a region is for a scan by recent access, or by TLB misses (Elastic Translations: those
-    /// that miss most come first). `None`: it is none.
+    /// Rank of a region for a scan by recent access, or by TLB misses (Elastic Translations: most misses first).
+    /// `None`: not a candidate.
     pub fn rank(&self, region: &Region, misses: u32) -> Option<u32> {
         let scan = self.rules.mapping.scan.as_ref();
         let by_misses = scan.is_some_and(|scan| scan.order == ScanOrder::Misses);
@@ -267,8 +268,8 @@ impl Policy {
         is_candidate.then(|| if by_misses { misses } else { bin(region.coverage) })
     }
 
-    /// How much a process deserves to be served, by the ranks of its candidates: the one with the largest share of
-    /// its time in walks, among equals the one served longest ago. `None`: it has too few candidates.
+    /// Rank of a process by the ranks of its candidates: the largest share of time in page-table walks comes
+    /// first, among equals the one served longest ago. `None`: too few candidates.
     pub fn rank_process(
         &self,
         ranks: impl Iterator<Item = u32>,
@@ -280,23 +281,23 @@ impl Policy {
     }
 }
 
-/// A process, as a scan that serves one at a time sees it.
+/// A process, for a scan that serves one process at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// The share of its time that it waited for walks.
+    /// Share of its time spent waiting for page-table walks, per mille.
     pub walks_permille: u64,
-    /// When it was last served, in ticks; 0: never.
+    /// Time at which it was last served, in ticks; 0: never.
     pub served: u64,
     /// Its number.
     pub number: u32,
 }
 
-/// Whether candidates are taken by where they are, and not by how much they are accessed.
+/// Whether candidates are ordered by address or arrival, and not by access.
 pub(crate) fn by_place(scan: &Scan) -> bool {
     matches!(scan.order, ScanOrder::Address | ScanOrder::Crossing)
 }
 
-/// The bin of a coverage: the logarithm, rounded up (HawkEye's code; its paper has ten equal bins).
+/// The bin of a coverage: its binary logarithm, rounded up (HawkEye's code; its paper has ten equal bins).
 fn bin(coverage: u16) -> u32 {
     u32::from(coverage).next_power_of_two().ilog2()
 }
@@ -313,11 +314,11 @@ pub struct Pages<'a> {
     pub mapped: bool,
     /// All entries have the same protection, wiring, cache mode and so on.
     pub uniform: bool,
-    /// All entries have their accessed bit, or it does not matter.
+    /// All entries have their accessed bit, or the accessed bits are irrelevant.
     pub accessed: bool,
     /// The mapping permits writes.
     pub writable: bool,
-    /// Which pages were written through these entries.
+    /// The pages that were written through these entries.
     pub dirty: &'a Population,
 }
 
@@ -339,20 +340,20 @@ pub struct SoftFault<'a> {
     pub writable: bool,
     /// A page is busy.
     pub busy: bool,
-    /// Which pages are dirty, whoever wrote them.
+    /// The dirty pages, whoever wrote them.
     pub dirty: &'a Population,
-    /// The page that faulted.
+    /// Index of the faulting page.
     pub slot: u16,
-    /// The object is anonymous and copies from no other.
+    /// The object is anonymous and copies from no other object.
     pub anonymous: bool,
 }
 
-/// The superpage mapping that is made.
+/// The resulting superpage mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promotion {
     /// Writable, and dirty from the start: FreeBSD has no writable clean superpage.
     ReadWrite,
-    /// Read-only; if the mapping permits writes, the first one demotes it.
+    /// Read-only; if the mapping permits writes, the first write demotes it.
     ReadOnly,
     /// None.
     None(Refused),
@@ -367,29 +368,29 @@ pub enum Refused {
     NotMapped,
     /// The entries' attributes differ.
     NotUniform,
-    /// A page that was mapped beside a fault was not used since.
+    /// A page that was mapped beside a fault has not been used since.
     NotAccessed,
-    /// Some pages are dirty, some clean. The clean ones are write-protected now, and the next write to
-    /// each tries again.
+    /// Some pages are dirty, some clean. The clean ones are write-protected now, and the next write to each of
+    /// them tries again.
     MixedDirty,
     /// A page has no contents yet.
     NotValid,
-    /// The virtual superpage reaches past the mapping.
+    /// The virtual superpage extends past the mapping.
     NotInside,
-    /// Virtual and physical address differ in their offset.
+    /// Virtual and physical address have different offsets in a superpage.
     NotCongruent,
     /// The mapping is wired.
     Wired,
     /// A page is busy.
     Busy,
-    /// A page beside the one that faulted is clean.
+    /// A page other than the faulting one is clean.
     NotDirty,
 }
 
 /// In-place promotion after a base page was mapped (`pmap_promote_pde`).
 ///
-/// Writable clean entries are write-protected first, so the writable state of all entries must agree
-/// after that: all dirty, or all clean. Quicksilver's relaxed rule changes [`direct`], not this.
+/// Writable clean entries are write-protected first, so the writable state of all entries must agree afterwards: all
+/// dirty, or all clean. Quicksilver's relaxed rule changes [`direct`], not this function.
 pub fn promotion(pages: &Pages) -> Promotion {
     let clean = pages.dirty == &[0; 8];
     let dirty = pages.dirty == &[!0; 8];
@@ -406,8 +407,8 @@ pub fn promotion(pages: &Pages) -> Promotion {
     }
 }
 
-/// A superpage mapped at once by a soft fault, without its base pages being mapped before
-/// (`vm_fault_soft_fast`, `vm_page_ps_test`).
+/// A superpage mapped at once by a soft fault, without mapping its base pages first (`vm_fault_soft_fast`,
+/// `vm_page_ps_test`).
 ///
 /// Under [`CleanPages::Relaxed`] clean pages of anonymous objects do not hinder (Quicksilver's released
 /// code, `vm.relax`; its slides say the rule is for file-backed memory, which the code is not).
@@ -428,10 +429,10 @@ pub fn direct(fault: &SoftFault, clean_pages: CleanPages) -> Promotion {
     }
 }
 
-// What decides *whether* a design makes a superpage, or keeps one: its conditions and thresholds. When it does, how many at a
-// time and with what effort is none of these. See docs/decisions/live.md#15.
+// The conditions and thresholds that decide *whether* a design makes or keeps a superpage. Timing, number and effort
+// are not among them. See docs/decisions/live.md#15.
 
-/// Pages of a superpage that may be swapped out where no rule limits them.
+/// Swapped-out pages of a superpage where no rule limits them.
 const NO_LIMIT: u16 = 512;
 
 /// A condition or threshold of a scan, a fault or a split.
@@ -439,16 +440,16 @@ const NO_LIMIT: u16 = 512;
 pub enum Criterion<'a> {
     /// The condition of a rule.
     Condition(Rule, &'a Condition),
-    /// The fewest populated pages of a scan's candidate.
+    /// Minimum number of populated pages of a scan's candidate.
     LeastPresent(u16),
-    /// The most swapped-out pages of a scan's candidate.
+    /// Maximum number of swapped-out pages of a scan's candidate.
     MostSwapped(u16),
-    /// Only regions that were accessed lately, or that missed in the TLB, are candidates of the scan.
+    /// The scan takes only regions with recent accesses or TLB misses.
     Accessed(ScanOrder),
 }
 
 impl Criterion<'_> {
-    /// Its key in a design's file.
+    /// The key in a design's file.
     pub fn key(&self) -> &'static str {
         match self {
             Self::Condition(rule, _) => rule.key(),
@@ -460,7 +461,7 @@ impl Criterion<'_> {
 }
 
 impl Policy {
-    /// What decides whether it makes superpages, apart from whether one is free and where it fits.
+    /// The criteria by which the policy makes superpages, apart from free memory and fit.
     pub fn criteria(&self) -> impl Iterator<Item = Criterion<'_>> {
         let rules = &self.rules;
         let scan = rules.mapping.scan.as_ref();

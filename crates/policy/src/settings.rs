@@ -1,4 +1,4 @@
-//! What a policy tells its executor once: facts of the simulated machine that a design sets, not decisions.
+//! Settings that a policy gives its executor once: facts of the simulated machine that a design sets, not decisions.
 //! See docs/decisions/policy.md#4.
 
 use units::ByteSize;
@@ -11,16 +11,16 @@ use crate::{Orders, Policy, Reads};
 /// The units of an executor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
-    /// Bytes of a base page.
+    /// Size of a base page, in bytes.
     pub base_page: u64,
-    /// The order of the page table's superpage: 9 for 2M in pages of 4K.
+    /// Order of the page table's superpage: 9 for 2M in pages of 4K.
     pub superpage: u8,
-    /// Ticks of its clock in a microsecond.
+    /// Ticks of the clock per microsecond.
     pub ticks: u64,
 }
 
 impl Scale {
-    /// Pages of 4K with superpages of 2M, and microseconds.
+    /// Base pages of 4K, superpages of 2M, and a clock in microseconds.
     pub const X86: Self = Self { base_page: 4096, superpage: 9, ticks: 1 };
 
     pub(crate) fn ticks_of(&self, time: core::time::Duration) -> u64 {
@@ -32,91 +32,92 @@ impl Scale {
     }
 }
 
-/// How physical memory is kept.
+/// How physical memory is managed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Physical {
-    /// Pages are grouped by mobility.
+    /// Whether pages are grouped by mobility.
     pub grouping: bool,
-    /// Anonymous pages may be swapped out.
+    /// Whether anonymous pages may be swapped out.
     pub swaps: bool,
-    /// After failures 2^this attempts at compaction are skipped, at most.
+    /// Maximum shift of compaction's deferral: after failures 2^shift attempts are skipped.
     pub defer_shift: u8,
-    /// How eagerly memory is compacted ahead of need, 0 to 100.
+    /// Proactiveness of compaction, 0 to 100.
     pub proactiveness: u8,
-    /// How many of 1000 compactions are given up for somebody else's lock, and what each has moved in vain.
+    /// Number of compactions in 1000 that give up on a contended lock, and the pages that each has migrated in
+    /// vain.
     pub contended: (u16, u32),
-    /// There is a pool, of so many superpages; `None` in it: as many as are mapped.
+    /// The pool and its number of superpages, if there is a pool; inner `None`: as many as are mapped.
     pub pool: Option<Option<u64>>,
-    /// Allocations take zeroed memory if there is any.
+    /// Whether allocations prefer zeroed memory.
     pub prefers_zeroed: bool,
-    /// A superpage is always to be had, zeroed, at no cost: the upper bound of all designs.
+    /// Whether a zeroed superpage is always available at no cost: the upper bound of all designs.
     pub is_ideal: bool,
-    /// Sizes of reservations that can be taken from one another.
+    /// Orders of preemptible reservations.
     pub preemptible: Orders,
-    /// Sizes of reservations.
+    /// Orders of reservations.
     pub reserved: Orders,
-    /// Sizes between a base page and a superpage that a fault may map.
+    /// Orders between a base page and a superpage that a fault may map.
     pub smaller: Orders,
-    /// Sizes above the page table's superpage that a fault may map.
+    /// Orders above the page table's superpage that a fault may map.
     pub larger: Orders,
 }
 
 /// How memory is zeroed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zeroing {
-    /// Past the caches.
+    /// Whether stores bypass the caches.
     pub non_temporal: bool,
-    /// In one call.
+    /// Bytes zeroed per call.
     pub bulk: ByteSize,
-    /// The same of memory that is zeroed ahead of need: past the caches. `None`: none is.
+    /// Whether stores of prezeroing bypass the caches. `None`: no prezeroing.
     pub ahead_non_temporal: Option<bool>,
 }
 
-/// What a program can be given that runs under a design on a stock kernel.
+/// What a stock kernel can give a program that runs under a design.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Launch {
-    /// Its pages.
+    /// The pages of the program.
     pub pages: LaunchPages,
-    /// The size of its superpages; `None`: as the kernel has them.
+    /// Size of its superpages; `None`: the kernel's.
     pub size: Option<ByteSize>,
-    /// Memory is zeroed before it is needed.
+    /// Whether memory is zeroed before it is needed.
     pub prezero: bool,
-    /// Pages beside a faulting one are mapped as well.
+    /// The pages that a fault maps in addition to the faulting one.
     pub prefault: Prefault,
-    /// A fault prepares a whole superpage.
+    /// Whether a fault prepares a whole superpage.
     pub is_whole: bool,
 }
 
-/// The pages that a program is launched with.
+/// The pages of a launched program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchPages {
     /// Base pages.
     Base,
-    /// Of a pool, reserved when memory is mapped.
+    /// Pages of a pool, reserved when memory is mapped.
     Pool,
-    /// Transparent superpages, from the first fault on.
+    /// Transparent superpages from the first fault on.
     Transparent,
-    /// None that a stock kernel has: they are reserved or collapsed by a kernel of its own.
+    /// Pages that no stock kernel provides: a modified kernel reserves or collapses them.
     OwnKernel,
 }
 
-/// How faults of one address space are served, for models of many threads.
+/// How faults of one address space are served, for models of multithreaded programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultPath {
     /// The locks.
     pub locking: Locking,
     /// How resident pages are counted.
     pub resident: ResidentCount,
-    /// Faults in order map up to 2^this pages at once; 0: one.
+    /// Sequential faults map up to 2^this pages at once; 0: one page.
     pub prefault: u8,
-    /// Zeroing ahead: from and up to so many per mille of free memory, in blocks of 2^this pages.
+    /// Prezeroing: start and stop in zeroed per mille of free memory, in blocks of 2^this pages.
     pub prezero: Option<(u16, u16, u8)>,
-    /// A first fault maps this much; `None`: a base page.
+    /// Size that a first fault maps; `None`: a base page.
     pub superpage: Option<ByteSize>,
 }
 
 impl Policy {
-    /// How physical memory is kept.
+    /// How physical memory is managed.
     pub fn physical(&self) -> Physical {
         let (allocation, memory) = (&self.rules.allocation, &self.rules.memory);
         let preempts = allocation.shortage == Shortage::Preempt;
@@ -137,7 +138,7 @@ impl Policy {
         }
     }
 
-    /// How memory is zeroed, at faults and ahead of them.
+    /// How memory is zeroed, at faults and ahead of demand.
     pub fn zeroing(&self) -> Zeroing {
         let preparation = &self.rules.preparation;
         Zeroing {
@@ -149,7 +150,7 @@ impl Policy {
         }
     }
 
-    /// What a program can be given on a stock kernel.
+    /// What a stock kernel can give a program.
     pub fn launch(&self) -> Launch {
         let (allocation, preparation) = (&self.rules.allocation, &self.rules.preparation);
         Launch {
@@ -166,7 +167,7 @@ impl Policy {
         }
     }
 
-    /// How faults of one address space are served. What a program advises is not considered.
+    /// How faults of one address space are served. The program's advice is not considered.
     pub fn fault_path(&self) -> FaultPath {
         let rules = &self.rules;
         let is_whole = rules.allocation.eligible == Eligible::Always
@@ -178,7 +179,7 @@ impl Policy {
             resident: rules.fault.resident,
             prefault: match rules.preparation.prefault {
                 Prefault::Doubling(order) => order,
-                // Neighbours that are in memory already: there are none where nobody was before.
+                // Resident neighbours: there are none in memory that was never touched.
                 Prefault::None | Prefault::Resident(_) => 0,
             },
             prezero: rules
@@ -189,7 +190,7 @@ impl Policy {
         }
     }
 
-    /// The facts that it reads and that cost something to learn.
+    /// The facts that the policy reads and that are expensive to learn.
     pub fn reads(&self) -> Reads {
         self.at_fault.reads
     }

@@ -1,5 +1,5 @@
-//! Daemons that keep memory (events 2, 4 and 5 behind the program): Quicksilver's eviction and background
-//! preparation, prezeroing, compaction, reclaim at the watermarks, recovery of bloat.
+//! Daemons that maintain memory in the background (events 2, 4 and 5): Quicksilver's eviction and background
+//! preparation, prezeroing, compaction, reclaim at the watermarks, bloat recovery.
 
 use crate::action::{Candidates, Compaction, Wait};
 use crate::daemon::{Daemon, Pass};
@@ -7,19 +7,19 @@ use crate::event::Result;
 use crate::rules::Release;
 use crate::{Action, Facts, Policy};
 
-/// Checks that proactive compaction leaves out after one without progress (COMPACT_MAX_DEFER_SHIFT).
+/// Checks that proactive compaction skips after a run without progress (COMPACT_MAX_DEFER_SHIFT).
 const RESTS: u32 = 1 << 6;
 
-/// What daemons remember from one pass to the next.
+/// State of the daemons across passes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct State {
-    /// Less memory was zeroed than is to be, and not yet as much as is enough.
+    /// Whether zeroing runs: it started below the start threshold and has not reached the stop threshold.
     zeroing: bool,
-    /// Bloat is being recovered until enough is free.
+    /// Whether bloat is being recovered until enough memory is free.
     recovering: bool,
-    /// Checks that proactive compaction still leaves out.
+    /// Remaining checks that proactive compaction skips.
     rests: u32,
-    /// How fragmented memory was before proactive compaction.
+    /// Fragmentation score before proactive compaction.
     fragmentation: u32,
 }
 
@@ -78,7 +78,7 @@ impl Policy {
         }
     }
 
-    /// What a daemon does next.
+    /// The daemon's next action.
     fn upkeep_next(&mut self, daemon: Daemon, facts: &Facts) -> Action {
         let (rules, machine) = (&self.rules, &facts.machine);
         if self.passes[daemon as usize].budget == 0 {
@@ -111,7 +111,7 @@ impl Policy {
             Daemon::Reclaim | Daemon::Scan | Daemon::Sample | Daemon::Split => None,
         };
         match action {
-            // Zeroing goes on until all blocks of a pass are done.
+            // Zeroing continues until all blocks of a pass are done.
             Some(_) if machine.is_piece_done && daemon != Daemon::Prezero => {
                 Action::Wait(Wait::More)
             }
@@ -120,7 +120,7 @@ impl Policy {
         }
     }
 
-    /// A daemon did what it was told.
+    /// A daemon's action is done: returns its next action.
     pub(crate) fn upkept(
         &mut self,
         daemon: Daemon,
@@ -137,7 +137,7 @@ impl Policy {
             (Daemon::Evacuate | Daemon::Prezero | Daemon::Recover, _, Result::Nothing) => {
                 return Action::Wait(Wait::Period);
             }
-            // What a reservation gives when it is broken was not moved.
+            // Frames from a broken reservation were not migrated.
             (Daemon::Evacuate, Action::BreakNext, _) => {}
             (Daemon::Evacuate | Daemon::Fill, ..) => *budget = budget.saturating_sub(pages),
             (Daemon::Prezero, ..) => *budget -= 1,
@@ -166,7 +166,7 @@ impl Policy {
         self.upkeep_next(daemon, facts)
     }
 
-    /// Proactive compaction: no sooner than some checks after one without progress.
+    /// Proactive compaction, unless it skips this check after a run without progress.
     fn compact_ahead(&mut self, facts: &Facts) -> Action {
         if self.upkeep.rests > 0 {
             self.upkeep.rests -= 1;
@@ -188,12 +188,12 @@ impl Policy {
         }
     }
 
-    /// A daemon came to a candidate.
+    /// A daemon reached a candidate.
     pub(crate) fn candidate(&self, facts: &Facts) -> Action {
         match self.running {
             Some(Daemon::Fill) => self.fillable(facts),
             Some(Daemon::Recover) => {
-                // Superpages of reservations keep their frames whatever is split.
+                // Superpages of reservations keep their frames even if they are split.
                 let is_plain = facts.region.superpage.is_some_and(|superpage| {
                     !superpage.cow && !superpage.pooled && !superpage.zeros
                 }) && facts.region.reservation.is_none();
@@ -204,7 +204,7 @@ impl Policy {
         }
     }
 
-    /// It was looked into.
+    /// A candidate's page table was read.
     pub(crate) fn inspected(&self, requested: bool, facts: &Facts) -> Action {
         match (self.running, self.rules.deallocation.bloat) {
             (Some(Daemon::Recover), Some(bloat)) => {
@@ -215,8 +215,8 @@ impl Policy {
         }
     }
 
-    /// A reservation that is to be completed. After a fork a child's pages may keep one whose region got a
-    /// superpage since.
+    /// A reservation to complete. After a fork a child's pages may hold a reservation whose region has a
+    /// superpage by now.
     fn fillable(&self, facts: &Facts) -> Action {
         let region = &facts.region;
         let fits = facts.mapping.backing.is_anonymous()

@@ -103,7 +103,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["json", "format"])]
     dry_run: bool,
 
-    /// Print help with every option: those of workloads, services and judging are left out above.
+    /// Print help with every option; --help leaves out rare ones of workloads, services and judging.
     #[arg(long)]
     help_advanced: bool,
 

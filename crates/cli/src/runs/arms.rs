@@ -39,7 +39,9 @@ Arms:
                                        `taskset -c 1` or `env name=value`
                   Examples:
                   --arm 'mimalloc: preload=/usr/lib/x86_64-linux-gnu/libmimalloc.so.2'
-                  --arm 'glibc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1'";
+                  --arm 'glibc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1'
+
+Exit codes: 0 compared; 1 a verdict of --fail-if; 2 wrong usage or an error; 3 not possible on this machine.";
 
 /// Reads a recipe.
 pub fn parse(text: &str) -> Result<Recipe, String> {

@@ -24,7 +24,7 @@ use super::prices::Prices;
 use super::server::{Kind, Server};
 use super::{Entries, Experiment, Stepping, Touches};
 
-/// What a CPU does next.
+/// The next stage of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Begin,
@@ -51,21 +51,21 @@ const LISTS: u32 = 2;
 #[derive(Debug, Clone)]
 pub(super) struct Cpu {
     pub stage: Stage,
-    /// The server that it is at, or waits for.
+    /// The server that the CPU occupies or waits for; or none.
     pub at: u32,
     /// Time until it has the line that it was served with.
     pub later: u64,
-    /// Time for which it will keep the lock that it asked for.
+    /// Time for which the CPU will hold the requested lock.
     pub hold: u64,
-    /// The page that it touches next, and the first after its thread's slice.
+    /// The next page to touch, and the page after the thread's slice.
     pub page: u64,
     pub end: u64,
-    /// Pages that the present fault maps.
+    /// Number of pages that the current fault maps.
     pub batch: u64,
-    /// Pages on its own free list.
+    /// Number of pages on the CPU's own free list.
     pub list: u64,
     pub prefault: Prefault,
-    /// When it touched its last page.
+    /// Time at which the CPU touched its last page.
     pub finished: u64,
     pub faults: u64,
 }
@@ -74,24 +74,24 @@ pub(super) struct Engine<'a> {
     pub prices: &'a Prices,
     pub memory: Memory,
     pub cpus: Vec<Cpu>,
-    /// Where the threads' slices begin, and the last one's end.
+    /// Starts of the threads' slices, and the end of the last.
     slices: Vec<u64>,
-    /// So many threads run, or are done.
+    /// Number of threads started, running or done.
     begun: usize,
     pub servers: Vec<Server>,
-    /// Time and CPU of what comes next.
+    /// Next events: time and CPU.
     pub heap: BinaryHeap<Reverse<u64>>,
-    /// What is pushed once the present event is done with.
+    /// Events to push after the current one.
     pushed: Vec<u64>,
     /// Pages taken from each node.
     pub taken: Vec<u64>,
-    /// Base pages that share a page-table page; 0: no two threads share one, so nobody waits for its lock.
+    /// Base pages per page-table page; 0: no two threads share one, so its lock is uncontended.
     table_pages: u64,
     tables: u32,
     list_pages: u64,
-    /// Events that were carried out one by one.
+    /// Number of events simulated one by one.
     pub events: u64,
-    /// Faults that were passed over.
+    /// Number of faults skipped.
     pub skipped: u64,
 }
 
@@ -110,20 +110,20 @@ pub(super) const fn cpu_of(key: u64) -> u32 {
     (key & ((1 << CPU_BITS) - 1)) as u32
 }
 
-/// What one repetition did.
+/// Results of one repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Repetition {
-    /// When the last thread had touched its slice.
+    /// Time at which the last thread had touched its slice.
     pub end: u64,
-    /// The times of all threads, added up.
+    /// Sum of all threads' times.
     pub busy: u64,
     /// Faults.
     pub faults: u64,
     /// Pages taken from each node.
     pub taken: Vec<u64>,
-    /// Events that were carried out one by one.
+    /// Number of events simulated one by one.
     pub events: u64,
-    /// Faults that were passed over, whole periods at once.
+    /// Number of faults skipped, in whole periods.
     pub skipped: u64,
 }
 
@@ -209,7 +209,7 @@ impl<'a> Engine<'a> {
                 finder.look(&mut self, now);
             }
         }
-        // A CPU that came for a thread when none was left is as if it had not been there.
+        // A CPU that found no thread to run counts as unused.
         let ran = || self.cpus.iter().zip(0..).filter(|(cpu, _)| cpu.faults > 0);
         let end = ran().map(|(cpu, _)| cpu.finished).max().unwrap_or(0);
         let busy = ran().map(|(cpu, index)| cpu.finished - self.prices.start(index));
@@ -224,7 +224,7 @@ impl<'a> Engine<'a> {
         (done, self.memory)
     }
 
-    /// What a CPU does now. When it acts next; `None`: it waits, or is done.
+    /// Performs a CPU's current stage. Returns the time of its next one; `None`: the CPU waits, or is done.
     fn carry_out(&mut self, now: u64, cpu: u32) -> Option<u64> {
         let at = self.cpus[cpu as usize].at;
         if at != NOWHERE {
@@ -349,7 +349,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The next thread, on a CPU that has none. Whether there is one for it.
+    /// Starts the next thread on an idle CPU. Returns whether there was one.
     fn begin(&mut self, cpu: u32) -> bool {
         let own = &mut self.cpus[cpu as usize];
         // A slice may lie where nobody touches anything.
@@ -366,7 +366,7 @@ impl<'a> Engine<'a> {
         true
     }
 
-    /// Whether no two threads come to the same page table's lock, or there is one for all.
+    /// Whether no two threads contend for a page-table lock, or one lock covers all.
     pub fn locks_are_apart(&self) -> bool {
         self.table_pages == 0
     }
@@ -409,7 +409,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// How many wait for what lies in the same line: the address space's lock and that of its page tables.
+    /// Number of waiters for the other lock in the same line: the address space's lock and that of its page
+    /// tables.
     fn beside(&self, server: u32) -> usize {
         match server {
             _ if !self.prices.is_one_line => 0,
@@ -419,7 +420,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Its turn is over; the next one's begins.
+    /// Ends a CPU's turn; the next waiter's begins.
     fn leave(&mut self, server: u32, now: u64, cpu: u32) {
         self.cpus[cpu as usize].at = NOWHERE;
         let Some(next) = self.servers[server as usize].leave(cpu, self.prices) else { return };

@@ -1,36 +1,36 @@
-//! What can be wrong with an experiment on faults.
+//! Errors of an experiment on faults.
 
 use toml_keys::FileError;
 use units::ByteSize;
 
-/// Why there is no answer. One line each, with what would be right.
+/// Why an experiment failed. One line each, with what would be valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultsError {
-    /// No such machine.
+    /// An unknown machine.
     #[error("unknown machine `{name}`: expected one of {known}, or a file")]
     UnknownMachine {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Those that are built in.
+        /// The built-in machines.
         known: String,
     },
-    /// A machine's file that cannot be used.
+    /// An unusable machine file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// No such patch.
+    /// An unknown patch.
     #[error("unknown patch `{name}`: expected one of {known}")]
     UnknownPatch {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// The known patches.
         known: String,
     },
-    /// A patch whose value is none.
+    /// A patch with an invalid value.
     #[error("{patch}: {wanted}")]
     BadValue {
-        /// As it was given.
+        /// The patch as given.
         patch: String,
-        /// What would be right.
+        /// Valid values.
         wanted: &'static str,
     },
     /// Two patches that change the same thing.
@@ -41,14 +41,14 @@ pub enum FaultsError {
         /// The second.
         other: String,
     },
-    /// A number of threads that this machine cannot have.
+    /// A number of threads that the machine does not support.
     #[error("{threads} threads: {machine} supports 1 to {largest}")]
     Threads {
-        /// How many were asked for.
+        /// The requested number.
         threads: u32,
-        /// Where.
+        /// The machine.
         machine: String,
-        /// The most.
+        /// Maximum.
         largest: u32,
     },
     /// Less than a page for each thread.
@@ -66,20 +66,20 @@ pub enum FaultsError {
     TooLarge {
         /// The memory.
         size: ByteSize,
-        /// Where.
+        /// The machine.
         machine: String,
-        /// The most.
+        /// Maximum.
         largest: ByteSize,
     },
-    /// No repetition, or too many.
+    /// Zero or too many repetitions.
     #[error("{0} repetitions: expected 1 to 1000")]
     Repetitions(u32),
-    /// A setting of the daemon that zeroes ahead.
+    /// An invalid setting of the prezeroing daemon.
     #[error("{setting}: {wanted}")]
     Scrub {
         /// As on the command line.
         setting: String,
-        /// What would be right.
+        /// Valid values.
         wanted: String,
     },
     /// No block transfer engine.
@@ -87,12 +87,12 @@ pub enum FaultsError {
         "--zeroing bte: {0} has no block transfer engine; use --zeroing cpu, or an Altix (altix-128)"
     )]
     NoEngine(String),
-    /// Cache lines that a page does not have.
+    /// More cache lines than a page has.
     #[error("{asked} cache lines: a page here has {most}")]
     CacheLines {
-        /// How many were asked for.
+        /// The requested number.
         asked: u32,
-        /// How many there are.
+        /// Maximum.
         most: u32,
     },
 }

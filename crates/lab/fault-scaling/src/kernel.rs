@@ -11,27 +11,27 @@ use super::{Scrub, Zeroing};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
-    /// What keeps the mapping in place during a fault.
+    /// What protects the mapping during a fault.
     pub map: MapLock,
     /// How an entry of a page table is filled.
     pub entries: Entries,
     /// How resident pages are counted.
     #[serde(with = "Counting")]
     pub rss: ResidentCount,
-    /// The kind of its spin locks.
+    /// Kind of spin lock.
     pub lock: Lock,
     /// Sequential faults map up to 2^this pages. 0: one page a fault.
     #[serde(skip_deserializing)]
     pub prefault: u32,
-    /// Memory is zeroed before it is needed.
+    /// Prezeroing of free memory.
     #[serde(skip_deserializing)]
     pub prezero: Option<Scrub>,
-    /// A fault maps this much. `None`: a base page.
+    /// Bytes that a fault maps. `None`: a base page.
     #[serde(skip_deserializing)]
     pub superpage: Option<ByteSize>,
 }
 
-/// As designs write it.
+/// Counting as designs specify it.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ResidentCount", rename_all = "kebab-case")]
 enum Counting {
@@ -41,7 +41,7 @@ enum Counting {
     OnDemand,
 }
 
-/// What keeps the mapping in place during a fault.
+/// What protects the mapping during a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapLock {
@@ -59,7 +59,7 @@ pub enum Entries {
     OneLock,
     /// Under a lock per page-table page.
     LockPerTable,
-    /// By compare-and-exchange, without a lock (Lameter).
+    /// By compare-and-exchange, lock-free (Lameter).
     Atomic,
 }
 
@@ -67,11 +67,11 @@ pub enum Entries {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lock {
-    /// All waiters read the word again at each release, and one of them gets it.
+    /// Test-and-set: all waiters reread the word at each release, and one of them wins.
     TestAndSet,
-    /// In the order of arrival; all waiters read the word again at each release.
+    /// Ticket: in order of arrival; all waiters reread the word at each release.
     Ticket,
-    /// In the order of arrival; each waits at a word of its own (MCS).
+    /// Queued: in order of arrival; each waiter spins on its own word (MCS).
     Queued,
     /// Waiters on the holder's node first; of each other node only one looks, and rarely (Lameter's
     /// backoff locks; docs/sources/policies.md 3.8).

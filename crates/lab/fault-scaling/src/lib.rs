@@ -39,5 +39,5 @@ pub use run::{Experiment, Row, Stepping, rows};
 pub use scrub::{Engine, FreeBlocks, Scrub, ScrubSettings, ZeroedAhead, Zeroing};
 pub use touches::Touches;
 
-/// The most threads.
+/// Maximum number of threads.
 pub const MAX_THREADS: u32 = 512;

@@ -9,24 +9,24 @@ use units::ByteSize;
 use super::scrub::MAX_BLOCK_ORDER;
 use super::{Engine, FaultsError, Kernel, Scrub};
 
-/// A machine, as far as faults are concerned.
+/// A machine's properties that affect faults.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Machine {
-    /// Its name, as on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// One line for people.
+    /// Summary of one line.
     pub summary: String,
-    /// CPUs that were measured: more are a prediction.
+    /// Number of CPUs measured: results for more are predictions.
     #[serde(deserialize_with = "within::<_, 1, 512>")]
     pub cpus: u32,
-    /// The most that such a machine can be built with.
+    /// Maximum number of CPUs of such a machine.
     #[serde(deserialize_with = "within::<_, 1, 512>")]
     pub largest: u32,
     /// CPUs that share a node's memory.
     #[serde(deserialize_with = "within::<_, 1, 512>")]
     pub cpus_per_node: u32,
-    /// Where threads go while there are fewer than CPUs.
+    /// Placement of threads while there are fewer than CPUs.
     pub placement: Placement,
     /// Whether threads fault while others are being started.
     pub starting: Starting,
@@ -36,34 +36,34 @@ pub struct Machine {
     /// The superpage of `--patches superpage`.
     #[serde(deserialize_with = "page")]
     pub superpage: ByteSize,
-    /// Entries of a page-table page: no prefault passes its end.
+    /// Entries of a page-table page: no prefault crosses its end.
     #[serde(deserialize_with = "within::<_, 16, 65536>")]
     pub table_entries: u32,
-    /// What a node has for programs.
+    /// Memory of a node available to programs.
     #[serde(deserialize_with = "size")]
     pub node_memory: ByteSize,
-    /// Bytes a second that a node's memory takes.
+    /// Memory bandwidth of a node, in bytes per second.
     #[serde(deserialize_with = "size")]
     pub node_bandwidth: ByteSize,
-    /// Pages that a CPU's own free list gets at once, under the node's lock.
+    /// Pages that refill a CPU's own free list at once, under the node's lock.
     #[serde(deserialize_with = "within::<_, 1, 1024>")]
     pub list_pages: u32,
-    /// The kernel that was measured, without patches.
+    /// The measured kernel, without patches.
     #[serde(deserialize_with = "kernel")]
     pub kernel: Kernel,
-    /// When it zeroes free memory, with `--patches prezero`.
+    /// When free memory is zeroed, with `--patches prezero`.
     pub scrub: Scrub,
-    /// Its block transfer engine, for `--zeroing bte`.
+    /// The block transfer engine, for `--zeroing bte`.
     #[serde(default)]
     pub engine: Option<Engine>,
-    /// What everything costs.
+    /// Costs of operations.
     pub costs: Costs,
-    /// Published rows that contention constants were fitted to, beside those with one thread.
+    /// Published rows to which contention constants were fitted, beside the rows with one thread.
     #[serde(default)]
     pub fitted: Vec<Fitted>,
 }
 
-/// Published rows that something was fitted to.
+/// Published rows used for fitting.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Fitted {
@@ -73,11 +73,11 @@ pub struct Fitted {
     pub threads: Vec<u32>,
 }
 
-/// Where threads go while there are fewer than CPUs.
+/// Placement of threads while there are fewer than CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// To the node with the fewest.
+    /// To the node with the fewest threads.
     Spread,
     /// To the first node with an idle CPU.
     Packed,
@@ -90,27 +90,27 @@ type Time = u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Starting {
-    /// They wait until all are there.
+    /// Threads wait until all have been started.
     Together,
     /// All wait on the first CPU, which runs one after the other; each other CPU takes one from it, one after
     /// the other.
     Pulled,
 }
 
-/// What everything costs, in picoseconds (nanoseconds in the file).
+/// Costs of operations, in picoseconds (nanoseconds in the file).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Costs {
     /// User: the first access to a page, the fault aside.
     #[serde(deserialize_with = "time")]
     pub touch: Time,
-    /// User: each further cache line of it.
+    /// User: each further cache line of the page.
     #[serde(deserialize_with = "time")]
     pub line: Time,
     /// A fault, whatever it maps: trap, look-up of the mapping, return.
     #[serde(deserialize_with = "time")]
     pub entry: Time,
-    /// Each page of it, outside of locks: allocation, accounting.
+    /// Each page of a fault, outside of locks: allocation, accounting.
     #[serde(deserialize_with = "time")]
     pub page: Time,
     /// Each page of it, where the entry is filled: under the page-table lock, if one is taken.
@@ -122,13 +122,13 @@ pub struct Costs {
     /// The same by the page, in one call for a block of many.
     #[serde(deserialize_with = "time")]
     pub zero_bulk: Time,
-    /// More for zeroing on another node.
+    /// Additional time to zero on another node.
     #[serde(deserialize_with = "time")]
     pub zero_remote: Time,
-    /// More for a page of another node that needs no zeroing.
+    /// Additional time for a page of another node that needs no zeroing.
     #[serde(deserialize_with = "time")]
     pub remote: Time,
-    /// A page of a node's free list, taken under its lock.
+    /// Taking a page from a node's free list, under its lock.
     #[serde(deserialize_with = "time")]
     pub list_page: Time,
     /// Unmapping a page and freeing it, after all threads have ended: one thread does it.
@@ -138,10 +138,10 @@ pub struct Costs {
     /// pulled to the next.
     #[serde(deserialize_with = "time")]
     pub thread: Time,
-    /// Contention: a modified cache line comes from another node.
+    /// Contention: transfer of a modified cache line from another node.
     #[serde(deserialize_with = "time")]
     pub transfer: Time,
-    /// Contention: the same from another CPU of the node.
+    /// Contention: transfer of a modified cache line from another CPU of the node.
     #[serde(deserialize_with = "time")]
     pub transfer_near: Time,
     /// Contention: how much longer a line is busy with each request, for each node that waits for it.
@@ -186,7 +186,7 @@ impl Machine {
         checks.into_iter().filter(|(is_strange, _)| *is_strange).map(|(_, why)| why)
     }
 
-    /// The most threads.
+    /// Maximum number of threads.
     pub fn most_threads(&self) -> u32 {
         self.largest.min(super::MAX_THREADS)
     }
@@ -234,12 +234,12 @@ macro_rules! presets {
 
 const PRESETS: &[(&str, &str)] = presets!["altix-128", "altix-512", "altix-8", "i386-up", "modern"];
 
-/// The names of the machines that are built in.
+/// Names of the built-in machines.
 pub fn names() -> impl Iterator<Item = &'static str> {
     PRESETS.iter().map(|(name, _)| *name)
 }
 
-/// The file of a machine that is built in.
+/// The file of a built-in machine.
 ///
 /// # Errors
 /// [`FaultsError::UnknownMachine`], with the names there are.
@@ -251,7 +251,7 @@ pub fn preset_text(name: &str) -> Result<&'static str, FaultsError> {
     })
 }
 
-/// A machine that is built in.
+/// A built-in machine.
 ///
 /// # Errors
 /// [`FaultsError::UnknownMachine`], with the names there are.

@@ -20,30 +20,30 @@ pub(super) struct Memory {
 #[derive(Debug, Clone, Copy)]
 struct Rule {
     refill: Refill,
-    /// Pages of the largest block that it zeroes at once, and of the smallest.
+    /// Pages of the largest block that the daemon zeroes at once, and of the smallest.
     largest: u64,
     smallest: u64,
-    /// A CPU's time for a page.
+    /// CPU time per page.
     time: u64,
-    /// The engine that zeroes the blocks it takes, and its time for a page.
+    /// The engine that zeroes the blocks it accepts, and its time per page.
     engine: Option<(Engine, u64)>,
-    /// Bytes of a page.
+    /// Page size in bytes.
     page: u64,
-    /// Threads that run.
+    /// Number of running threads.
     running: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Node {
-    /// Free pages, the zeroed ones among them.
+    /// Number of free pages, including zeroed ones.
     free: u64,
     zeroed: u64,
     /// Time until the daemon's block is done, and its pages. 0: it sleeps.
     left: u64,
     block: u64,
-    /// What the daemon did since it was last asked.
+    /// Work of the daemon since the last call of [`Memory::work`].
     work: Work,
-    /// It has a CPU to run on while threads fault.
+    /// The daemon has a CPU to run on while threads fault.
     has_idle_cpu: bool,
     /// The time of the last look.
     seen: u64,
@@ -51,21 +51,21 @@ struct Node {
     busy_until: u64,
 }
 
-/// What daemons did.
+/// Work of daemons.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Work {
-    /// Pages that they zeroed.
+    /// Number of pages zeroed.
     pub pages: u64,
-    /// CPU time that it took.
+    /// CPU time used.
     pub cpu: u64,
 }
 
-/// Pages that somebody got.
+/// Allocated pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// When they are zeroed.
+    /// Time at which they are zeroed.
     pub done: u64,
-    /// The node they are on.
+    /// Their node.
     pub node: usize,
 }
 
@@ -117,7 +117,7 @@ impl Memory {
         self.scrub.is_some_and(|rule| rule.engine_time(node.block).is_some())
     }
 
-    /// What the daemons did since this was last asked.
+    /// The daemons' work since the last call.
     pub fn work(&mut self) -> Work {
         let mut all = Work::default();
         for node in &mut self.nodes {
@@ -127,7 +127,7 @@ impl Memory {
         all
     }
 
-    /// Zeroed pages of all nodes.
+    /// Number of zeroed pages of all nodes.
     pub fn zeroed(&self) -> u64 {
         self.nodes.iter().map(|node| node.zeroed).sum()
     }
@@ -174,7 +174,7 @@ impl Memory {
         Taken { done, node }
     }
 
-    /// So many pages of a node are freed, not zeroed.
+    /// Frees pages of a node, not zeroed.
     pub fn give(&mut self, node: usize, pages: u64, at: u64) {
         self.look(node, at, true);
         self.nodes[node].free += pages;
@@ -205,7 +205,7 @@ impl Memory {
         taken
     }
 
-    /// A new repetition: its time begins at 0.
+    /// Starts a new repetition at time 0.
     pub fn restart(&mut self) {
         for node in &mut self.nodes {
             (node.seen, node.busy_until) = (0, 0);
@@ -230,7 +230,7 @@ impl Memory {
             if node.left > 0 {
                 return;
             }
-            // Others may have taken what it was about to zero.
+            // Threads may have taken the pages it was about to zero.
             let zeroed = (node.zeroed + node.block).min(node.free);
             node.work.pages += zeroed - node.zeroed;
             node.zeroed = zeroed;
@@ -248,7 +248,7 @@ impl Memory {
         }
     }
 
-    /// Whether no daemon works: where one does, the numbers of pages matter.
+    /// Whether no daemon works: a working daemon depends on the numbers of pages.
     pub fn is_quiet(&self) -> bool {
         self.nodes.iter().all(|node| node.left == 0)
     }
@@ -297,7 +297,7 @@ impl Memory {
 pub(super) struct Stock {
     /// Number of pages.
     pub has: u64,
-    /// Below this, what comes next depends on it.
+    /// Below this, the next events depend on the number.
     pub least: u64,
 }
 

@@ -21,11 +21,11 @@ pub enum Patch {
     RssAtomic,
     /// Resident pages per thread, summed by who reads them.
     RssSplit,
-    /// Resident pages are not counted: who reads them looks at the page tables.
+    /// Resident pages are not counted: readers scan the page tables.
     RssOnDemand,
     /// Sequential faults map up to 2^this pages.
     Prefault(u32),
-    /// Memory is zeroed before it is needed, by the machine's rule.
+    /// Free memory is zeroed ahead of need, by the machine's rule.
     Prezero,
     /// A fault maps a superpage: of this size, or the machine's.
     Superpage(Option<ByteSize>),
@@ -48,9 +48,9 @@ enum Part {
     Locks,
 }
 
-/// The limit of prefault that Lameter calls the best for programs with much memory (docs/sources/policies.md 3.8).
+/// The maximum prefault that Lameter calls the best for programs with much memory (docs/sources/policies.md 3.8).
 const BEST_ORDER: u32 = 4;
-/// More pages than a page-table page has entries are never mapped at once.
+/// Maximum prefault order: a page-table page's entries.
 const MAX_ORDER: u32 = 9;
 
 /// Every patch as it is without a value, with its name and the value that it may have.

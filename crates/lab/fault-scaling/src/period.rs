@@ -22,12 +22,12 @@ pub(super) struct Finder {
     /// Looks since it was kept, and how many there may be.
     looks: u64,
     limit: u64,
-    /// Reused.
+    /// Reused buffer.
     state: Vec<u64>,
     pending: Vec<u64>,
 }
 
-/// What changes from period to period.
+/// Counts that change from period to period.
 #[derive(Default)]
 struct Counts {
     time: u64,
@@ -57,7 +57,7 @@ impl Finder {
         self.anchor == Some(cpu)
     }
 
-    /// Looks at the state between two events.
+    /// Examines the state between two events.
     pub fn look(&mut self, engine: &mut Engine, now: u64) {
         // Whose next turn depends on how many pages are left is not as it was.
         if !engine.memory.is_quiet() {

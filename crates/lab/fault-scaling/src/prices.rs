@@ -7,7 +7,7 @@ use policy::rules::ResidentCount;
 use super::run::LINE;
 use super::{Costs, Entries, Experiment, Kernel, Lock, MapLock, Placement, Starting, Touches};
 
-/// Of one experiment. Times in picoseconds.
+/// Prices of one experiment, in picoseconds.
 #[derive(Debug, Clone)]
 pub(super) struct Prices {
     pub costs: Costs,
@@ -16,11 +16,11 @@ pub(super) struct Prices {
     pub unit: u64,
     /// Entries of a page-table page.
     pub table_entries: u64,
-    /// Those of a cache line.
+    /// Page-table entries per cache line.
     line_entries: u64,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// CPUs of a node.
+    /// CPUs per node.
     pub per_node: u32,
     /// The node of each CPU.
     homes: Vec<u32>,
@@ -33,16 +33,16 @@ pub(super) struct Prices {
     pub touches: Touches,
     /// User time of a touched base page.
     pub touch: u64,
-    /// A node's memory is busy for so long with each base page.
+    /// Time for which each base page keeps a node's memory busy.
     pub zero_busy: u64,
 }
 
-/// What a request to a server takes.
+/// Cost of a request to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Service {
-    /// The server is busy.
+    /// Time for which the server is busy.
     pub busy: u64,
-    /// The CPU goes on so much later than the server does.
+    /// Additional time until the CPU continues.
     pub later: u64,
 }
 
@@ -100,7 +100,7 @@ impl Prices {
         }
     }
 
-    /// How many threads run on each node.
+    /// Number of threads on each node.
     pub fn threads_of_nodes(&self) -> Vec<u32> {
         let mut threads = vec![0; self.nodes as usize];
         self.homes.iter().for_each(|home| threads[*home as usize] += 1);
@@ -121,7 +121,7 @@ impl Prices {
         }
     }
 
-    /// When a CPU has its first thread.
+    /// Time at which a CPU gets its first thread.
     pub fn start(&self, cpu: u32) -> u64 {
         let started = match self.starting {
             Starting::Together => self.threads,
@@ -166,7 +166,7 @@ impl Prices {
     /// Time for a modified line to come from one CPU to another.
     fn transfer(&self, from: Option<u32>, to: u32) -> u64 {
         match from {
-            // Nobody has modified it yet.
+            // Not modified yet by any CPU.
             None => 0,
             Some(from) if from == to => 0,
             Some(from) if self.node(from) == self.node(to) => self.costs.transfer_near,
@@ -266,13 +266,13 @@ impl Prices {
     }
 }
 
-/// Who waits for a lock.
+/// The waiters for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Waiting {
-    /// So many CPUs.
+    /// Number of waiting CPUs.
     pub all: usize,
-    /// So many on the taker's node.
+    /// Number of waiting CPUs on the taker's node.
     pub near: usize,
-    /// It is the lock of the page tables.
+    /// The lock is that of the page tables.
     pub is_table: bool,
 }

@@ -25,28 +25,28 @@ use super::{FaultsError, Kernel, Machine, Touches, ZeroedAhead};
 /// One run of `pft`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
-    /// With which kernel.
+    /// The kernel.
     pub kernel: Kernel,
-    /// Threads, each on a CPU of its own.
+    /// Number of threads, each on its own CPU.
     pub threads: u32,
-    /// Memory that is touched in each repetition, by all threads together.
+    /// Memory touched in each repetition, by all threads together.
     pub size: ByteSize,
-    /// Repetitions; each maps anew and unmaps.
+    /// Number of repetitions; each maps and unmaps the memory.
     pub repetitions: u32,
-    /// Cache lines of each page that are written.
+    /// Cache lines written per page.
     pub cache_lines: u32,
     /// The pages that are touched.
     pub touches: Touches,
 }
 
-/// Whether periods may be passed over: the result is the same.
+/// Whether periods may be skipped; the result is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stepping {
-    /// Whole periods at once, and repetitions that are as the last.
+    /// Skips whole periods, and repetitions equal to the last.
     Skip,
-    /// Every event.
+    /// Simulates every event.
     EachEvent,
 }
 
@@ -59,34 +59,34 @@ pub struct Row {
     pub repetitions: u32,
     /// Threads.
     pub threads: u32,
-    /// Cache lines of each page.
+    /// Cache lines per page.
     pub cache_lines: u32,
     /// Time in user mode, all threads.
     pub user_seconds: f64,
     /// Time in the kernel, all threads; waiting for its locks is done there.
     pub system_seconds: f64,
-    /// Time by the clock.
+    /// Wall-clock time.
     pub wall_seconds: f64,
     /// Base pages that were touched, in all repetitions: what Lameter counts as faults, also where one
     /// fault maps several.
     pub pages: u64,
-    /// Base pages that were mapped and never touched.
+    /// Base pages mapped but never touched.
     pub wasted_pages: u64,
     /// Traps into the kernel.
     pub faults: u64,
-    /// Base pages for each second of CPU time.
+    /// Base pages per second of CPU time.
     pub pages_per_cpu_second: f64,
-    /// Base pages for each second by the clock.
+    /// Base pages per second of wall-clock time.
     pub pages_per_wall_second: f64,
-    /// What a fault takes for counting a page as resident, while no other does.
+    /// Time for which an uncontended fault counts a resident page.
     pub resident_count_seconds: f64,
-    /// What a read of that count takes (/proc/PID/statm) while everything is mapped.
+    /// Time to read the resident count (/proc/PID/statm) while everything is mapped.
     pub resident_read_seconds: f64,
-    /// What was zeroed ahead. `None`: the kernel does not.
+    /// Pages zeroed ahead. `None`: the kernel does not zero ahead.
     pub zeroed_ahead: Option<ZeroedAhead>,
     /// More threads than CPUs that were measured on this machine, or than published rows have.
     pub is_prediction: bool,
-    /// Events that were simulated one by one.
+    /// Number of events simulated one by one.
     pub events: u64,
     /// Faults that were not: periods, and repetitions, that are as others.
     pub skipped_faults: u64,
@@ -134,7 +134,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Runs it.
+    /// Runs the experiment.
     ///
     /// # Errors
     /// [`FaultsError`]: threads, memory, repetitions or cache lines that the machine cannot have.

@@ -18,16 +18,16 @@ pub const MAX_BLOCK_ORDER: u8 = 10;
 pub struct Scrub {
     /// Starts when less than this many per mille of a node's free memory are zeroed.
     pub start_permille: u16,
-    /// Stops at this many.
+    /// Stops at this many per mille.
     pub stop_permille: u16,
     /// Starts once 2^this pages are not zeroed, and zeroes blocks of so many. Large ones first: each is split into many, and
     /// costs less a byte.
     pub order: u8,
     /// Goes on with ever smaller blocks, down to this order.
     pub stop_order: u8,
-    /// Rests while so many threads run, or more.
+    /// Pauses while this many threads run, or more.
     pub load: u32,
-    /// What zeroes.
+    /// What does the zeroing.
     #[serde(skip_deserializing)]
     pub by: Zeroing,
 }
@@ -59,26 +59,26 @@ impl FromStr for Zeroing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Engine {
-    /// Bytes that it zeroes in a second.
+    /// Bandwidth of zeroing, in bytes per second.
     #[serde(deserialize_with = "super::machine::size")]
     pub bandwidth: ByteSize,
-    /// The smallest block that it is given.
+    /// Minimum size of a block.
     #[serde(deserialize_with = "super::machine::size")]
     pub least: ByteSize,
-    /// The largest block that it takes.
+    /// Maximum size of a block.
     #[serde(deserialize_with = "super::machine::size")]
     pub most: ByteSize,
 }
 
 impl Engine {
-    /// Whether it zeroes a block of so many bytes.
+    /// Whether the engine zeroes a block of this size.
     pub(super) fn takes(&self, bytes: u64) -> bool {
         (self.least.0..=self.most.0).contains(&bytes)
     }
 }
 
 impl Scrub {
-    /// The rule of one node with so much free memory, in pages.
+    /// The rule of a node with `free` pages of free memory.
     pub(super) fn refill(&self, free: u64) -> Refill {
         let share = |permille: u16| (free as u128 * u128::from(permille) / 1000) as u64;
         // It zeroes what was freed; nobody gives zeroed memory back, however long it is not used.
@@ -99,9 +99,9 @@ pub struct ScrubSettings {
     pub start: Option<u8>,
     /// The smallest order that is zeroed.
     pub stop: Option<u8>,
-    /// Rests while so many threads run, or more.
+    /// Pauses while this many threads run, or more.
     pub load: Option<u32>,
-    /// What zeroes.
+    /// What does the zeroing.
     pub by: Zeroing,
 }
 
@@ -153,11 +153,11 @@ impl ScrubSettings {
 /// What the daemons did in a run, and the free memory at its end: everything is freed, and their last turn has not come.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ZeroedAhead {
-    /// Pages that they zeroed between the run's begin and its end.
+    /// Number of pages zeroed between the run's start and its end.
     pub pages: u64,
-    /// Pages that faults found zeroed.
+    /// Number of pages that faults found zeroed.
     pub found_pages: u64,
-    /// CPU time that the daemons took. An engine takes none.
+    /// CPU time of the daemons. An engine uses none.
     pub cpu_seconds: f64,
     /// Free memory of each node.
     pub nodes: Vec<FreeBlocks>,
@@ -166,9 +166,9 @@ pub struct ZeroedAhead {
 /// Free blocks of a node by order, from 2^0 pages on, as /proc/buddyinfo has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FreeBlocks {
-    /// Those that are not zeroed.
+    /// Blocks that are not zeroed.
     pub not_zeroed: Vec<u64>,
-    /// Those that are.
+    /// Blocks that are zeroed.
     pub zeroed: Vec<u64>,
 }
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use super::Lock;
 use super::prices::{Prices, Service, Waiting};
 
-/// What a server is.
+/// Kind of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A line that atomic instructions change.
@@ -26,12 +26,12 @@ pub(super) enum Kind {
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     kind: Kind,
-    /// Who had it last.
+    /// The last CPU that had it.
     owner: Option<u32>,
     is_busy: bool,
-    /// Who waits, in the order of arrival.
+    /// Waiting CPUs, in order of arrival.
     queue: VecDeque<u32>,
-    /// Times in a row that it stayed on a node while others waited (hierarchical locks only).
+    /// Consecutive times that it stayed on a node while others waited (hierarchical locks only).
     stayed: u32,
 }
 
@@ -44,12 +44,12 @@ impl Server {
         Self { kind, owner: None, is_busy: false, queue: VecDeque::new(), stayed: 0 }
     }
 
-    /// What it is.
+    /// The server's kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The first thread had it last.
+    /// Resets the server; the first thread had it last.
     pub fn reset(&mut self) {
         *self = Self { owner: Some(0), ..Self::new(self.kind) };
     }
@@ -76,7 +76,7 @@ impl Server {
         Some(service)
     }
 
-    /// The CPU that has it goes; who is next, if anybody waits.
+    /// Releases the server; returns the next CPU, if any waits.
     pub fn leave(&mut self, cpu: u32, prices: &Prices) -> Option<u32> {
         self.owner = Some(cpu);
         self.is_busy = false;
@@ -86,13 +86,13 @@ impl Server {
         }
     }
 
-    /// The next gets it.
+    /// Passes the server to the next CPU.
     pub fn pass(&mut self, cpu: u32, hold: u64, beside: usize, prices: &Prices) -> Service {
         self.is_busy = true;
         self.serve(cpu, hold, beside, prices)
     }
 
-    /// The place in the queue of who is next.
+    /// Queue index of the next CPU.
     fn choose(&mut self, cpu: u32, prices: &Prices) -> Option<usize> {
         if self.queue.is_empty() {
             self.stayed = 0;
@@ -133,7 +133,7 @@ impl Server {
         prices.lock(self.owner, cpu, waiting, hold)
     }
 
-    /// How many wait.
+    /// Number of waiting CPUs.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }

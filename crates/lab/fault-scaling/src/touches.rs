@@ -8,7 +8,7 @@
 /// Runs of pages that are touched in order, with pages between them that nobody touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Touches {
-    /// Pages of a run; at least one.
+    /// Pages per run; at least one.
     pub run: u32,
     /// Pages to the next run.
     pub gap: u32,
@@ -18,18 +18,18 @@ impl Touches {
     /// Every page.
     pub const ALL: Self = Self { run: 1, gap: 0 };
 
-    /// Pages after which it begins anew.
+    /// Pages per run and gap.
     pub(super) fn period(self) -> u64 {
         u64::from(self.run) + u64::from(self.gap)
     }
 
-    /// The first page from this one on that is touched.
+    /// The first touched page from this one on.
     pub(super) fn next(self, page: u64) -> u64 {
         let place = page % self.period();
         if place < u64::from(self.run) { page } else { page - place + self.period() }
     }
 
-    /// How many pages before this one are touched.
+    /// Number of touched pages before this one.
     pub(super) fn before(self, page: u64) -> u64 {
         let place = (page % self.period()).min(u64::from(self.run));
         page / self.period() * u64::from(self.run) + place

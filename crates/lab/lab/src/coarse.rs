@@ -18,7 +18,7 @@ pub struct Coarse<S> {
     is_forked: bool,
 }
 
-/// The stream cannot be had in larger pages.
+/// Why a stream cannot use larger pages.
 #[derive(Debug, thiserror::Error)]
 pub enum CoarseError {
     /// A page would belong to two processes.
@@ -26,7 +26,7 @@ pub enum CoarseError {
         "workloads that fork run on machines with base pages of 4 KiB only (superpage lab machines)"
     )]
     Forks,
-    /// The stream itself.
+    /// An error of the stream itself.
     #[error(transparent)]
     Source(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,4 +1,4 @@
-//! Where a program misses the TLB on base pages: what CBMM's benefit of a superpage is made of.
+//! TLB misses of a program on base pages, by address: the input of CBMM's benefit of a superpage.
 
 use std::ops::ControlFlow;
 
@@ -13,24 +13,24 @@ use crate::{Experiment, LabError, Report};
 /// The unit of time of a profile, in seconds: CBMM's (multifacet/cbmm, include/linux/mm_econ.h: MM_ECON_LTU).
 pub const PROFILE_SECONDS: u64 = 10;
 
-/// Bytes of a superpage.
+/// Superpage size in bytes.
 const SUPERPAGE: u64 = 2 << 20;
 
-/// Where a program misses the TLB.
+/// TLB misses of a program by address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// By address; what lies in none has no misses.
+    /// Spans by address; memory outside of all spans has no misses.
     pub spans: Vec<ProfileSpan>,
-    /// All walks to base pages, in all of its time.
+    /// Total number of walks to base pages.
     pub walks: u64,
 }
 
 /// A span of a program's memory, from the beginning of its memory on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProfileSpan {
-    /// Its first byte.
+    /// First byte.
     pub from: ByteSize,
-    /// The byte after its last one.
+    /// The byte after the last.
     pub to: ByteSize,
     /// Walks to each superpage's worth of it in [`PROFILE_SECONDS`], two digits of them.
     pub misses: u64,
@@ -57,7 +57,7 @@ impl Profile {
     }
 }
 
-/// Neighbours that hardly differ become one span.
+/// Rounds to two digits, so that similar neighbours become one span.
 fn two_digits(number: u64) -> u64 {
     let unit = 10u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
     number / unit * unit

@@ -1,42 +1,41 @@
-//! What a run yields: facts only. Ratios, tables, words and pictures are computed from it.
+//! Results of a run: facts only. Ratios, tables, explanations and pictures are computed from them.
 
 use mm_sim::fragment::FreeLists;
 use mm_sim::{Cause, Counters, CycleCounts, Moment, PartUse, Phase};
 use serde::{Deserialize, Serialize};
 
-/// The version of the simulation: goes up whenever any report would come out otherwise, so that sweeps
-/// do not take old results for new ones.
+/// Version of the simulation: increased whenever any report changes, so that sweeps do not reuse old results.
 pub const ENGINE: &str = "8";
 
 /// The version of [`Report`]'s layout.
 pub const SCHEMA: &str = "superpage.lab.run/1";
 
-/// What was run. The same cell gives the same report, bit by bit, on any computer.
+/// Settings of a run. The same cell gives the same report, bit by bit, on any computer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The design's name.
+    /// Name of the design.
     pub design: String,
-    /// The machine's name.
+    /// Name of the machine.
     pub machine: String,
-    /// The workload, as it was asked for.
+    /// The workload, as requested.
     pub workload: String,
-    /// How memory was fragmented before the workload ran, as it was asked for.
+    /// Fragmentation before the workload ran, as requested.
     pub fragmentation: String,
-    /// The machine's memory, bytes.
+    /// Memory of the machine, in bytes.
     #[serde(deserialize_with = "units::bytes")]
     pub memory_bytes: u64,
-    /// The memory of each NUMA node, bytes, where there are several.
+    /// Memory of each NUMA node, in bytes, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "units::bytes")]
     pub nodes_bytes: Vec<u64>,
-    /// Of the machine's memory, what takes movable pages only, bytes.
+    /// Movable-only memory, in bytes.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "units::bytes")]
     pub movable_bytes: u64,
     /// The seed.
     pub seed: u64,
-    /// Swap space, bytes. Reports that say nothing of it had none.
+    /// Swap space, in bytes; 0 if a report does not say.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "units::bytes")]
     pub swap_bytes: u64,
-    /// The free lists that memory was made to look like, if it was: with them it can be run again.
+    /// The free lists that memory was made to match, if any; needed to repeat the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_lists: Option<FreeLists>,
 }
@@ -52,7 +51,7 @@ fn is_zero(number: &u64) -> bool {
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was run.
+    /// Settings.
     pub cell: Cell,
     /// Whether the design is a bound that no system reaches, not a system (`memory.ideal`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -60,37 +59,37 @@ pub struct Report {
     /// Base pages of the largest superpages, where they are not 512.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::count")]
     pub superpage_pages: Option<u64>,
-    /// Of the machine's memory, what its kernel has for itself: the program cannot have it.
+    /// The kernel's own share of memory, unavailable to the program.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub kernel_bytes: Option<u64>,
-    /// How it ended.
+    /// How the run ended.
     pub end: End,
     /// The machine's cycles per microsecond.
     #[serde(deserialize_with = "units::mhz")]
     pub mhz: u32,
-    /// The program's time from its first event to its end, in cycles.
+    /// Wall-clock time of the program from its first event to its end, in cycles.
     pub wall_cycles: u64,
     /// The program's CPU cycles by cause.
     pub ledger: CycleCounts,
     /// The daemons' CPU cycles by cause.
     pub background: CycleCounts,
-    /// What was counted.
+    /// Counters.
     pub counters: Counters,
     /// The program's phases, in order.
     pub phases: Vec<Phase>,
-    /// How memory looked over time.
+    /// Memory over time.
     pub timeline: Vec<Moment>,
-    /// Latency of the program's requests, if it has any.
+    /// Request latency, if the program has requests.
     pub requests: Option<Requests>,
-    /// How each part of memory was used, if it has several: nodes, and on each the partition for movable pages.
+    /// Use of each part of memory, if there are several: nodes, and movable-only partitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory_parts: Vec<MemoryPart>,
 }
 
-/// How a part of memory was used.
+/// Use of a part of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryPart {
-    /// When the program had most memory.
+    /// Use at the program's memory peak.
     #[serde(flatten)]
     pub peak: PartUse,
     /// [`PartUse::free_superpages`] when the program began.
@@ -101,21 +100,21 @@ pub struct MemoryPart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "how")]
 pub enum End {
-    /// The program came to its end.
+    /// The program ended normally.
     Done,
-    /// No frame was left, also after reclaim: the program was killed.
+    /// Out of memory, even after reclaim: the program was killed.
     OutOfMemory {
-        /// Base pages that were resident.
+        /// Number of resident base pages.
         resident_pages: u64,
     },
-    /// The program was killed at a fault: a page of the explicit pool was not there.
+    /// The program was killed at a fault: a page of the explicit pool was missing.
     Killed {
         /// Why.
         why: String,
     },
-    /// A mapping was refused (an explicit pool is too small), and the program went no further.
+    /// A mapping was refused (the explicit pool is too small), and the program stopped.
     Refused {
-        /// Superpages that were missing.
+        /// Number of missing superpages.
         short_by: u64,
     },
 }
@@ -124,24 +123,24 @@ pub enum End {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Requests {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
     /// The mean.
     #[serde(deserialize_with = "units::microseconds")]
     pub mean: f64,
-    /// Half of them took at most this.
+    /// Median.
     #[serde(deserialize_with = "units::microseconds")]
     pub p50: f64,
-    /// 95 of 100.
+    /// 95th percentile.
     #[serde(deserialize_with = "units::microseconds")]
     pub p95: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     #[serde(deserialize_with = "units::microseconds")]
     pub p99: f64,
-    /// 999 of 1000.
+    /// 99.9th percentile.
     #[serde(deserialize_with = "units::microseconds")]
     pub p999: f64,
-    /// The longest.
+    /// Maximum.
     #[serde(deserialize_with = "units::microseconds")]
     pub max: f64,
 }

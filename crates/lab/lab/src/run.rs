@@ -21,59 +21,59 @@ use workload_streams::{Independent, Setup, Stream, WorkloadError};
 use crate::coarse::Coarse;
 use crate::{Cell, End, MemoryPart, Report, Requests, SCHEMA, coarse, side_by_side};
 
-/// What is run, but for the design.
+/// Settings of an experiment, except for the designs.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// The machine.
     pub machine: Machine,
-    /// Its memory.
+    /// Memory size.
     pub memory: ByteSize,
-    /// How that is divided.
+    /// Division of memory.
     pub layout: Layout,
-    /// How memory is fragmented before the workload runs.
+    /// Fragmentation before the workload runs.
     pub fragmentation: Fragmentation,
-    /// As it was asked for, for the report.
+    /// The fragmentation as requested, for the report.
     pub fragmentation_name: String,
     /// The workload.
     pub workload: Setup,
-    /// As it was asked for, for the report.
+    /// The workload as requested, for the report.
     pub workload_name: String,
     /// The seed.
     pub seed: u64,
     /// Swap space; 0 is no swap.
     pub swap: ByteSize,
-    /// Whether touched pages are kept count of: utilisation and bloat. Costs a look at each access.
+    /// Whether to count touched pages, for utilisation and bloat. Costs a check per access.
     pub utilisation: bool,
 }
 
-/// Why an experiment could not be run.
+/// Why an experiment could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The workload's options do not fit.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// Memory cannot be divided so.
+    /// Invalid division of memory.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// A design has rules that are not simulated.
     #[error("{design}: {key}: {why}")]
     NotSimulated {
-        /// Which.
+        /// Name of the design.
         design: String,
         /// The rule's key.
         key: &'static str,
         /// Why.
         why: String,
     },
-    /// The stream could not be read.
+    /// An unreadable stream.
     #[error("{0}")]
     Source(String),
-    /// The stream does what no program can do.
+    /// The stream has an event that no program could issue.
     #[error("the stream of {workload} is invalid: {what}; record or import it again")]
     IllFormed {
-        /// Which.
+        /// Name of the workload.
         workload: String,
-        /// What it does.
+        /// The invalid event.
         what: String,
     },
 }
@@ -87,7 +87,7 @@ pub fn run(experiment: &Experiment, designs: &[Design]) -> Result<Vec<Report>, L
     run_watched(experiment, designs, |_| ControlFlow::Continue(()))
 }
 
-/// The same, and tells before each piece of the stream how far it is. Who watches may stop it there.
+/// As [`run`], calling `watch` with the progress before each piece of the stream; `watch` may stop the run.
 ///
 /// # Errors
 /// As [`run`], and [`LabError::Source`] where it was stopped.
@@ -123,7 +123,7 @@ pub fn run_watched(
 }
 
 impl Experiment {
-    /// Its workload, with its seed.
+    /// The workload with the experiment's seed.
     pub(crate) fn seeded(&self) -> Setup {
         let mut setup = self.workload.clone();
         setup.seed = self.seed;
@@ -146,7 +146,7 @@ fn run_aligned(
     reports(runs, experiment)
 }
 
-/// The superpages of this machine that a workload needs.
+/// Number of this machine's superpages that a workload needs.
 pub(crate) fn superpages(experiment: &Experiment, of_stream: u64) -> u64 {
     of_stream.div_ceil(1 << coarse::shift(experiment.machine.base_page.bytes()))
 }
@@ -253,8 +253,8 @@ pub(crate) fn reports(
     side_by_side::map(runs, |run| run.report(experiment)).into_iter().collect()
 }
 
-/// Blocks that a design's machine carries out before it is the next one's turn. Each finds the host's caches full of
-/// the others' TLBs and page tables.
+/// Blocks that a design's machine executes before the next one's turn. At each switch the host's caches hold the
+/// other machines' TLBs and page tables.
 const TURN: usize = 16;
 
 /// Blocks of a turn; how many pages were touched in each.
@@ -302,7 +302,7 @@ struct Reader<'a, S: ?Sized> {
 }
 
 impl<S: Source + ?Sized> Reader<'_, S> {
-    /// Fills a turn, or the beginning of it at the stream's end; returns how many blocks.
+    /// Fills a turn, or part of it at the stream's end; returns the number of blocks.
     fn read(&mut self, turn: &mut Turn) -> Result<usize, LabError> {
         for (at, (block, counts)) in turn.iter_mut().enumerate() {
             let more = self.stream.next(block);
@@ -324,18 +324,18 @@ impl<S: Source + ?Sized> Reader<'_, S> {
 pub(crate) struct DesignRun {
     name: String,
     bound: bool,
-    /// Bytes of a superpage.
+    /// Superpage size in bytes.
     superpage: u64,
     machine: Box<dyn Simulation>,
 }
 
 impl DesignRun {
-    /// From here on walks to base pages are counted.
+    /// Starts counting walks to base pages.
     pub(crate) fn count_walks(&mut self) {
         self.machine.count_walks();
     }
 
-    /// Those of each superpage's worth of the program's memory.
+    /// Walks to base pages for each superpage's worth of the program's memory.
     pub(crate) fn walks(&mut self) -> Vec<u64> {
         self.machine.walks()
     }
@@ -387,7 +387,7 @@ impl DesignRun {
     }
 }
 
-/// The memory of each node, where there are several.
+/// Memory of each node, if there are several.
 fn nodes_bytes(experiment: &Experiment) -> Result<Vec<u64>, LabError> {
     let (memory, base_page) = (experiment.memory, experiment.machine.base_page.bytes());
     let nodes = experiment.layout.sizes(memory, base_page, kernel_memory(memory))?;
@@ -395,7 +395,7 @@ fn nodes_bytes(experiment: &Experiment) -> Result<Vec<u64>, LabError> {
     Ok(several.into_iter().map(ByteSize::bytes).collect())
 }
 
-/// How each part of memory was used.
+/// Use of each part of memory.
 fn parts([before, peak]: [Vec<PartUse>; 2]) -> Vec<MemoryPart> {
     let part = |(before, peak): (PartUse, PartUse)| MemoryPart {
         peak,
@@ -425,28 +425,28 @@ fn requests(mut latencies: Vec<u64>, mhz: u32) -> Option<Requests> {
 
 // Designs, which are files, as the policies that this crate carries out. Nothing else here knows them.
 
-/// What a design means on a machine.
+/// The policy of a design on a machine.
 pub(crate) fn policy(design: &Design, machine: &Machine) -> Policy {
     mm_sim::policy_on(machine, |scale| design.policy(scale))
 }
 
-/// Bytes of a design's superpages on a machine: of its largest, and of a region's at least.
+/// Size in bytes of a design's largest superpage on a machine; at least a region.
 pub(crate) fn superpage(design: &Design, machine: &Machine) -> u64 {
     let group = mm_sim::regions_of_superpage(&policy(design, machine), machine);
     (machine.base_page.bytes() * u64::from(trace::SLOTS)) << group
 }
 
-/// What of a design is not simulated on a machine.
+/// The part of a design that is not simulated on a machine.
 pub(crate) fn not_simulated_on(design: &Design, machine: &Machine) -> Option<NotSimulated> {
     mm_sim::not_simulated_on(&design.policy(policy::Scale::X86), machine)
 }
 
-/// What of a design is not simulated.
+/// The part of a design that is not simulated.
 pub fn not_simulated(design: &Design) -> Option<NotSimulated> {
     mm_sim::not_simulated(&design.policy(policy::Scale::X86))
 }
 
-/// What of a design the model of many CPUs' faults has not.
+/// The part of a design that the model of many CPUs' faults lacks.
 pub fn not_simulated_of_faults(design: &Design) -> Option<NotSimulated> {
     mm_sim::not_simulated_of_faults(&design.policy(policy::Scale::X86))
 }
@@ -466,7 +466,7 @@ pub fn has_fault_table(design: &Design) -> bool {
     of(design) != of(&preset("base"))
 }
 
-/// The preset of this name.
+/// The preset with this name.
 pub(crate) fn preset(name: &str) -> Design {
     design::designs::find(name).expect("a preset")
 }
@@ -484,30 +484,30 @@ pub fn fault_kernel(design: &Design, machine: &fault_scaling::Machine) -> Kernel
     Kernel::new(&design.policy(scale).fault_path(), machine)
 }
 
-// How far a pass over a stream is, for whoever waits for it, and may stop it.
+// Progress of a pass over a stream, for a watcher that may stop it.
 
-/// How far a pass is.
+/// Progress of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass {
     /// Records of the stream that were handed out (a run of accesses to one page is one).
     pub records: u64,
-    /// How many it has, about, if that is known before its end.
+    /// Approximate total number of records, if known in advance.
     pub of: Option<u64>,
 }
 
 /// Asked before each piece of a simulation whether to go on. Where it breaks, the simulation fails.
 pub type Going<'a> = &'a (dyn Fn() -> ControlFlow<()> + Sync);
 
-/// Nobody stops it.
+/// Never stops.
 pub const TO_THE_END: Going<'static> = &|| ControlFlow::Continue(());
 
 /// Why a watched stream could not be read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Unread<E> {
-    /// Who watches it stopped it.
+    /// The watcher stopped the stream.
     #[error("stopped")]
     Stopped,
-    /// It is unreadable itself.
+    /// The stream is unreadable.
     #[error(transparent)]
     Source(#[from] E),
 }

@@ -1,4 +1,4 @@
-//! Machines that know nothing of each other, each on a thread of its own.
+//! Independent machines, each on its own thread.
 //!
 //! What is done on a pool's thread already (a cell of a sweep or of a table) is not split further: there the cells
 //! are side by side, and a thread that waited for a part of one would begin another cell meanwhile.
@@ -22,7 +22,7 @@ pub(crate) fn is_wanted() -> bool {
     rayon::current_thread_index().is_none() && rayon::current_num_threads() > 1
 }
 
-/// What comes of each, in their order.
+/// The results in order.
 pub(crate) fn map<T: Send, R: Send>(each: Vec<T>, of: impl Fn(T) -> R + Sync + Send) -> Vec<R> {
     if is_wanted() {
         each.into_par_iter().with_max_len(1).map(of).collect()

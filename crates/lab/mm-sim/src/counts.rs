@@ -1,4 +1,4 @@
-//! What is counted and seen of a run, as reports have it.
+//! Counters and observations of a run, as reports show them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::CycleCounts;
 pub struct Counters {
     /// Memory accesses of the program.
     pub accesses: u64,
-    /// Those that missed the first-level TLB and hit the second.
+    /// Accesses that missed the first-level TLB and hit the second.
     pub second_tlb_hits: u64,
     /// Walks for base pages.
     pub walks_base: u64,
@@ -19,7 +19,7 @@ pub struct Counters {
     pub faults: u64,
     /// Faults that prepared a whole superpage.
     pub superpage_faults: u64,
-    /// Faults where a superpage was wanted and none was had.
+    /// Faults that wanted a superpage and got none.
     pub fallbacks: u64,
     /// Superpages mapped by a fault at once.
     pub made_at_fault: u64,
@@ -27,7 +27,7 @@ pub struct Counters {
     pub made_in_place: u64,
     /// Superpages made by copying into them.
     pub made_by_copy: u64,
-    /// Superpage mappings destroyed with a part of them in use.
+    /// Superpage mappings destroyed while partly in use.
     pub demoted: u64,
     /// Reservations made.
     pub reserved: u64,
@@ -51,28 +51,28 @@ pub struct Counters {
     pub recovered: u64,
     /// Direct compactions.
     pub compactions: u64,
-    /// Those skipped because earlier ones had failed.
+    /// Direct compactions deferred after earlier failures.
     pub compactions_deferred: u64,
-    /// Pages the program had read or written and not given back, at the peak of resident memory.
-    /// More than those where some were only read: they stand on one shared page of zeros and are not
-    /// resident. `None` where nobody counted.
+    /// Pages that the program had read or written and not freed, at the peak of resident memory. Larger than the
+    /// number of resident pages where some pages were only read: these map the shared zero page and are not
+    /// resident. `None` if not counted.
     pub touched_pages: Option<u64>,
-    /// Pages resident for it, at the peak.
+    /// Resident pages of the program at the peak.
     pub resident_pages: u64,
-    /// Superpage mappings, at the most.
+    /// Maximum number of superpage mappings.
     pub superpages: u64,
 }
 
 /// A phase of the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its time, in cycles.
+    /// Wall-clock time, in cycles.
     pub wall_cycles: u64,
-    /// Its CPU cycles by cause.
+    /// CPU cycles by cause.
     pub ledger: CycleCounts,
-    /// Accesses in it.
+    /// Accesses in the phase.
     pub accesses: u64,
 }
 
@@ -81,19 +81,19 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// How memory looked at a time.
+/// The state of memory at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// Microseconds since the program began.
     pub microseconds: u64,
     /// Superpages mapped for the program.
     pub superpages: u64,
-    /// Of these, those of 512 base pages, where the design has larger ones.
+    /// Superpages of 512 base pages among them, if the design has larger ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub smaller_superpages: u64,
-    /// Base pages resident for it.
+    /// Resident base pages of the program.
     pub resident_pages: u64,
-    /// Superpages that could be had at once.
+    /// Superpages that could be allocated at once.
     pub free_superpages: u64,
     /// Free base pages.
     pub free_pages: u64,

@@ -1,11 +1,11 @@
-//! Where the cycles of a run went: a count for each cause.
+//! CPU cycles of a run by cause.
 
 use std::ops::{AddAssign, Index};
 
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
-/// The causes: each with its name, and what its cycles went into.
+/// Defines the causes: each with its name and the activity it pays for.
 macro_rules! causes {
     ($($(#[$doc:meta])* $cause:ident $name:literal $activity:literal,)*) => {
         /// What cycles were spent on.
@@ -15,15 +15,15 @@ macro_rules! causes {
         }
 
         impl Cause {
-            /// All of them, in the order in which they are shown.
+            /// All causes, in display order.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$cause),*];
 
-            /// Its name in tables and documents.
+            /// Name in tables and documents.
             pub const fn name(self) -> &'static str {
                 [$($name),*][self as usize]
             }
 
-            /// What its cycles went into, in words: `page walks for base pages`.
+            /// The activity in words: `page walks for base pages`.
             pub const fn activity(self) -> &'static str {
                 [$($activity),*][self as usize]
             }
@@ -32,7 +32,7 @@ macro_rules! causes {
 }
 
 causes! {
-    /// The program's own work, with the data's cache misses.
+    /// The program's own work, including its data cache misses.
     Work "work" "the program's own work",
     /// Waiting for the second-level TLB.
     SecondTlb "second-tlb" "hits in the second TLB",
@@ -40,7 +40,7 @@ causes! {
     WalkBase "walk-base" "page walks for base pages",
     /// Waiting for page walks of superpages, of any size.
     WalkLarge "walk-large" "page walks for superpages",
-    /// Traps and the kernel's path of a fault, without what follows.
+    /// Traps and the kernel's fault path, without the causes below.
     Fault "fault" "fault handling",
     /// Zeroing.
     Zero "zero" "zeroing",
@@ -72,7 +72,7 @@ impl CycleCounts {
     pub fn charge(&mut self, cause: Cause, cycles: u64) {
         self.0[cause as usize] += cycles;
     }
-    /// Takes `cycles` of `cause` back.
+    /// Refunds `cycles` of `cause`.
     pub(crate) fn withdraw(&mut self, cause: Cause, cycles: u64) {
         self.0[cause as usize] -= cycles;
     }
@@ -80,7 +80,7 @@ impl CycleCounts {
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
-    /// What was added since `earlier`.
+    /// Cycles added since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at] - earlier.0[at]))
     }

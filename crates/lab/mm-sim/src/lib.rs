@@ -1,6 +1,7 @@
-//! A kernel's memory management on a simulated machine: what a policy decides is carried out, and charged.
+//! A kernel's memory management on a simulated machine: executes a policy's decisions and charges their cost.
 //!
-//! [`simulation`] makes a machine under a policy; whoever has a stream of page accesses feeds it ([`Simulation`]).
+//! [`simulation`] creates a machine under a policy; the caller feeds a stream of page accesses to the
+//! [`Simulation`].
 #![forbid(unsafe_code)]
 
 mod counts;

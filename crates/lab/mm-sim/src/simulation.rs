@@ -1,6 +1,6 @@
-//! `Simulation`: a simulated machine, whatever its TLB's type.
+//! `Simulation`: a simulated machine, independent of its TLB type.
 //!
-//! The engine is compiled for each type of TLB here, so that its loop is one with what it calls.
+//! The engine is compiled here for each TLB type, so that its loop can inline the TLB.
 
 use machine::Machine;
 use policy::Policy;
@@ -13,37 +13,37 @@ use crate::memory::{Layout, LayoutError};
 use crate::system::{Engine, Outcome, Stop, System, kernel_memory};
 use crate::touched::{Counts, TouchedView};
 
-/// A machine under a policy, as whoever runs a workload on it sees it.
+/// A machine under a policy, as seen by the caller that runs a workload.
 pub trait Simulation: Send {
-    /// Has memory fragmented, for a workload that needs so many superpages, by the draws of a seed; returns the first
-    /// region and process that are left.
+    /// Fragments memory for a workload that needs `superpages` superpages, with random numbers from `seed`;
+    /// returns the first unused region and process.
     ///
     /// # Errors
-    /// What a fragmenter does that no program can do.
+    /// A fragmenter's event that no program can perform.
     fn fragment(
         &mut self,
         how: &Fragmentation,
         superpages: u64,
         seed: u64,
     ) -> Result<(u32, u32), String>;
-    /// Whether it must know which pages are touched, and not only how many.
+    /// Whether the machine must know which pages are touched, not only how many.
     fn watches(&self) -> bool;
-    /// From here on walks to base pages are counted.
+    /// Starts counting walks to base pages.
     fn count_walks(&mut self);
-    /// Those of each superpage's worth of the program's memory.
+    /// Walks to base pages for each superpage's worth of the program's memory.
     fn walks(&mut self) -> Vec<u64>;
-    /// Carries out a block, unless the program was stopped before.
+    /// Executes a block, unless the program was stopped before.
     fn block(&mut self, block: &Block, touched: TouchedView<'_>);
-    /// Carries out blocks of which only the number of touched pages is known.
+    /// Executes blocks for which only the number of touched pages is known.
     fn blocks(&mut self, turn: &[(Block, Counts)]);
-    /// Ends the run: why the program went no further, if it did not come to its end, and what is known of it.
+    /// Ends the run: why the program stopped early, if it did, and the results.
     fn finish(self: Box<Self>) -> (Option<Stop>, Outcome);
 }
 
-/// A machine with so much memory, divided so, and swap under a policy. Nothing runs on it yet.
+/// A machine with this much memory and swap, divided by `layout`, under a policy. Nothing runs yet.
 ///
 /// # Errors
-/// [`LayoutError`]: memory cannot be divided so.
+/// [`LayoutError`]: invalid division of memory.
 pub fn simulation(
     machine: &Machine,
     policy: Policy,
@@ -90,7 +90,7 @@ impl<T: Translate> Simulation for Running<T> {
             let mut block = Block::default();
             while program.step(&mut self.engine.system, &mut block) {
                 match self.engine.block(&block, TouchedView::default()) {
-                    // A fragmenter fills what there is: it goes on with less.
+                    // A fragmenter fills all available memory and continues with less.
                     Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. } | Stop::Killed(_)) => {}
                     Err(Stop::IllFormed(what)) => return Err(what),
                 }

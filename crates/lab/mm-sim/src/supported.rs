@@ -1,4 +1,4 @@
-//! What policies ask that is not simulated; and how many regions a superpage of theirs has.
+//! Policy rules that are not simulated, and the number of regions in a policy's superpage.
 //! See docs/decisions/lab-model.md#12.
 
 use machine::{Machine, Size};
@@ -8,9 +8,9 @@ use units::ByteSize;
 /// A rule that is not simulated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotSimulated {
-    /// Its key.
+    /// Key of the rule.
     pub key: &'static str,
-    /// Why, and what would be.
+    /// Why, and which values are simulated.
     pub why: String,
 }
 
@@ -30,7 +30,7 @@ pub fn not_simulated(policy: &Policy) -> Option<NotSimulated> {
     }
 }
 
-/// Why superpages of other sizes than a region's are not simulated.
+/// Why superpages of sizes other than a region's are not simulated.
 fn unfit(policy: &Policy, region: u8) -> Option<NotSimulated> {
     let (sizes, physical) = (policy.sizes(), policy.physical());
     let larger = sizes.above(region);
@@ -78,7 +78,8 @@ fn unfit(policy: &Policy, region: u8) -> Option<NotSimulated> {
     None
 }
 
-/// What of a policy at [`Scale::X86`] the model of many CPUs' faults has not: its superpages are of 2M, and smaller.
+/// The part of a policy at [`Scale::X86`] that the model of many CPUs' faults lacks: the model has superpages of 2M
+/// and smaller.
 pub fn not_simulated_of_faults(policy: &Policy) -> Option<NotSimulated> {
     let (sizes, large) = (policy.sizes(), Scale::X86.superpage);
     let other = match (policy.launch().pages, sizes.above(large).smallest()) {
@@ -94,7 +95,7 @@ pub fn not_simulated_of_faults(policy: &Policy) -> Option<NotSimulated> {
     ))
 }
 
-/// What of a policy at [`Scale::X86`] is not simulated on a machine.
+/// The part of a policy at [`Scale::X86`] that is not simulated on a machine.
 pub fn not_simulated_on(policy: &Policy, machine: &Machine) -> Option<NotSimulated> {
     let offered = machine.superpages();
     let is_offered = |order: u8| offered.contains(&bytes(order).bytes());
@@ -139,7 +140,7 @@ pub fn not_simulated_on(policy: &Policy, machine: &Machine) -> Option<NotSimulat
     {
         return found;
     }
-    // Parts of a split superpage of the TLB's size for one of a region would be taken for others.
+    // The TLB would confuse parts of a split superpage of its own size with superpages of a region.
     let has_own = regions_of(from_region, region) == Size::Huge.shift() - Size::Large.shift();
     match from_region.above(region).smallest() {
         Some(larger) if has_regions(machine) && !has_own => refused(format!(
@@ -160,7 +161,7 @@ fn region(machine: &Machine) -> u64 {
     machine.base_page.bytes() * u64::from(trace::SLOTS)
 }
 
-/// Whether a machine has superpages of a region.
+/// Whether a machine has superpages of one region.
 pub(crate) fn has_regions(machine: &Machine) -> bool {
     machine.superpages().contains(&region(machine))
 }
@@ -179,7 +180,7 @@ pub fn policy_on(machine: &Machine, of: impl Fn(Scale) -> Policy) -> Policy {
     }
 }
 
-/// log2 of the regions that the largest of a policy's superpages has on a machine; 0 where it has no larger ones.
+/// log2 of the number of regions in a policy's largest superpage on a machine; 0 without larger superpages.
 pub fn regions_of_superpage(policy: &Policy, machine: &Machine) -> u32 {
     let launch = policy.launch();
     match (launch.pages, launch.size) {
@@ -188,7 +189,7 @@ pub fn regions_of_superpage(policy: &Policy, machine: &Machine) -> u32 {
     }
 }
 
-/// The same of sizes.
+/// As [`regions_of_superpage`], for sizes.
 fn regions_of(sizes: Orders, region: u8) -> u32 {
     sizes.largest().map_or(0, |largest| u32::from(largest.saturating_sub(region)))
 }
@@ -203,7 +204,7 @@ fn bytes(order: u8) -> ByteSize {
     ByteSize(Scale::X86.base_page << order)
 }
 
-/// A size as a design has it: `2M`.
+/// A size in a design's notation: `2M`.
 fn short(size: ByteSize) -> String {
     size.to_string().replace(" GiB", "G").replace(" MiB", "M").replace(" KiB", "K")
 }

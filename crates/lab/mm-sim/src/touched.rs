@@ -1,42 +1,42 @@
-//! Which pages a stream has touched: a fact about the program, the same for every design.
+//! The pages that a stream has touched: a property of the program, the same for every design.
 //!
-//! Kept once for all designs of a pass, beside them. Resident pages beyond these are bloat; those never
-//! touched hold zeros.
+//! Kept once for all designs of a pass, outside of them. Further resident pages are bloat; pages never touched hold
+//! zeros.
 //! See docs/decisions/lab.md#3.
 
 use trace::{Access, Advice, Block, Event, Page, Pages, Region, SLOTS};
 
-/// Regions that streams may number: 2 TiB of virtual memory, more than [`crate::memory::Frame`]s' machines
+/// Maximum number of regions in a stream: 2 TiB of virtual memory, more than [`crate::memory::Frame`]s' machines
 /// have. Each costs about 20 bytes in each design of a pass.
 pub(crate) const MAX_REGIONS: u32 = 1 << 20;
 
-/// The pages touched and not given back since.
+/// The pages touched and not freed since.
 #[derive(Debug, Default)]
 pub struct Touched {
     regions: Vec<[u64; 8]>,
-    /// A bit for each region of which all pages are touched: most accesses need look no further, and these
-    /// bits stay in the cache.
+    /// One bit per region, set if all its pages are touched: most accesses need no other look-up, and these bits
+    /// stay in the cache.
     full: Vec<u64>,
     pages: u64,
-    /// How many were touched before the block that was followed last, and the most within it.
+    /// Number of touched pages before the last followed block, and the maximum within it.
     before: u64,
     most: u64,
-    /// Pages of each process, for its end: (process, pages), in the order of mapping.
+    /// Pages of each process, for when it exits: (process, pages), in the order of mapping.
     mapped: Vec<(u32, Pages)>,
     running: u32,
-    /// The region after the last that was mapped.
+    /// The region after the last mapped one.
     end: usize,
 }
 
 /// [`Touched::before`] and [`Touched::most`], where they are kept.
 pub type Counts = Option<(u64, u64)>;
 
-/// What a design's machine knows of it.
+/// What a design's machine knows about the touched pages.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TouchedView<'a> {
-    /// How many pages are touched.
+    /// Number of touched pages.
     pub counts: Counts,
-    /// The pages, as they are at the end of the block that is carried out.
+    /// The touched pages at the end of the current block.
     pub pages: Option<&'a Touched>,
 }
 
@@ -53,7 +53,7 @@ impl Touched {
         self.touch(&block.accesses[from..]);
     }
 
-    /// What a machine knows that carries out the block that was followed last.
+    /// What the machine that executes the last followed block knows.
     pub fn view(&self) -> TouchedView<'_> {
         TouchedView { counts: Some((self.before(), self.most)), pages: Some(self) }
     }
@@ -63,18 +63,18 @@ impl Touched {
         self.regions.get(region.index()).copied().unwrap_or_default()
     }
 
-    /// How many pages are touched.
+    /// Number of touched pages.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// The most pages that were touched at any time within the block that was followed last. Whoever carries
-    /// that block out now is somewhere in it: a program that ends in it has none touched at its end.
+    /// Maximum number of touched pages at any time within the last followed block. A machine that executes that
+    /// block now is somewhere in it: a program that ends in it has no touched pages at its end.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// How many were touched before it.
+    /// Number of touched pages before that block.
     pub fn before(&self) -> u64 {
         self.before
     }
@@ -93,7 +93,7 @@ impl Touched {
             }
             if at >= self.regions.len() {
                 if at >= self.end {
-                    // Not mapped: every design's machine will say so.
+                    // Not mapped: every design's machine reports the error.
                     continue;
                 }
                 self.regions.resize(at + 1, [0; 8]);
@@ -144,7 +144,7 @@ impl Touched {
         }
     }
 
-    /// A process's pages. Those that no machine would map (the stream is not a program's) are not followed.
+    /// Adds a process's pages. Pages that no machine would map (an ill-formed stream) are not followed.
     fn map(&mut self, process: u32, pages: Pages) {
         let end = u64::from(pages.first.0) + u64::from(pages.count);
         if end <= u64::from(MAX_REGIONS) * u64::from(SLOTS) {

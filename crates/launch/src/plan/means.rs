@@ -1,4 +1,4 @@
-//! The means by which a program gets its pages: variables of its environment, a `prctl`, the library to preload.
+//! The means by which a program gets its pages: environment variables, a `prctl`, the preloaded library.
 
 use abi::environment;
 use units::PageSize;
@@ -10,7 +10,7 @@ use crate::{
     tunables,
 };
 
-/// The variables that several parties write.
+/// Variables with several writers.
 pub(super) const LD_PRELOAD: &str = "LD_PRELOAD";
 pub(super) const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
 
@@ -18,8 +18,8 @@ impl Plan {
     pub(super) fn ask_for_base_pages(&mut self, recipe: &Recipe, facts: &Facts) {
         self.thp = ThpRequest::Disabled;
         self.promise = Promise::BasePages;
-        // Nothing to undo unless somebody's environment already asks glibc for hugetlb pages,
-        // which the prctl does not stop.
+        // Nothing to undo unless the inherited environment already asks glibc for hugetlb pages, which the
+        // prctl does not stop.
         let inherited = facts.glibc_tunables.as_deref().unwrap_or("");
         if recipe.variable(GLIBC_TUNABLES).is_none()
             && tunables::value(inherited, "glibc.malloc.hugetlb").is_some()
@@ -29,7 +29,7 @@ impl Plan {
         }
     }
 
-    /// Base pages, until superpages are made of them from outside: the kernel must make none by itself.
+    /// Base pages until superpages are made of them from outside: the kernel must make none by itself.
     pub(super) fn await_superpages(
         &mut self,
         recipe: &Recipe,
@@ -49,7 +49,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The same, where the library puts memory into files of superpages.
+    /// Base pages until superpages are made of them from outside, where the library puts memory into superpage
+    /// files.
     pub(super) fn lie_in_files(
         &mut self,
         recipe: &Recipe,
@@ -59,7 +60,7 @@ impl Plan {
         if !facts.thp_only_advised {
             return Err(LaunchError::InPlaceAlways);
         }
-        // What does not lie there stays on base pages, until superpages are made of them.
+        // Memory outside the files stays on base pages until superpages are made of it.
         let pages = "hugetlb:2M".to_string();
         let library = self.ask_the_library(pages, recipe, wrapped, facts)?;
         self.set(
@@ -81,14 +82,15 @@ impl Plan {
         self.notes.push(Note::Fragmented { rest });
     }
 
-    /// Whether superpages of the largest size were so scarce that it may get smaller ones instead, which nobody can read back.
+    /// Whether superpages of the largest size were so scarce that the program may get smaller ones instead,
+    /// which cannot be read back.
     fn may_get_smaller(&self) -> bool {
         let is_smaller =
             |note: &Note| matches!(note, Note::Fragmented { rest } if *rest != Rest::Base);
         self.notes.iter().any(is_smaller)
     }
 
-    /// What libsuperpage.so asks for superpages of, if they can be read back: the kinds of memory that were named.
+    /// The kinds of memory for which libsuperpage.so requests superpages, if these can be read back.
     pub fn asked_of_library(&self) -> Option<&str> {
         let asks = matches!(self.pages, Pages::Thp | Pages::Hugetlb(_)) && !self.may_get_smaller();
         let mut variables = self.environment.iter();
@@ -96,8 +98,8 @@ impl Plan {
         asks.then_some(memory.value.as_str())
     }
 
-    /// The best this machine has: the pool's pages are reserved, so they cannot fail later, and a
-    /// pool with free pages was made to be used. One that may only grow was not: see docs/decisions/launch.md#4.
+    /// The best pages of this machine: the pool's pages are reserved, so they cannot fail later, and a pool with
+    /// free pages was made to be used. A pool that may only grow was not: see docs/decisions/launch.md#4.
     pub(super) fn choose(&mut self, facts: &Facts) -> Result<Pages, LaunchError> {
         let pool = facts.pools.first();
         let (pages, because) = match (pool, facts.thp_sizes.first()) {
@@ -127,7 +129,7 @@ impl Plan {
         }
     }
 
-    /// Which sizes come is the machine's to say: of those that are on the kernel prefers the largest.
+    /// The machine's settings decide which sizes are used: the kernel prefers the largest enabled size.
     pub(super) fn check_thp_of(
         &mut self,
         size: PageSize,
@@ -151,7 +153,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The library's means, for the memory that was asked for.
+    /// The library's means for the requested memory.
     pub(super) fn ask_the_library(
         &mut self,
         pages: String,
@@ -167,7 +169,7 @@ impl Plan {
             (Pages::Hugetlb(_), Fallback::Base | Fallback::Error) => ThpRequest::Disabled,
             _ => ThpRequest::System,
         };
-        // Most memory is on superpages only if both of these are.
+        // Most memory is on superpages only if both are backed.
         if recipe.memory.heap && recipe.memory.mmap {
             self.promise = Promise::Superpages;
         }
@@ -197,8 +199,8 @@ impl Plan {
         Ok(path)
     }
 
-    /// Only what the program maps through the library, on transparent superpages of the largest size, can be
-    /// ready before it is asked for.
+    /// Only memory that the program maps through the library, on transparent superpages of the largest size, can
+    /// be prepared ahead.
     pub(super) fn prepare_ahead(&mut self, recipe: &Recipe) {
         if recipe.ahead.is_empty() {
             return;
@@ -221,7 +223,7 @@ impl Plan {
     }
 
     fn note_the_price(&mut self, recipe: &Recipe) {
-        // Shared memory and files are shared with children as ever.
+        // Shared memory and files are still shared with children.
         let Memory { shm, files, .. } = recipe.memory;
         let has_private = recipe.memory != Memory { shm, files, ..Memory::default() };
         let hugetlb = matches!(self.pages, Pages::Hugetlb(_)) && has_private;
@@ -232,7 +234,7 @@ impl Plan {
         }
     }
 
-    /// The library to preload is returned: it goes between the recipe's and those there already.
+    /// Returns the library to preload: it goes between the recipe's libraries and the inherited ones.
     pub(super) fn ask_for_thp(
         &mut self,
         recipe: &Recipe,
@@ -259,23 +261,23 @@ impl Plan {
         Ok(None)
     }
 
-    /// glibc's malloc advises the heap from its first byte on, where the library cannot. It does not look whether a program touches
-    /// it. See docs/decisions/heap.md#8.
+    /// glibc's malloc advises the heap from its first byte on, where the library cannot. It advises memory
+    /// whether or not the program touches it. See docs/decisions/heap.md#8.
     pub(super) fn advise_malloc(&mut self, recipe: &Recipe, facts: &Facts) {
         let settings = [("glibc.malloc.hugetlb", "1")];
         self.set_malloc(recipe, facts, &settings, "malloc advises its memory MADV_HUGEPAGE");
     }
 
-    /// Whether libsuperpage.so can be preloaded to any effect. Under another loader it is worse than
-    /// useless: musl does not start a program whose preload needs libraries it does not have.
+    /// Whether preloading libsuperpage.so has an effect. Under another loader it does harm: musl does not start
+    /// a program whose preload needs missing libraries.
     pub(super) fn is_preloadable(&self, wrapped: Option<&Program>) -> bool {
         let target = wrapped.unwrap_or(&self.program);
-        // A static wrapper hands the variable on; a privileged one has it taken away by its loader.
+        // A static wrapper passes the variable on; a privileged one loses it to its loader.
         !matches!(self.program.kind, Kind::OtherLoader(_) | Kind::Privileged)
             && matches!(target.kind, Kind::Glibc | Kind::Script(_) | Kind::Unknown)
     }
 
-    /// The pool's page size. One with nothing to give will do only for a program that may fall back.
+    /// Checks the pool's page size. An exhausted pool suffices only for a program that may fall back.
     pub(super) fn check_pool(
         &mut self,
         size: Option<PageSize>,
@@ -315,12 +317,12 @@ impl Plan {
         facts: &Facts,
     ) -> Result<(), LaunchError> {
         let pool = self.check_pool(size, Fallback::Error, facts)?;
-        // Beside the pool's pages no THP: an arm is one kind of superpage, or it says nothing.
+        // No THP beside the pool's pages: an arm with two kinds of superpages is not conclusive.
         self.thp = ThpRequest::Disabled;
         self.promise = Promise::Superpages;
         let value = size.map_or("2".to_string(), |size| size.bytes().to_string());
-        // One arena: glibc maps the arenas of further threads with MAP_NORESERVE, whose faults
-        // are killed by SIGBUS when the pool runs short; the main arena is reserved at mmap.
+        // One arena: glibc maps the arenas of further threads with MAP_NORESERVE, whose faults end in SIGBUS
+        // when the pool is exhausted; the main arena is reserved at mmap.
         let settings = [("glibc.malloc.hugetlb", value.as_str()), ("glibc.malloc.arena_max", "1")];
         let why = format!("malloc maps {pool} pages of the hugetlb pool, reserved at mmap");
         self.set_malloc(recipe, facts, &settings, &why);
@@ -329,7 +331,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether what the pool cannot serve is an error in this program: libsuperpage.so must be in it, and back its memory.
+    /// Checks that a request beyond the pool can fail in this program: libsuperpage.so must be loaded, and back
+    /// its memory.
     pub(super) fn check_strict(
         &self,
         recipe: &Recipe,
@@ -362,7 +365,7 @@ impl Plan {
         }
     }
 
-    /// Where nothing but glibc's malloc is asked for superpages, and the program uses another.
+    /// Notes that only glibc's malloc is asked for superpages, but the program uses another allocator.
     pub(super) fn note_allocator(&mut self, recipe: &Recipe, wrapped: Option<&Program>) {
         let is_malloc_alone = match (self.pages, recipe.memory.is_empty()) {
             (Pages::Hugetlb(_), true) => true,
@@ -376,7 +379,7 @@ impl Plan {
         }
     }
 
-    /// What the recipe itself says of a tunable stays; what is merely inherited gives way.
+    /// A tunable that the recipe sets stays; an inherited value is replaced.
     fn set_malloc(&mut self, recipe: &Recipe, facts: &Facts, wanted: &[(&str, &str)], why: &str) {
         let own = recipe.variable(GLIBC_TUNABLES);
         let mut settings: Vec<(&str, String)> = Vec::new();

@@ -1,36 +1,37 @@
 //! How much of a piece of memory is advised for superpages: as much as free memory is contiguous
 //! (docs/decisions/contiguity.md).
 //!
-//! Nothing can be taken back while a program touches one large piece, so what is advised must be there beforehand.
-//! See docs/decisions/contiguity.md#1 and docs/decisions/contiguity.md#5.
+//! A program touches one large piece without interruption, so the advice cannot be taken back and the superpages
+//! must be free beforehand. See docs/decisions/contiguity.md#1 and docs/decisions/contiguity.md#5.
 
 use super::{Facts, Fallback, Kind, Pages, Policy, Request, Source, Use};
 use crate::rules::Effort;
 use crate::{Action, How, Result};
 
-/// Pieces of this size are decided anew; for smaller ones what was read is good for as much in all.
+/// Pieces of at least this size are decided individually; for smaller ones a read of free memory is valid for this
+/// many bytes in all.
 const MIN_DECIDED: u64 = 8 << 20;
-/// Superpages that are tried besides those that are free: more than are free must be asked for, or nothing is
-/// learned of those that are not.
+/// Superpages probed in addition to the free ones: only a probe of more than the free ones tells whether others can
+/// be had.
 const EXTRA_TRIED: u64 = 4;
-/// What is tried is zeroed for nothing, so it may be this part of what the program asked for since the last trial.
+/// A probe zeroes memory in vain, so it may be at most this fraction of the bytes requested since the last probe.
 const TRIED_SHARE: u64 = 16;
-/// So many superpages are obtained at least, so that small pieces do not ask one by one.
+/// Minimum number of superpages to obtain, so that small pieces do not ask for one at a time.
 const LEAST_OBTAINED: u64 = 64;
-/// A superpage that takes longer, in microseconds, was too long in the making. Compaction without success takes 3 to
-/// 4 ms, but a superpage whose frames a hypervisor has yet to provide 5: what tells is the number of faults.
+/// Maximum time to make a superpage, in microseconds. Compaction without success takes 3 to 4 ms, but a superpage
+/// whose frames a hypervisor has yet to provide 5: the number of faults is the better signal.
 const MAX_US: u32 = 20_000;
 
-/// What of a piece is decided about.
+/// The part of a piece that is decided.
 struct Extent {
-    /// So many bytes, to its end.
+    /// Bytes to the end of the piece.
     length: u64,
-    /// The superpages that may come to lie there, in bytes.
+    /// Bytes of the superpages that may cover it.
     need: u64,
 }
 
 impl Request {
-    /// Whether memory is advised that does not lie on the pool, where that is what is wanted of it then.
+    /// Whether memory outside the pool is advised, given the fallback for it.
     pub fn advises(&self, fallback: Fallback) -> bool {
         matches!(self.pages, Pages::Superpage | Pages::Smaller) || fallback == Fallback::Advise
     }
@@ -42,7 +43,8 @@ impl Facts {
         (self.superpage / self.base_page.max(1)).max(1).ilog2() as u8
     }
 
-    /// Of a mapping that grew, in bytes from its beginning: what lies behind is decided again, unless it is touched already.
+    /// Offset from which a grown mapping is decided, in bytes: the unadvised rest is decided again, unless it
+    /// was touched already.
     pub fn decided_from(&self) -> u64 {
         let is_old = self.advised >= self.old || self.is_filled;
         if is_old { self.old } else { self.advised }
@@ -58,7 +60,7 @@ impl Facts {
         Extent { length, need }
     }
 
-    /// The border of a superpage at or before a place of the piece, counted from that before its beginning.
+    /// The superpage border at or before an offset of the piece, counted from the border before its beginning.
     pub(super) fn floor(&self, at: u64) -> u64 {
         self.offset.saturating_add(at) / self.superpage * self.superpage
     }
@@ -68,13 +70,13 @@ impl Facts {
     }
 }
 
-/// Whether page tables can be made in it before it is touched.
+/// Whether its page tables can be made before it is touched.
 fn may_be_smaller(facts: &Facts) -> bool {
     facts.used == Use::Fresh && matches!(facts.kind, Kind::Mapping | Kind::Heap)
 }
 
 impl Policy {
-    /// What was added to a mapping: by its lengths. Where no superpage came to be whole nothing is decided.
+    /// A mapping grew: decided by its lengths. Nothing is decided where no whole superpage was added.
     pub(super) fn grew(&mut self, facts: &Facts) -> Action {
         let is_larger = facts.length > facts.old && facts.old >= facts.superpage;
         match is_larger && facts.extent().need > 0 {
@@ -83,9 +85,9 @@ impl Policy {
         }
     }
 
-    /// Where first touches never compact all of a piece is advised, and where nothing may be read the last answer
-    /// stays. What went wrong is looked at from time to time: by what is advised. Nothing is touched where no advice
-    /// is wanted.
+    /// All of a piece is advised where first touches never compact; where nothing may be read the last answer
+    /// stays. The machine's loss counters are read from time to time, depending on the advised bytes. Memory for
+    /// which no advice is wanted is not touched.
     pub(super) fn mapped(&mut self, facts: &Facts) -> Action {
         if !self.request.advises(facts.fallback) {
             return Action::Keep;
@@ -113,7 +115,8 @@ impl Policy {
         self.weigh(facts)
     }
 
-    /// Nothing during a pause; for small pieces what was read last is good. (No piece: the process ends.)
+    /// Advises no superpages of the largest size during a pause; the last read is valid for small pieces. (No
+    /// piece: the process ends.)
     pub(super) fn weigh(&mut self, facts: &Facts) -> Action {
         if facts.length == 0 {
             return Action::Nothing;
@@ -137,7 +140,7 @@ impl Policy {
         Action::Read(Source::Free)
     }
 
-    /// Free blocks were counted; where they could not be, superpages are tried.
+    /// Free blocks were counted; where they could not be, superpages are probed.
     pub(super) fn counted(&mut self, facts: &Facts) -> Action {
         match facts.contiguous {
             Some(_) => self.fit(None, facts),
@@ -145,7 +148,7 @@ impl Policy {
         }
     }
 
-    /// By free blocks: [`Wanted::fit`].
+    /// Decides by free blocks: [`Wanted::fit`].
     pub(super) fn fit(&mut self, tried: Option<bool>, facts: &Facts) -> Action {
         let Extent { length, need } = facts.extent();
         let was_short = self.state.is_short;
@@ -165,7 +168,7 @@ impl Policy {
         let bytes = match fit {
             Fit::All | Fit::Oversized => length,
             Fit::Part(usable) => {
-                // The border is that of a superpage.
+                // The border is a superpage border.
                 let from = facts.decided_from();
                 let border = facts.floor(from + usable.min(length));
                 border.saturating_sub(facts.offset + from)
@@ -186,7 +189,7 @@ impl Policy {
         action
     }
 
-    /// So many superpages were made free: free blocks are counted again. Where few were it is not tried again soon.
+    /// A supplier freed `count` superpages at most: count free blocks again. After few, the next attempt waits.
     pub(super) fn obtained(&mut self, count: u64, facts: &Facts) -> Action {
         let state = &mut self.state;
         match facts.obtained.is_some_and(|got| got >= count / 2) {
@@ -196,7 +199,8 @@ impl Policy {
         Action::Read(Source::Free)
     }
 
-    /// A piece for which the largest superpages are not to be had: smaller ones, as far as they were free last.
+    /// A piece that gets none of the largest superpages: gets smaller ones, as far as they were free at the last
+    /// read.
     fn give_what_is_left(&mut self, need: u64, facts: &Facts) -> Action {
         match self.state.left_smaller.checked_sub(need).filter(|_| may_be_smaller(facts)) {
             Some(left) => {
@@ -207,13 +211,13 @@ impl Policy {
         }
     }
 
-    /// Of what is decided about `bytes` are to lie on the largest superpages, the rest on smaller ones.
+    /// Advises the first `bytes` of the decided extent for the largest superpages, the rest for smaller ones.
     fn give_smaller(&self, bytes: u64, promised: bool, facts: &Facts) -> Action {
         let from = facts.decided_from() + bytes;
         Action::AdviseSmaller { from, order: facts.order(), promised }
     }
 
-    /// Free blocks are not known: all, unless superpages were not had in good time.
+    /// Free blocks are unknown: advises all, unless the last probe found no superpages in time.
     fn untold(&mut self, facts: &Facts) -> Action {
         let is_good = self.state.verdict != Some(false);
         let bytes = if is_good { facts.extent().length } else { 0 };
@@ -223,7 +227,8 @@ impl Policy {
         action
     }
 
-    /// Superpages are tried besides the free ones, so many or as many as may be; or what the last trial said holds.
+    /// Probes superpages in addition to the free ones, `count` or as many as permitted; or else uses the last
+    /// verdict.
     fn try_besides(&mut self, count: u64, facts: &Facts) -> Action {
         let free = facts.contiguous.unwrap_or(0);
         match self.trial(count, free, facts) {
@@ -232,7 +237,7 @@ impl Policy {
         }
     }
 
-    /// Tries whether superpages are had in good time besides the `free` ones; `None`: not now.
+    /// Probes whether superpages can be had in time in addition to the `free` ones; `None`: no probe is due.
     fn trial(&mut self, besides: u64, free: u64, facts: &Facts) -> Option<Action> {
         let state = &mut self.state;
         let affordable =
@@ -247,7 +252,7 @@ impl Policy {
         Some(Action::Probe { count, limit: MAX_US })
     }
 
-    /// How a trial ended: the next one is due the later, the more often none were had.
+    /// A probe ended: the next one is due the later, the more probes in a row failed.
     pub(super) fn tried(&mut self, result: Result, in_time: bool, facts: &Facts) -> Action {
         let state = &mut self.state;
         let is_good = in_time && matches!(result, Result::Done { .. });
@@ -258,14 +263,14 @@ impl Policy {
         if result != Result::Unavailable {
             state.verdict = Some(is_good);
         }
-        // What was tried lies free now.
+        // The probed superpages are free now.
         match facts.contiguous {
             Some(_) => Action::Read(Source::Free),
             None => self.untold(facts),
         }
     }
 
-    /// `bytes` of what is decided about are advised; the state is that before it was decided.
+    /// Advises `bytes` of the decided extent; uses the state before the decision.
     fn give(&self, bytes: u64, promised: bool, facts: &Facts) -> Action {
         let order = facts.order();
         if facts.old == 0 {
@@ -278,7 +283,7 @@ impl Policy {
         if border < facts.length {
             return Action::Unadvise { from: border, order, promised };
         }
-        // The advice that the mapping has may be the program's; malloc's may have been taken back before.
+        // The mapping's advice may be the program's; malloc's may have been taken back before.
         let is_left = facts.kind != Kind::Heap && !self.state.is_short && !facts.has_larger;
         match is_left {
             true => Action::Inherit { promised },
@@ -286,7 +291,7 @@ impl Policy {
         }
     }
 
-    /// The advice reaches to `border`, or could not be given; or it is memory whose advice is not ours to change.
+    /// The advice reaches `border`, or failed; or the memory's advice is not ours to change.
     pub(super) fn advised(&mut self, border: u64, result: Result, facts: &Facts) -> Action {
         match result {
             Result::Done { .. } if !facts.is_reserved() && facts.kind.is_weighed() => {
@@ -299,7 +304,7 @@ impl Policy {
         }
     }
 
-    /// The end of the process: whether what was advised last could be had.
+    /// The process ends: reads whether the last advised superpages could be had.
     pub(super) fn ended(&mut self, facts: &Facts) -> Action {
         match self.state.has_looked && !facts.is_sealed {
             true => self.look(),
@@ -310,50 +315,49 @@ impl Policy {
 
 // How much of a piece fits into free memory.
 
-/// Free memory that is left to everybody else, at most: in superpages of 2 MiB, 32.
+/// Maximum free memory left to other processes: in superpages of 2 MiB, 32.
 const MARGIN: u64 = 64 << 20;
-/// Once there was too little, so much more than needed must be free before anything is advised
-/// again: pieces that are advised in turn with others that are not would each be a mapping of their
-/// own.
+/// After a shortage, this much more than needed must be free before anything is advised again: alternating advised
+/// and unadvised pieces would be a mapping each.
 const REOPEN: u64 = 64 << 20;
-/// The smallest part of a piece that is worth a border in it.
+/// Minimum part of a piece that is worth a border in it.
 const MIN_PART: u64 = 32 << 20;
 
-/// What is to fit.
+/// A request to fit into free memory.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
-    /// Superpages the piece may come to hold, in bytes.
+    /// Bytes of the superpages that the piece may come to hold.
     pub need: u64,
-    /// There was too little last time.
+    /// Whether the last decision found too little memory.
     pub was_short: bool,
-    /// Whether superpages were had in good time when that was tried just now; `None`: not tried.
+    /// Whether the probe just now found superpages in time; `None`: not probed.
     pub tried: Option<bool>,
-    /// The rest.
+    /// The other facts.
     pub facts: &'a Facts,
 }
 
-/// What fits.
+/// How much fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     /// All of it.
     All,
-    /// All of it, though it is more than there can ever be: it will not all be touched.
+    /// All of it, though it exceeds what can ever be free: not all of it will be touched.
     Oversized,
-    /// So many bytes at its beginning.
+    /// This many bytes at its beginning.
     Part(u64),
     /// Nothing.
     Nothing,
-    /// It must be tried whether superpages are had in good time.
+    /// A probe must decide whether superpages can be had in time.
     Doubtful,
 }
 
 impl Wanted<'_> {
-    /// What may be advised besides what is promised to others.
+    /// Bytes that may be advised in addition to those promised to others.
     pub fn usable(&self) -> u64 {
         self.usable_of(self.facts.contiguous.unwrap_or(0))
     }
 
-    /// Superpages that would have to be free besides, so that all fits.
+    /// Number of superpages that lack for all to fit.
     pub fn missing(&self) -> u64 {
         let facts = self.facts;
         let more = if self.was_short { REOPEN } else { 0 };
@@ -363,7 +367,7 @@ impl Wanted<'_> {
         missing.div_ceil(facts.superpage.max(1))
     }
 
-    /// What may be advised for smaller superpages, besides so many bytes of the largest.
+    /// Bytes that may be advised for smaller superpages, in addition to `besides` bytes of the largest.
     pub fn usable_smaller(&self, besides: u64) -> u64 {
         match self.facts.smaller {
             0 => 0,
@@ -378,14 +382,14 @@ impl Wanted<'_> {
     fn usable_of(&self, contiguous: u64) -> u64 {
         let facts = self.facts;
         let margin = self.margin();
-        // The watermarks of the zones, by which allocations begin to wait: with the defaults they
-        // are below 3/1000 of the memory and min_free_kbytes (64 MiB).
+        // The zone watermarks, below which allocations begin to wait: with the defaults at most 3/1000 of the
+        // memory and min_free_kbytes (64 MiB).
         let watermarks = margin + facts.total / 256;
         let free = facts.free.saturating_sub(watermarks);
         contiguous.saturating_sub(margin).min(free).saturating_sub(facts.outstanding)
     }
 
-    /// By free blocks of a superpage, and what could be free.
+    /// Decides by free blocks of a superpage, and reclaimable memory.
     pub fn fit(&self) -> Fit {
         let facts = self.facts;
         let usable = self.usable();
@@ -400,7 +404,7 @@ impl Wanted<'_> {
         if has_part && most_is_contiguous && (exceeds_all || facts.is_reserved()) {
             return Fit::Oversized;
         }
-        // Free memory is short because page cache fills it: base pages wait for that as well.
+        // Page cache fills free memory: base pages wait for its reclaim as well.
         if reclaimable >= facts.free && reclaimable >= self.need {
             match self.tried {
                 None => return Fit::Doubtful,
@@ -416,18 +420,19 @@ impl Wanted<'_> {
     }
 }
 
-// Segments of the program, and large files that it maps: where they lie, on superpages of their file, or in a copy (docs/decisions/live.md#5).
+// Segments of the program, and large files that it maps: on superpages in place, of their file, or in a copy
+// (docs/decisions/live.md#5).
 
-/// A superpage of a segment is made once, before the program runs: as thoroughly as MADV_COLLAPSE does it.
+/// A segment's superpage is made once, before the program runs: as thoroughly as MADV_COLLAPSE does.
 const EFFORT: Effort = Effort::DirectRetry;
 
-/// Superpages for all of a piece.
+/// Makes superpages of all of a piece.
 pub(super) fn make(how: How, order: u8) -> Action {
     Action::MakeSuperpage { order, how, effort: EFFORT }
 }
 
 impl Policy {
-    /// What no file has contents of is advised where it is, and so is what may lie on its file's superpages.
+    /// Memory without file contents is advised in place, and so is memory that may lie on its file's superpages.
     pub(super) fn loaded(&self, facts: &Facts) -> Action {
         match facts.kind {
             _ if facts.is_off => Action::GiveUp,
@@ -436,8 +441,8 @@ impl Policy {
         }
     }
 
-    /// What was touched already is made superpages of. Where the file's are not to be had, a copy is. (Of bss a later
-    /// scan may still make some.)
+    /// Memory that was touched already is collapsed. Where the file's superpages are unavailable, a copy is
+    /// made. (For bss a later scan may still make some.)
     pub(super) fn went_on_superpages(
         &self,
         action: Action,
@@ -460,7 +465,7 @@ impl Policy {
         }
     }
 
-    /// Base pages of its own would be worse than the file's, so the copy is made if there are superpages for it.
+    /// Base pages of a copy would be worse than the file's, so the copy is made only on superpages.
     fn copied(&self, facts: &Facts) -> Action {
         match facts.may_copy {
             true => make(How::Copy { exclusive: true }, facts.order()),

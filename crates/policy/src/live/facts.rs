@@ -1,114 +1,114 @@
-//! What an executor knows about memory of a running program. Amounts are in bytes.
+//! An executor's facts about memory of a running program. Amounts are in bytes.
 
 use super::state::FIRST_LOOK;
 use super::{Fallback, Policy};
 use crate::{Action, Result, Wait};
 
-/// What is known now. What an event is not decided by may be left at its default; what costs something to learn is
-/// learned when a policy asks ([`crate::Action::Read`]).
+/// The facts of one event. A fact that the event's decision does not use may be left at its default; expensive facts
+/// are learned when a policy asks ([`crate::Action::Read`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The size of the superpages that are meant.
+    /// Size of the superpages in question.
     pub superpage: u64,
-    /// The size of a base page.
+    /// Size of a base page.
     pub base_page: u64,
-    /// No file may be opened and nothing tried: a seccomp filter may be in place.
+    /// Whether no file may be opened and nothing probed: a seccomp filter may be in place.
     pub is_sealed: bool,
 
-    /// The length of the mapping.
+    /// Length of the mapping.
     pub length: u64,
-    /// Where it begins in its superpage.
+    /// Offset of the mapping's start in its superpage.
     pub offset: u64,
-    /// What the memory is.
+    /// Kind of the memory.
     pub kind: Kind,
-    /// What it is used for.
+    /// Use of the memory.
     pub used: Use,
-    /// What is wanted where the pool has no superpages for it.
+    /// What is wanted where the pool has no superpages for the mapping.
     pub fallback: Fallback,
-    /// Of a mapping that grew, the length before.
+    /// Length before the mapping grew.
     pub old: u64,
-    /// How much of that was advised.
+    /// Advised bytes of the old length.
     pub advised: u64,
-    /// What lies behind that seems to be touched.
+    /// Whether the bytes behind the advised ones seem to be touched.
     pub is_filled: bool,
 
-    /// Superpages that the kernel makes are turned off.
+    /// Whether the kernel's superpages are turned off.
     pub is_off: bool,
-    /// Of a segment or file: it is as its file is, whose own superpages may lie there.
+    /// For a segment or file: whether it is unmodified, so that superpages of its file may lie there.
     pub has_file: bool,
-    /// Of a segment or file: a copy of it may take its place.
+    /// For a segment or file: whether a copy may replace it.
     pub may_copy: bool,
 
-    /// A first touch of advised memory may compact (THP `defrag`).
+    /// Whether a first touch of advised memory may compact (THP `defrag`).
     pub compacts: bool,
-    /// Larger superpages than these are on as well.
+    /// Whether larger superpages are enabled as well.
     pub has_larger: bool,
-    /// Memory of the machine.
+    /// Total memory of the machine.
     pub total: u64,
-    /// Free in blocks of a superpage or more; `None`: not read, or not to be had.
+    /// Free memory in blocks of a superpage or more; `None`: not read, or unavailable.
     pub contiguous: Option<u64>,
-    /// Free in blocks of any size.
+    /// Free memory in blocks of any size.
     pub free: u64,
-    /// Advised and promised before, and not touched yet.
+    /// Memory that was advised and promised, and not touched yet.
     pub outstanding: u64,
-    /// Could be free: clean page cache and the like; `None`: not read.
+    /// Reclaimable memory: clean page cache and similar; `None`: not read.
     pub reclaimable: Option<u64>,
-    /// The largest of the smaller sizes (mTHP) that advised memory gets; 0: none, or not read.
+    /// The largest smaller size (mTHP) that advised memory gets; 0: none, or not read.
     pub smaller: u64,
-    /// Free in blocks of that size or more.
+    /// Free memory in blocks of that smaller size or more.
     pub contiguous_smaller: u64,
-    /// Somebody can be asked to make superpages free.
+    /// Whether a supplier can be asked to free superpages.
     pub has_supply: bool,
-    /// Superpages that were made free for this piece; `None`: not asked.
+    /// Number of superpages freed for this piece; `None`: not asked.
     pub obtained: Option<u64>,
-    /// Direct compactions since the machine started.
+    /// Number of direct compactions since boot.
     pub stalls: u64,
-    /// First touches since then that were to get a superpage and got base pages.
+    /// Number of first touches since boot that wanted a superpage and got base pages.
     pub fallbacks: u64,
-    /// Faults of this process.
+    /// Number of faults of this process.
     pub faults: u64,
 
-    /// Memory the process has; `None`: not read.
+    /// Resident memory of the process; `None`: not read.
     pub resident: Option<u64>,
-    /// What its cgroups leave it, the least; `None`: not read, or no limit.
+    /// The least headroom in its cgroups; `None`: not read, or no limit.
     pub headroom: Option<u64>,
-    /// No limit of the process's own is on its memory or address space.
+    /// Whether the process has no limit of its own on memory or address space.
     pub is_unlimited: bool,
-    /// The mapping lies on superpages of its own, all of it.
+    /// Whether all of the mapping lies on private superpages.
     pub is_whole: bool,
-    /// Its beginning that is populated already, from its first superpage on.
+    /// Bytes at its beginning that are populated already, from its first superpage on.
     pub prepared: u64,
-    /// Memory that is kept of what the program unmapped.
+    /// Unmapped memory that is kept.
     pub kept: u64,
-    /// Some of that is one mapping of the length that is wanted.
+    /// Whether a kept mapping has the wanted length.
     pub has_fitting: bool,
-    /// [`super::State::requests`] when it was kept.
+    /// [`super::State::requests`] at the time of keeping.
     pub born: u64,
 }
 
-/// What memory is.
+/// The kind of memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Memory that is advised whole or not at all.
     #[default]
     Whole,
-    /// A private mapping of the program's, whose advice may be the program's.
+    /// A private mapping of the program, which may have advised it.
     Mapping,
     /// malloc's memory; nobody else gives advice for it.
     Heap,
     /// The main thread's stack, which the kernel grows as one mapping.
     Stack,
-    /// A region that the program asked for by the library's own functions.
+    /// A region that the program requested by the library's API.
     Region,
-    /// A small mapping that is put into a larger one, and must have the same advice to be joined with it.
+    /// A small mapping that is put into a larger one, and needs the same advice to be merged with it.
     Joined,
-    /// A copy that is to take the place of memory of the pool: one mapping, as that is.
+    /// A copy that replaces memory of the pool: one mapping, like the original.
     Copy,
     /// A segment of the program, with contents of its file.
     Segment,
-    /// Memory of a segment that its file has no contents of.
+    /// The part of a segment without file contents.
     Bss,
-    /// A large file that the program maps to read it.
+    /// A large file that the program maps for reading.
     File,
 }
 
@@ -118,103 +118,104 @@ impl Kind {
         matches!(self, Self::Whole | Self::Mapping | Self::Heap)
     }
 
-    /// Whether it has contents when it is mapped, or is part of the program as it was loaded.
+    /// Whether the memory has contents when it is mapped, or is part of the loaded program.
     pub(super) fn is_loaded(self) -> bool {
         matches!(self, Self::Segment | Self::Bss | Self::File)
     }
 }
 
-/// What memory is used for.
+/// The use of memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Use {
-    /// Nothing yet.
+    /// Unused so far.
     #[default]
     Fresh,
-    /// Nothing yet, and little of it may ever be.
+    /// Unused so far, and little of it may ever be used.
     Reserved,
-    /// It is in use.
+    /// In use.
     Old,
-    /// Nothing any more.
+    /// No longer used.
     Unmapped,
 }
 
-// What happens to the memory of a running program.
+// Events of the memory of a running program.
 
-/// What happened. Which facts each is decided by is said at the function that decides it.
+/// An event. The function that decides it names the facts that it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Memory is mapped, and nothing is known yet of its pages: how much of it is advised.
+    /// Memory is mapped, and its pages are unknown yet: how much of it is advised.
     Mapped,
-    /// Part of a segment is loaded, and nothing of the program has run; or a large file is mapped.
+    /// Part of a segment is loaded, before the program runs; or a large file is mapped.
     Loaded,
-    /// A mapping was enlarged in place or moved, with the advice it had: how much of what was added keeps it.
+    /// A mapping was enlarged in place or moved, with its advice: how much of the added part keeps it.
     Grew,
-    /// A mapping that was advised in part is to be moved or resized as one.
+    /// A partly advised mapping is about to be moved or resized as one.
     Moves,
-    /// The pool had no superpages for memory that was to lie on it.
+    /// The pool has no superpages for memory that should lie on it.
     NoPoolPage,
-    /// A new mapping that is advised whole is about to be handed out.
+    /// A new, fully advised mapping is about to be handed out.
     Ready,
-    /// The program asks for a mapping that may be one that was kept.
+    /// The program requests a mapping that a kept one may serve.
     Wanted,
-    /// A request had no use for a mapping that is kept.
+    /// A request had no use for a kept mapping.
     PassedBy,
-    /// The program unmaps a mapping that is as it was handed out.
+    /// The program unmaps a mapping with the bounds that it was handed out with.
     Unmapped,
-    /// The program maps something where a mapping is kept.
+    /// The program maps something at the place of a kept mapping.
     Claimed,
     /// Memory or address space is short, or nothing may be kept from now on.
     Pressure,
-    /// The program asks what would show that nothing was written to memory that is there.
+    /// The program asks for information that would reveal unwritten but resident memory.
     Shown,
     /// The process ends.
     Ended,
-    /// What was asked for is done, or failed.
+    /// An action was completed or failed.
     Outcome {
-        /// What was asked for.
+        /// The action.
         action: Action,
-        /// How it ended.
+        /// Its result.
         result: Result,
-        /// The longest it took, for each superpage, in microseconds ([`Action::Probe`]).
+        /// Maximum time per superpage, in microseconds ([`Action::Probe`]).
         cost: u32,
     },
 }
 
-/// Facts that cost something to learn: an executor learns them when a policy asks ([`Action::Read`]), and tells how
-/// that ended.
+/// Facts that are expensive to learn: an executor learns them when a policy asks ([`Action::Read`]), and reports the
+/// outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// What went wrong on the machine so far: [`super::Facts::stalls`], `fallbacks` and `faults`.
+    /// The machine's loss counters: [`super::Facts::stalls`], `fallbacks` and `faults`.
     Losses,
-    /// Free memory by size of blocks: [`super::Facts::contiguous`], `free`, and `outstanding` at most.
+    /// Free memory by block size: [`super::Facts::contiguous`], `free`, and an upper bound of `outstanding`.
     Free,
-    /// `outstanding` as it is, [`super::Facts::reclaimable`], and [`super::Facts::smaller`] with what is free of it.
+    /// The exact `outstanding`, [`super::Facts::reclaimable`], and [`super::Facts::smaller`] with its free
+    /// memory.
     Spare,
-    /// What the process has: [`super::Facts::resident`].
+    /// Resident memory of the process: [`super::Facts::resident`].
     Resident,
-    /// What its cgroups leave it: [`super::Facts::headroom`].
+    /// Headroom in its cgroups: [`super::Facts::headroom`].
     Headroom,
-    /// [`super::Facts::is_unlimited`], and [`super::Facts::is_whole`] where it is.
+    /// [`super::Facts::is_unlimited`], and if so [`super::Facts::is_whole`].
     Whole,
 }
 
-// Back off where first touches compacted in vain: the machine's counters tell what went wrong all the same.
+// Back-off where first touches compacted in vain, as the machine's counters show.
 
-/// The most that is advised between two looks.
+/// Maximum number of bytes advised between two reads of the counters.
 const MAX_LOOK: u64 = 512 << 20;
-/// Fallbacks that are the program's own, by its faults, from which on they count.
+/// Number of stalls, and of fallbacks attributable to the program by its faults, from which on they count.
 const MANY_FALLBACKS: u64 = 16;
 
 impl Policy {
-    /// The machine's counters are due.
+    /// Reads the machine's counters.
     pub(super) fn look(&mut self) -> Action {
         let state = &mut self.state;
         state.look_at = state.advised.saturating_add(state.look_after);
         Action::Read(Source::Losses)
     }
 
-    /// Compares the counters with what they were: where there were many stalls and fallbacks nothing is advised for a
-    /// while, longer each time; else the next look is further away.
+    /// Compares the counters with the last read: after many stalls and fallbacks nothing is advised for a while,
+    /// longer each time; else the interval to the next read grows.
     pub(super) fn looked(&mut self, result: Result, facts: &Facts) -> Action {
         let is_read = matches!(result, Result::Done { .. });
         if is_read && self.are_many(facts) {
@@ -233,7 +234,8 @@ impl Policy {
             return false;
         }
         let [stalls, fallbacks, faults] = [0, 1, 2].map(|at| now[at].saturating_sub(before[at]));
-        // They are everybody's, but a superpage of ours that fell back was as many faults of ours.
+        // The counters are machine-wide, but a superpage of ours that fell back caused as many faults of
+        // ours.
         let own = fallbacks.min(faults >> facts.order());
         if stalls >= MANY_FALLBACKS && own >= MANY_FALLBACKS {
             return true;

@@ -1,13 +1,13 @@
-//! What a design means for a running program: the decisions of an executor inside its process.
+//! A design's decisions for a running program: for an executor inside its process.
 //!
-//! The same shape as [`crate::Policy`], and the same [`Action`]s, but a sibling: the facts are those that a process
-//! can learn of real memory (bytes of mappings, free blocks, counters), not page tables, reservations and daemons of
-//! a simulated machine; and what is remembered is a few words ([`State`]) that an executor loads before a decision
-//! and stores after it, because a process has no place for more that its signal handlers, threads and forks could
-//! share without a lock. See docs/decisions/live.md#1.
+//! The same shape as [`crate::Policy`], with the same [`Action`]s, but a sibling: the facts are those that a process
+//! can learn about real memory (bytes of mappings, free blocks, counters), not page tables, reservations and daemons
+//! of a simulated machine; and the state is a few words ([`State`]) that an executor loads before a decision and
+//! stores after it, because a process has no room for more that its signal handlers, threads and forks could share
+//! without a lock. See docs/decisions/live.md#1.
 //!
-//! One event may need several answers: where a fact that costs something is needed, the answer is [`Action::Read`],
-//! and its outcome is told with the fact.
+//! One event may need several answers: if the decision needs an expensive fact, the answer is [`Action::Read`], and
+//! its outcome is reported with the fact.
 
 mod advise;
 mod facts;
@@ -25,20 +25,20 @@ use crate::{Action, Result};
 /// What a user requested for a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// What memory is to lie on.
+    /// The pages wanted for memory.
     pub pages: Pages,
-    /// Bytes of unmapped memory that may be kept for the next request.
+    /// Maximum bytes of unmapped memory kept for the next request.
     pub prezero: u64,
-    /// Bytes of a new mapping that may be populated when it is mapped.
+    /// Maximum bytes of a new mapping populated when it is mapped.
     pub prefault: u64,
 }
 
-/// What memory is to lie on.
+/// The pages wanted for memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
     /// Base pages.
     Base,
-    /// Superpages, where the kernel makes them: the largest.
+    /// The kernel's superpages of the largest size.
     Superpage,
     /// Superpages of a smaller size.
     Smaller,
@@ -46,34 +46,34 @@ pub enum Pages {
     Pool,
 }
 
-/// What is done where the pool has none.
+/// What happens when the pool is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Fallback {
     /// The request gets base pages.
     #[default]
     Base,
-    /// It fails.
+    /// The request fails.
     Refuse,
-    /// It gets base pages, advised for superpages.
+    /// The request gets base pages, advised for superpages.
     Advise,
 }
 
-/// What is done for one process.
+/// The policy of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// The request.
     pub request: Request,
-    /// What is remembered.
+    /// The state kept between events.
     pub state: State,
 }
 
 impl Policy {
-    /// For a process of which nothing is known yet.
+    /// The policy of a new process.
     pub const fn new(request: Request) -> Self {
         Self { request, state: State::NEW }
     }
 
-    /// What is to be done. Depends on nothing but `self`, the event and the facts.
+    /// The action to perform. Depends only on `self`, the event and the facts.
     pub fn on(&mut self, event: Event, facts: &Facts) -> Action {
         match event {
             Event::Mapped => self.mapped(facts),
@@ -85,7 +85,7 @@ impl Policy {
             Event::Wanted => self.wanted(facts),
             Event::PassedBy => self.passed_by(facts),
             Event::Unmapped => self.unmapped(facts),
-            // What it was kept for cannot come true any more, or must not be seen.
+            // The kept mapping can no longer serve its purpose, or must not be observed.
             Event::Claimed | Event::Pressure | Event::Shown => Action::Release,
             Event::Ended => self.ended(facts),
             Event::Outcome { action, result, cost } => self.outcome(action, result, cost, facts),
@@ -112,7 +112,7 @@ impl Policy {
         }
     }
 
-    /// The pool has none: as whoever asks for it wants. How much of it is advised then is told of as
+    /// The pool is empty: the fallback of the requester decides. An advised fallback is reported as
     /// [`Event::Mapped`].
     fn no_pool_page(&self, facts: &Facts) -> Action {
         match facts.fallback {

@@ -1,24 +1,24 @@
-//! Memory that is there before it is touched: populating new mappings, and keeping what is unmapped
+//! Memory prepared before it is touched: populating new mappings, and keeping unmapped ones
 //! (docs/decisions/prepare.md).
 //! See docs/decisions/prepare.md#2.
 
 use super::{Facts, Pages, Policy, Request, Source, Use};
 use crate::{Action, Result};
 
-/// A superpage is prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB some 5.
+/// Superpage sizes that can be prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB some 5.
 const FITTING: core::ops::RangeInclusive<u64> = 1 << 20..=32 << 20;
-/// The most that is prepared, however large the process is.
+/// Maximum number of bytes prepared, whatever the size of the process.
 const MAX_PREPARED: u64 = 64 << 20;
-/// The part of the process's memory, and of what its cgroup has left, that may be prepared.
+/// The preparable fraction of the process's memory, and of its cgroup's headroom.
 const SHARE: u64 = 10;
-/// So much is populated at a time: who waits for the address space's lock does not wait for longer.
+/// Bytes populated at a time: this bounds the wait of other threads for the address space's lock.
 const PORTION: u64 = 8 << 20;
-/// What is kept and so many requests had no use for is given back.
+/// Number of requests without use after which a kept mapping is released.
 const PATIENCE: u64 = 8;
 
 impl Request {
-    /// Whether anything is to be prepared, where superpages have this size. Sizes below the largest (mTHP) come
-    /// with page tables that moving and freeing split.
+    /// Whether anything is prepared with superpages of this size. Sizes below the largest (mTHP) come with page
+    /// tables that moving and freeing split.
     pub fn prepares(&self, superpage: u64) -> bool {
         let is_asked = self.prezero > 0 || self.prefault > 0;
         is_asked && self.pages == Pages::Superpage && FITTING.contains(&superpage)
@@ -26,15 +26,15 @@ impl Request {
 }
 
 impl Facts {
-    /// Of `asked` bytes, those that may be prepared in a process that asks for `more` than it has, not considering
-    /// its cgroups: never so much that anybody misses it.
+    /// Bytes of `asked` that may be prepared in a process that requests `more` than it has, without its cgroups'
+    /// limits: too little for anyone to miss.
     fn allowed(&self, asked: u64, more: u64) -> u64 {
         let memory = self.resident.unwrap_or(0).saturating_add(more);
         let bytes = asked.min(MAX_PREPARED).min(memory / SHARE);
         if bytes < self.superpage { 0 } else { bytes }
     }
 
-    /// The same, considering them.
+    /// Bytes of `asked` that may be prepared, with its cgroups' limits.
     fn allowed_by_all(&self, asked: u64, more: u64) -> u64 {
         let bytes = self.allowed(asked, more);
         self.headroom.map_or(bytes, |headroom| bytes.min(headroom / SHARE))
@@ -46,7 +46,7 @@ impl Policy {
         !facts.is_sealed && self.request.prepares(facts.superpage)
     }
 
-    /// A new mapping, advised whole: its beginning is populated, where it was asked for and the bounds allow.
+    /// A new, fully advised mapping: its beginning is populated, if requested and within the bounds.
     pub(super) fn ready(&self, facts: &Facts) -> Action {
         match self.prepares(facts) && self.prefault(facts) >= facts.superpage {
             true => Action::Read(Source::Resident),
@@ -58,7 +58,7 @@ impl Policy {
         self.request.prefault.min(facts.length)
     }
 
-    /// The next portion: of the superpages that lie in what is allowed.
+    /// The next portion of the superpages within the allowed bytes.
     fn populate(&self, facts: &Facts) -> Action {
         let bytes = facts.allowed_by_all(self.prefault(facts), facts.length);
         let first = facts.offset.next_multiple_of(facts.superpage);
@@ -70,7 +70,7 @@ impl Policy {
         }
     }
 
-    /// A mapping like one that is kept: by its length. Nothing where nothing is ever kept.
+    /// A request that a kept mapping of its length may serve. Nothing where nothing is ever kept.
     pub(super) fn wanted(&mut self, facts: &Facts) -> Action {
         let is_whole = facts.length.is_multiple_of(facts.superpage);
         if self.request.prezero == 0 || !self.prepares(facts) || !is_whole {
@@ -80,14 +80,14 @@ impl Policy {
         if facts.has_fitting { Action::HandOut } else { Action::GiveUp }
     }
 
-    /// By the number of requests since it was kept, the last one not counted.
+    /// Decides by the number of requests since the mapping was kept, without the last one.
     pub(super) fn passed_by(&self, facts: &Facts) -> Action {
         let before = self.state.requests.wrapping_sub(1);
         let is_old = before.wrapping_sub(facts.born) > PATIENCE;
         if is_old { Action::Release } else { Action::Keep }
     }
 
-    /// What the program unmaps: kept where it lies on superpages of its own, within the bounds.
+    /// The program unmaps a mapping: kept if it lies on private superpages, within the bounds.
     pub(super) fn unmapped(&self, facts: &Facts) -> Action {
         let is_aligned = facts.offset == 0 && facts.length.is_multiple_of(facts.superpage);
         match self.prepares(facts) && is_aligned {
@@ -96,12 +96,12 @@ impl Policy {
         }
     }
 
-    /// What is asked goes on with what is known now.
+    /// Continues with the facts learned so far.
     pub(super) fn prepared(&mut self, action: Action, result: Result, facts: &Facts) -> Action {
         let is_done = matches!(result, Result::Done { .. });
         match action {
             Action::Populate { .. } if is_done => self.populate(facts),
-            // Somebody else was faster.
+            // Another thread was faster.
             Action::HandOut if result == Result::Unavailable => Action::GiveUp,
             Action::HandOut | Action::Keep if !is_done => Action::Release,
             Action::Populate { .. } | Action::HandOut | Action::Keep => Action::Nothing,

@@ -1,5 +1,5 @@
-//! The log of decisions, as lines of text: what began, and then for each decision what happened, what was known and
-//! what was done. Written without allocating, and read back by who replays it.
+//! The decision log, as lines of text: first the initial state, then for each decision the event, the facts and the
+//! action. Written without allocation, and parsed by the replay.
 //!
 //! ```text
 //! begin 4711 seq=0 pages=1 state=0,0,9223372036854775807,...
@@ -7,8 +7,8 @@
 //! on 4711 seq=1 outcome read:free done:0 0 superpage=2097152 ... contiguous=8589934592 -> advise:268435456:9:1
 //! ```
 //!
-//! `seq` numbers the states of a process; decisions that change nothing do not count it up. Facts that are 0 or not
-//! known are left out.
+//! `seq` numbers the states of a process; decisions that leave the state unchanged do not increment it. Facts that
+//! are 0 or unknown are omitted.
 
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
@@ -17,39 +17,39 @@ use super::advise::make;
 use super::{Event, Facts, Fallback, Kind, Pages, Policy, Request, Source, State, Use};
 use crate::{Action, How, Result, Wait};
 
-/// A process begins, or goes on as a copy of its parent.
+/// A process starts, or continues as a copy of its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Begin {
-    /// The process.
+    /// Process ID.
     pub pid: u64,
-    /// The number of its state.
+    /// Number of the state.
     pub seq: u64,
-    /// The request, and the state.
+    /// The request and the state.
     pub policy: Policy,
 }
 
 /// A decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// The process.
+    /// Process ID.
     pub pid: u64,
-    /// The number of the state by which it was decided.
+    /// Number of the state that decided.
     pub seq: u64,
-    /// The state, where it has no number: another thread was changing it at that moment.
+    /// The state, if it has no number: another thread was changing it at that moment.
     pub state: Option<State>,
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// What was known.
+    /// The facts.
     pub facts: Facts,
-    /// What was done.
+    /// The action.
     pub action: Action,
 }
 
-/// A line that is not one of a log, or cut off.
+/// A line that is truncated or not part of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unread;
 
-/// A value as a number; `None`: it is left out.
+/// A value as a number; `None`: omitted.
 trait Word: Sized {
     fn word(self) -> Option<u64>;
     fn from_word(word: u64) -> Option<Self>;
@@ -82,7 +82,7 @@ impl Word for bool {
     }
 }
 
-/// Enums by their places in this list.
+/// Enums by their indices in this list.
 macro_rules! words {
     ($($type:ty: $($value:expr),*;)*) => { $(impl Word for $type {
         fn word(self) -> Option<u64> {
@@ -306,7 +306,7 @@ fn result(text: &str) -> Option<Result> {
 
 type Words<'a> = core::str::SplitWhitespace<'a>;
 
-/// `begin 4711 seq=0`, with its number.
+/// Parses `begin 4711 seq=0`, with its number.
 fn head(words: &mut Words<'_>, kind: &str) -> Option<(u64, u64)> {
     (words.next()? == kind).then_some(())?;
     let pid = words.next()?.parse().ok()?;

@@ -1,59 +1,59 @@
-//! What is remembered of one process, as words: an executor may keep them in atomics, where a signal handler, another
-//! thread or a fork finds them.
+//! The state of one process, as words: an executor may keep them in atomics, shared with signal handlers, other
+//! threads and forks.
 //! See docs/decisions/live.md#2.
 
-/// What is remembered from one event to the next. Amounts are in bytes.
+/// The state kept between events. Amounts are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
-    /// Request for so far.
+    /// Bytes requested so far.
     pub requested: u64,
     /// Bytes advised so far.
     pub advised: u64,
-    /// Request for since free blocks were last read.
+    /// Bytes requested since free blocks were last read.
     pub since: u64,
-    /// What may still be advised without reading them.
+    /// Bytes that may still be advised without reading free blocks.
     pub left: u64,
-    /// What may still be advised for smaller superpages without reading them.
+    /// Bytes that may still be advised for smaller superpages without reading free blocks.
     pub left_smaller: u64,
-    /// There was too little last time.
+    /// Whether the last decision found too little memory.
     pub is_short: bool,
-    /// Until when nothing is tried.
+    /// Pause of probes.
     pub trials: Pause,
-    /// `requested` at the last trial.
+    /// `requested` at the last probe.
     pub tried_at: u64,
-    /// How the last trial ended; `None`: there was none.
+    /// Verdict of the last probe; `None`: there was none.
     pub verdict: Option<bool>,
-    /// Until when nothing is advised.
+    /// Pause of advice.
     pub losses: Pause,
-    /// `advised` at which the machine's counters are looked at next.
+    /// `advised` at which the machine's counters are read next.
     pub look_at: u64,
-    /// How far away the look after that is.
+    /// Bytes advised between that read and the following one.
     pub look_after: u64,
-    /// They were looked at before.
+    /// Whether the counters were read before.
     pub has_looked: bool,
-    /// What they were: direct compactions, fallbacks, and the process's faults.
+    /// The counters at the last read: direct compactions, fallbacks, and the process's faults.
     pub seen: [u64; 3],
-    /// Requests so far that could have been served by a mapping that was kept.
+    /// Number of requests so far that a kept mapping could have served.
     pub requests: u64,
 }
 
-/// Until when something is left alone, measured in bytes that are asked for.
+/// A back-off, measured in requested bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     /// [`State::requested`] at its end.
     pub until: u64,
-    /// How long the next one is.
+    /// Length of the next pause.
     pub length: u64,
 }
 
-/// After a trial that went well, and at first after one that did not.
+/// Pause after a successful probe, and initially after a failed one.
 const NEXT_TRIAL: u64 = 256 << 20;
-/// The longest pause.
+/// Maximum pause.
 const MAX_PAUSE: u64 = 64 << 30;
-/// Advised in all before the machine's counters are looked at: it costs a small program nothing.
-/// And before they are looked at again, unless that went well: then twice as much each time.
+/// Bytes advised before the first read of the machine's counters, which so costs a small program nothing. Also the
+/// initial interval between reads, which doubles after each read without losses.
 pub(super) const FIRST_LOOK: u64 = 64 << 20;
-/// Request for in all before something is tried.
+/// Bytes requested before the first probe.
 const FIRST_TRIAL: u64 = 64 << 20;
 
 impl Pause {
@@ -62,22 +62,22 @@ impl Pause {
     }
 
     pub(super) fn is_over(&self, requested: u64) -> bool {
-        // Sums that can grow no further: it never is.
+        // A saturated sum never ends the pause.
         requested >= self.until && self.until < u64::MAX
     }
 
-    /// It went well: the next pause is a short one.
+    /// Success: a short pause from now on.
     pub(super) fn reset(&mut self, requested: u64) {
         self.shorten();
         self.until = requested.saturating_add(NEXT_TRIAL);
     }
 
-    /// The same, and nothing is left alone.
+    /// Success: the next pause is short, none begins now.
     pub(super) fn shorten(&mut self) {
         self.length = NEXT_TRIAL;
     }
 
-    /// It did not: twice as long each time. Returns how long this one is.
+    /// Failure: pauses, twice as long each time. Returns the length of this pause.
     pub(super) fn grow(&mut self, requested: u64) -> u64 {
         let length = self.length;
         self.until = requested.saturating_add(length);
@@ -87,14 +87,14 @@ impl Pause {
 }
 
 impl State {
-    /// How many words it is.
+    /// Number of words.
     pub const WORDS: usize = 19;
 
-    /// That of a process of which nothing is known yet.
+    /// The state of a new process.
     pub const NEW: Self = Self {
         requested: 0,
         advised: 0,
-        // Free blocks are read first of all.
+        // Free blocks are read first.
         since: u64::MAX / 2,
         left: 0,
         left_smaller: 0,
@@ -110,7 +110,7 @@ impl State {
         requests: 0,
     };
 
-    /// As words.
+    /// The state as words.
     pub const fn to_words(&self) -> [u64; Self::WORDS] {
         let verdict = match self.verdict {
             None => 0,
@@ -140,7 +140,7 @@ impl State {
         ]
     }
 
-    /// What [`Self::to_words`] wrote. Words of two states give a state, too.
+    /// The inverse of [`Self::to_words`]. A mixture of words of two states is a state, too.
     pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
         Self {
             requested: words[0],

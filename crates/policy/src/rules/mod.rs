@@ -2,13 +2,13 @@
 //! (Zhu, Cox, Rixner 2020).
 //!
 //! Physical **allocation**, physical **preparation**, **mapping**, **unmapping**, physical **deallocation**: one
-//! module each, and one for what surrounds them. Plain values that `design` reads from a file; what they mean is
-//! [`crate::Policy`]'s.
+//! table each, and tables for their surroundings. Plain values that `design` reads from a file; [`crate::Policy`]
+//! interprets them.
 //!
-//! What a file leaves out is Linux's fault path as far as it is common to all its versions and modes (one superpage
-//! size, given at the first fault if one is free, whole) and otherwise *off*: no daemon, no effort, no pool. Sources:
-//! docs/sources/policies.md 3.1. A sub-table that is absent is a daemon that does not exist; one that is present but
-//! empty has the numbers of its declaration.
+//! The defaults are Linux's fault path as far as it is common to all its versions and modes (one superpage size,
+//! given at the first fault if one is free, whole) and otherwise *off*: no daemon, no effort, no pool. Sources:
+//! docs/sources/policies.md 3.1. An absent sub-table means that its daemon does not exist; a present but empty one
+//! has the defaults of its declaration.
 
 pub mod table;
 
@@ -38,11 +38,11 @@ rules! {
         deallocation: Deallocation = Deallocation::default(), "deallocation";
         /// How the physical memory below is kept: mobility, compaction, reclaim.
         memory: Memory = Memory::default(), "memory";
-        /// How concurrent faults are serialised.
+        /// How concurrent faults are serialized.
         fault: Fault = Fault::default(), "fault";
-        /// What superpages cost and gain, for conditions.
+        /// The costs and gains of superpages, for conditions.
         estimate: Option<Estimate> = None, "estimate";
-        /// Where the program misses the TLB, known beforehand.
+        /// A profile of the program's TLB misses, known beforehand.
         profile: Option<Profile> = None, "profile";
     }
 }
@@ -52,35 +52,35 @@ rules! {
 rules! {
     /// The rules of physical allocation.
     pub struct Allocation {
-        /// What makes a program get a superpage.
+        /// When a program gets a superpage.
         trigger: Trigger = Trigger::FirstFault, "trigger";
-        /// A fault maps a page of a size only where this holds. `None`: wherever one fits.
+        /// The condition under which a fault maps a page of a size. `None`: wherever one fits.
         when: Option<Condition> = None, "when";
-        /// What it gets.
+        /// The form of what a program gets.
         form: Form = Form::Superpage, "form";
-        /// The sizes that may be had, ascending: the page table's superpage, smaller ones (mTHP, the sizes of Navarro
-        /// et al.) and larger ones (Trident). A fault, and a scan with a condition, take the largest that fits and is
-        /// worth it.
+        /// The available sizes, ascending: the page table's superpage, smaller ones (mTHP, the sizes of
+        /// Navarro et al.) and larger ones (Trident). A fault, and a scan with a condition, take the largest
+        /// that fits and is worth it.
         sizes: Vec<ByteSize> = alloc::vec![ByteSize::mib(2)], "sizes";
         /// Which mappings may have superpages.
         eligible: Eligible = Eligible::Always, "eligible";
-        /// What a fault may do to get one.
+        /// Effort of a fault to get a superpage.
         effort: Effort = Effort::None, "effort";
-        /// What a fault may do in a mapping that was advised (MADV_HUGEPAGE).
+        /// Effort of a fault in a mapping that was advised (MADV_HUGEPAGE).
         effort_advised: Effort = Effort::None, "effort-advised";
-        /// How far a superpage may reach past the end of what is mapped.
+        /// How far a superpage may reach past the end of the mapping.
         growth: Growth = Growth::Within, "growth";
-        /// What happens where no superpage can be had.
+        /// What happens if no superpage is available.
         shortage: Shortage = Shortage::BasePage, "shortage";
-        /// A read of untouched memory maps a shared superpage of zeros.
+        /// Whether a read of untouched memory maps a shared zero superpage.
         zero_page: bool = false, "zero-page";
-        /// Reservations are broken, least recently changed first, when base pages run out.
+        /// Whether reservations are broken, least recently changed first, when base pages run out.
         break_reservations: bool = false, "break-reservations";
     }
 }
 
 words! {
-    /// What makes a program get a physical superpage.
+    /// When a program gets a physical superpage.
     pub enum Trigger {
         /// Nothing: base pages only.
         Never = "never",
@@ -92,13 +92,13 @@ words! {
         Scan = "scan",
     }
 
-    /// What is acquired.
+    /// The form of an allocation.
     pub enum Form {
         /// A superpage, whole, mapped as one.
         Superpage = "superpage",
         /// A superpage kept together for a virtual superpage, populated page by page.
         Reservation = "reservation",
-        /// A page of a pool that was set aside beforehand.
+        /// A page of a pool that was reserved beforehand.
         Pool = "pool",
     }
 
@@ -106,39 +106,40 @@ words! {
     pub enum Eligible {
         /// Every anonymous mapping.
         Always = "always",
-        /// Those advised.
+        /// Advised mappings.
         Advised = "advised",
     }
 
-    /// What may be done to get a free superpage when none is free.
+    /// The effort to get a superpage when none is free.
     pub enum Effort {
         /// Nothing.
         None = "none",
-        /// Wake the background daemons, take one only if it is free now.
+        /// Wake the background daemons; take a superpage only if one is free now.
         Wake = "wake",
-        /// Compact and reclaim at once, asynchronously, without retry; gives up if compaction is deferred.
+        /// Direct compaction and reclaim, asynchronous, without retry; gives up if compaction is deferred.
         Direct = "direct",
         /// As `Direct`, with a second, synchronous attempt.
         DirectRetry = "direct-retry",
-        /// As Linux 4.3: an asynchronous compaction, reclaim, another; gives up at once if deferred.
+        /// As Linux 4.3: asynchronous compaction, reclaim, compaction again; gives up at once if deferred.
         Direct43 = "direct-4.3",
     }
 
-    /// How far a superpage may reach past the end of what is mapped.
+    /// How far a superpage may reach past the end of the mapping.
     pub enum Growth {
-        /// Not at all: the whole window must lie in the mapping (Linux; Navarro et al.: in the object as it is now).
+        /// Not at all: the mapping must hold the whole extent (Linux; Navarro et al.: the object at its
+        /// current size).
         Within = "within",
         /// Anonymous memory may grow into it (FreeBSD).
         PastEnd = "past-end",
     }
 
-    /// What happens where no superpage can be had.
+    /// What happens if no superpage is available.
     pub enum Shortage {
-        /// A smaller size, at last a base page.
+        /// Fall back to a smaller size, finally to a base page.
         BasePage = "base-page",
-        /// The reservation whose last allocation is oldest gives up its free part (Navarro et al.).
+        /// The reservation with the oldest last allocation gives up its free part (Navarro et al.).
         Preempt = "preempt",
-        /// The mapping is refused (hugetlb).
+        /// Refuse the mapping (hugetlb).
         Refuse = "refuse",
     }
 }
@@ -148,9 +149,9 @@ words! {
 rules! {
     /// The rules of physical deallocation.
     pub struct Deallocation {
-        /// When memory goes back. By default as Linux, since its THP have a deferred split queue (4.5).
+        /// When memory is released. The default is Linux's since its THP have a deferred split queue (4.5).
         release: Release = Release::UnderPressure, "when";
-        /// Zero-filled base pages of superpages are given back under pressure.
+        /// Recovery of zero-filled base pages of superpages under memory pressure.
         bloat: Option<BloatRecovery> = None, "bloat";
     }
 
@@ -158,41 +159,41 @@ rules! {
     /// By default as HawkEye: every 120 s, from less than 15 % free until 30 % are.
     #[derive(Copy, Eq)]
     pub struct BloatRecovery {
-        /// Its period.
+        /// Period of the daemon.
         every: Duration = Duration::from_secs(120), "every", PERIOD;
-        /// It starts below this per cent of free memory.
+        /// Free memory below which recovery starts, per cent.
         below_percent: u8 = 15, "below-percent", PER_CENT;
-        /// It stops at this per cent.
+        /// Free memory at which recovery stops, per cent.
         until_percent: u8 = 30, "until-percent";
-        /// Superpages with more zero-filled base pages than this are split.
+        /// Number of zero-filled base pages above which a superpage is split.
         more_zero_than: u16 = 0, "more-zero-than";
     }
 }
 
-/// When the frames of a superpage of which a part was freed go back.
+/// When the frames of a partly freed superpage are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// Each with its own unmapping.
+    /// Each frame when its page is unmapped.
     AtOnce,
-    /// A part only under memory pressure (Linux' deferred split queue); whole at once.
+    /// A part of a superpage only under memory pressure (Linux' deferred split queue); a whole one at once.
     UnderPressure,
-    /// When all of them are free, or the reservation is broken (FreeBSD).
+    /// When all frames are free, or the reservation is broken (FreeBSD).
     WhenEmpty,
-    /// As `WhenEmpty`, and a reservation that did not change for `after` has its pages moved elsewhere,
-    /// by a daemon that runs `every` so often and moves up to `budget_pages` (Quicksilver).
+    /// As `WhenEmpty`; in addition a daemon runs once per `every` and migrates up to `budget_pages` pages of
+    /// reservations that have not changed for `after` (Quicksilver).
     Inactive {
-        /// The age from which a reservation is inactive.
+        /// Age at which a reservation is inactive.
         after: Duration,
-        /// The daemon's period.
+        /// Period of the daemon.
         every: Duration,
-        /// Pages moved per pass, at most.
+        /// Maximum number of pages migrated per pass.
         budget_pages: u32,
     },
-    /// To the pool they came from, never split (hugetlb).
+    /// To their pool, never split (hugetlb).
     ToPool,
 }
 
-/// The parameters of `when = "inactive"`: Quicksilver's scripts.
+/// Defaults of `when = "inactive"`: Quicksilver's scripts.
 const INACTIVE: Release = Release::Inactive {
     after: Duration::from_secs(5),
     every: Duration::from_secs(1),
@@ -223,42 +224,42 @@ impl Key for Release {
     }
 }
 
-// What conditions know beforehand: the prices of superpages, and a profile of the program.
+// Prior knowledge for conditions: the costs of superpages, and a profile of the program.
 
 rules! {
-    /// What `benefit` and `cost` are made of (by default CBMM's, mm/estimator.c:
+    /// The terms of `benefit` and `cost` (by default CBMM's, mm/estimator.c:
     /// mm_estimate_huge_page_promote_cost_benefit).
     #[derive(Copy, Eq)]
     pub struct Estimate {
-        /// Cycles that a TLB miss takes.
+        /// Cost of a TLB miss, in cycles.
         miss_cycles: u64 = 50, "miss-cycles", CYCLES;
-        /// Cycles that preparing a superpage takes, if it is not zeroed yet.
+        /// Cost of preparing a superpage that is not zeroed yet, in cycles.
         prepare_cycles: u64 = 100 * 2000, "prepare-cycles", CYCLES;
-        /// Cycles that getting one takes where none is free.
+        /// Cost of getting a superpage where none is free, in cycles.
         shortage_cycles: u64 = 1 << 32, "shortage-cycles", CYCLES;
     }
 
-    /// Where a program misses the TLB: of spans of its memory.
+    /// A program's TLB misses, by spans of its memory.
     #[derive(Eq)]
     pub struct Profile {
-        /// By address, none over another. What lies in none has no misses.
+        /// The spans by address, without overlap. Memory outside all spans has no misses.
         spans: Vec<Span> = Vec::new(), "spans";
     }
 }
 
-/// A span of a program's memory. Offsets are from the beginning of its memory.
+/// A span of a program's memory. Offsets are from the start of that memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Its first byte.
+    /// Offset of the first byte.
     pub from: ByteSize,
-    /// The byte after its last one.
+    /// Offset of the first byte after the span.
     pub to: ByteSize,
-    /// TLB misses of each superpage's worth of it in a unit of time. CBMM's unit is 10 s (MM_ECON_LTU).
+    /// TLB misses per superpage and unit of time. CBMM's unit is 10 s (MM_ECON_LTU).
     pub misses: u64,
 }
 
 impl Profile {
-    /// The misses of a superpage's worth of memory at an offset.
+    /// The misses of the superpage at `offset`.
     pub fn at(&self, offset: u64) -> u64 {
         let after = self.spans.partition_point(|span| span.from.bytes() <= offset);
         let span = after.checked_sub(1).map(|last| self.spans[last]);
@@ -273,9 +274,10 @@ rules! {
     pub struct Mapping {
         /// When a fault maps a superpage.
         when: MapWhen = MapWhen::WithPreparation, "when";
-        /// What is asked of the pages' dirty state for an in-place mapping.
+        /// The dirty state that an in-place mapping requires of its pages.
         clean_pages: CleanPages = CleanPages::Uniform, "clean-pages";
-        /// A page that a fault on another one mapped, and that was not used since, hinders an in-place mapping.
+        /// Whether a page that a fault on another page mapped, and that has not been used since, prevents an
+        /// in-place mapping.
         needs_accessed: bool = false, "needs-accessed";
         /// A background scan that makes superpages.
         scan: Option<Scan> = None, "scan";
@@ -286,35 +288,35 @@ rules! {
     pub struct Scan {
         /// Time between passes.
         every: Duration = Duration::from_secs(10), "every", PERIOD;
-        /// Virtual superpages visited (round robin) or made (other orders) per pass, at most.
+        /// Maximum number of virtual superpages visited (round robin) or made (other orders) per pass.
         regions: u32 = 8, "regions", ONE_OR_MORE;
-        /// Time to wait after a superpage could not be had.
+        /// Time to wait after no superpage was available.
         after_failure: Duration = Duration::from_secs(60), "after-failure", WAIT;
-        /// The fewest populated pages of a candidate.
+        /// Minimum number of populated pages of a candidate.
         least_present: u16 = 1, "least-present";
-        /// The most swapped-out pages of a candidate (512: no limit; Linux: max_ptes_swap 64).
+        /// Maximum number of swapped-out pages of a candidate (512: no limit; Linux: max_ptes_swap 64).
         most_swapped: u16 = 512, "most-swapped", limit(0, 512, "must be 0 to 512 (no limit)");
-        /// A candidate has a page that was referenced lately.
+        /// Whether a candidate must have a recently referenced page.
         referenced: bool = true, "referenced";
-        /// The order in which candidates are taken.
+        /// The order of candidates.
         order: ScanOrder = ScanOrder::Address, "order";
-        /// A candidate becomes a page of a size only where this holds. `None`: wherever it qualifies.
+        /// The condition under which a candidate becomes a page of a size. `None`: wherever it qualifies.
         when: Option<Condition> = None, "when";
-        /// What may be done to get a free superpage.
+        /// Effort to get a free superpage.
         effort: Effort = Effort::DirectRetry, "effort";
-        /// A collapse keeps the address space's faults out while it copies (Linux: collapse_huge_page holds
-        /// mmap_sem for writing).
+        /// Whether a collapse blocks the address space's faults while it copies (Linux: collapse_huge_page
+        /// holds mmap_sem for writing).
         exclusive: bool = true, "exclusive";
-        /// The share of one CPU that it may use, per cent (0: no limit).
+        /// Maximum share of one CPU, per cent (0: no limit).
         cpu_percent: u8 = 0, "cpu-percent", limit(0, 100, "must be 0 (no limit) to 100");
-        /// How accesses are sampled, where the order needs it.
+        /// Access sampling, for orders that need it.
         sampling: Option<Sampling> = None, "sampling";
     }
 
-    /// How a daemon learns which pages are accessed.
+    /// How a daemon samples page accesses.
     /// By default as HawkEye: at least 5 s between samples, 1 s to count, new samples weigh 4 of 10.
     pub struct Sampling {
-        /// Least time from counting the accessed bits to clearing them for the next sample.
+        /// Minimum time from counting the accessed bits to clearing them for the next sample.
         every: Duration = Duration::from_secs(5), "every", PERIOD;
         /// Time from clearing the accessed bits to counting them.
         window: Duration = Duration::from_secs(1), "window", PERIOD;
@@ -324,7 +326,7 @@ rules! {
 }
 
 impl Mapping {
-    /// How accesses are sampled.
+    /// Access sampling, if configured.
     pub fn sampling(&self) -> Option<&Sampling> {
         self.scan.as_ref()?.sampling.as_ref()
     }
@@ -333,17 +335,17 @@ impl Mapping {
 words! {
     /// When a fault maps a superpage.
     pub enum MapWhen {
-        /// Never: only the scan does, or nothing.
+        /// Never: superpages come only from the scan, if any.
         Never = "never",
-        /// At once, with its preparation.
+        /// At once, together with its preparation.
         WithPreparation = "with-preparation",
-        /// In place, when all its pages are prepared and mapped alike.
+        /// In place, when all its pages are prepared and mapped with equal attributes.
         Prepared = "prepared",
     }
 
-    /// What is asked of the dirty state of the pages under an in-place superpage mapping.
+    /// The dirty state that an in-place superpage mapping requires of its pages.
     pub enum CleanPages {
-        /// All dirty (mapped writable) or all clean (mapped read-only); mixed: none (FreeBSD).
+        /// All dirty (mapped writable) or all clean (mapped read-only); no superpage if mixed (FreeBSD).
         Uniform = "uniform",
         /// Clean pages of anonymous memory count as dirty (Quicksilver's `vm.relax`).
         Relaxed = "relaxed",
@@ -353,57 +355,59 @@ words! {
     pub enum ScanOrder {
         /// By address, address space after address space (khugepaged).
         Address = "address",
-        /// As their population crossed `least_present`, until none is left, however many they are; then by
-        /// address (Ingens).
+        /// In the order in which their population crossed `least_present`, without a limit on their number,
+        /// until none is left; then by address (Ingens).
         Crossing = "crossing",
-        /// The highest bin of recent access coverage over all address spaces (HawkEye-G).
+        /// The highest bin of recent access coverage across all address spaces (HawkEye-G).
         Coverage = "coverage",
-        /// The most TLB misses over all address spaces (Elastic Translations).
+        /// The most TLB misses across all address spaces (Elastic Translations).
         Misses = "misses",
         /// The address space with the largest translation overhead, its highest bin first (HawkEye-PMU).
         Overhead = "overhead",
     }
 }
 
-// Beside the five events: how physical memory is kept, and how faults are serialised.
+// Beside the five events: management of physical memory, and serialization of faults.
 
 rules! {
-    /// How physical memory is kept.
+    /// How physical memory is managed.
     pub struct Memory {
-        /// Pages are grouped by mobility into blocks of superpage size (Gorman).
+        /// Whether pages are grouped by mobility into blocks of superpage size (Gorman).
         grouping: bool = true, "grouping";
-        /// How contiguity is won back.
+        /// How contiguity is restored.
         reclaim: Reclaim = Reclaim::Compaction, "reclaim";
-        /// Background compaction on demand (kcompactd).
+        /// Whether background compaction runs on demand (kcompactd).
         background_compaction: bool = false, "background-compaction";
         /// Proactive compaction, 0 (off) to 100 (Linux `compaction_proactiveness`).
         proactiveness: u8 = 0, "proactiveness", limit(0, 100, "must be 0 (off) to 100");
-        /// The largest shift of compaction's deferral: after failures 2^shift attempts are skipped
+        /// Maximum shift of compaction's deferral: after failures 2^shift attempts are skipped
         /// (COMPACT_MAX_DEFER_SHIFT).
         defer_shift: u8 = 6, "defer-shift", limit(0, 16, "must be 0 to 16 (2^16 attempts skipped)");
-        /// How many of 1000 compactions give up because a lock or the CPU was wanted elsewhere (Linux'
-        /// COMPACT_CONTENDED). What is known of it was fitted, for Linux 4.3 only.
+        /// Number of compactions in 1000 that give up because a lock or the CPU was contended (Linux'
+        /// COMPACT_CONTENDED). Known only from a fit to Linux 4.3.
         contended_permille: u16 = 0, "contended-permille", limit(0, 1000, "must be 0 to 1000");
-        /// Pages that such a compaction has moved in vain.
+        /// Pages that such a compaction migrated in vain.
         contended_pages: u32 = 0, "contended-pages", limit(0, 1 << 20, "must be at most 2^20");
-        /// Superpages of the pool, for [`crate::rules::Form::Pool`]. `None`: as many as the workload maps.
+        /// Number of superpages in the pool, for [`crate::rules::Form::Pool`]. `None`: as many as the
+        /// workload maps.
         pool_pages: Option<u64> = None, "pool-pages", limit(0, 1 << 40, "must be at most 2^40");
-        /// A superpage is always to be had, already zeroed, at no cost: no system, but the upper bound of all.
+        /// Whether a zeroed superpage is always available at no cost: no real system, but the upper bound of
+        /// all.
         ideal: bool = false, "ideal";
-        /// A daemon that compacts without being asked (Ingens).
+        /// A daemon that compacts periodically, without demand (Ingens).
         periodic_compaction: Option<PeriodicCompaction> = None, "periodic-compaction";
     }
 
-    /// Compaction in the background, a little at each pass. By default as Ingens, as its authors' successors tuned it.
+    /// Periodic background compaction. The defaults are Ingens', as tuned by its authors' successors.
     #[derive(Copy, Eq)]
     pub struct PeriodicCompaction {
-        /// Superpage-sized blocks that are compacted in a pass.
+        /// Number of superpage-sized blocks compacted per pass.
         blocks: u32 = 20, "blocks", ONE_OR_MORE;
         /// Time between passes.
         every: Duration = Duration::from_millis(100), "every", PERIOD;
     }
 
-    /// How concurrent faults of one address space are serialised.
+    /// How concurrent faults of one address space are serialized.
     /// By default as Linux since 6.4, and since per-thread counters of resident pages (2.6.34).
     #[derive(Copy, Eq)]
     pub struct Fault {
@@ -415,7 +419,7 @@ rules! {
 }
 
 words! {
-    /// How contiguity is won back when none is free.
+    /// How contiguity is restored when no free superpage is left.
     pub enum Reclaim {
         /// Not at all.
         None = "none",
@@ -427,13 +431,13 @@ words! {
 
     /// The locks a page fault takes.
     pub enum Locking {
-        /// The address space's lock shared, and one lock over its page tables.
+        /// The address space's lock, shared, and one lock for all page tables.
         PageTable = "page-table",
-        /// As `PageTable`, with a lock per page-table page.
+        /// As `PageTable`, but one lock per page-table page.
         SplitPageTable = "split-page-table",
-        /// The address space's lock shared; entries are written by compare-and-exchange (Lameter).
+        /// The address space's lock, shared; entries are written by compare-and-exchange (Lameter).
         AtomicEntries = "atomic-entries",
-        /// A lock per mapping (Linux since 6.4).
+        /// One lock per mapping (Linux since 6.4).
         PerVma = "per-vma",
     }
 
@@ -441,11 +445,11 @@ words! {
     pub enum ResidentCount {
         /// Under the page-table lock.
         Locked = "locked",
-        /// By an atomic shared by all threads.
+        /// In an atomic shared by all threads.
         Atomic = "atomic",
         /// Per thread, summed on demand.
         Split = "split",
-        /// Not at all: who reads it counts the entries of the page tables.
+        /// Not at all: readers count the page-table entries.
         OnDemand = "on-demand",
     }
 }
@@ -457,17 +461,18 @@ rules! {
     pub struct Preparation {
         /// How much a fault prepares.
         grain: Grain = Grain::Superpage, "grain";
-        /// A fault that finds at least this many pages populated prepares the rest at once.
+        /// Number of populated pages from which on a fault prepares the rest at once.
         fill_at: Option<u16> = None, "fill-at";
-        /// The stores that zero.
+        /// The stores that zero memory.
         stores: ZeroStores = ZeroStores::Temporal, "zeroing";
-        /// Bytes zeroed by one call; a superpage is zeroed in steps of this size. clear_huge_page goes page by page.
+        /// Bytes zeroed per call; a superpage is zeroed in steps of this size. clear_huge_page zeroes page
+        /// by page.
         bulk: ByteSize = ByteSize::kib(4), "bulk";
-        /// The rest is prepared in the background.
+        /// Background preparation of the rest.
         background: Option<BackgroundFill> = None, "background";
-        /// Free memory is zeroed before it is needed.
+        /// Zeroing of free memory before it is needed.
         prezero: Option<Prezero> = None, "prezero";
-        /// Pages beside the faulting one are mapped as well.
+        /// Pages that a fault maps in addition to the faulting one.
         prefault: Prefault = Prefault::None, "prefault";
     }
 
@@ -475,29 +480,29 @@ rules! {
     /// By default as Quicksilver's async-64 script.
     #[derive(Copy, Eq)]
     pub struct BackgroundFill {
-        /// From this many populated pages on.
+        /// Minimum number of populated pages.
         at: u16 = 64, "at";
-        /// Its period.
+        /// Period of the daemon.
         every: Duration = Duration::from_secs(1), "every", PERIOD;
-        /// Pages filled per pass, at most.
+        /// Maximum number of pages filled per pass.
         budget_pages: u32 = 200_000, "budget-pages", ONE_OR_MORE;
     }
 
     /// Zeroing free memory ahead of demand.
-    /// By default as HawkEye: ten blocks of order 10, then a second's sleep, without end.
+    /// By default as HawkEye: ten blocks of order 10, then a sleep of one second, without end.
     #[derive(Copy, Eq)]
     pub struct Prezero {
-        /// The order of the blocks that are zeroed.
+        /// Order of the zeroed blocks.
         order: u8 = 10, "order", limit(0, 10, "must be 0 to 10 (4M), the buddy allocator's largest");
-        /// Blocks per pass.
+        /// Number of blocks per pass.
         blocks: u32 = 10, "blocks", ONE_OR_MORE;
         /// Time between passes.
         every: Duration = Duration::from_secs(1), "every", PERIOD;
-        /// Start when less than this many per mille of the free memory is zeroed (1000: always).
+        /// Zeroed share of free memory below which zeroing starts, per mille (1000: always).
         start_permille: u16 = 1000, "start-permille", limit(1, 1000, "must be 1 to 1000 (1000: always)");
-        /// Stop at this many.
+        /// Zeroed share of free memory at which zeroing stops, per mille.
         stop_permille: u16 = 1000, "stop-permille";
-        /// The stores it zeroes with (those of faults may differ: HawkEye's do).
+        /// The stores of prezeroing (faults may use others: HawkEye's do).
         stores: ZeroStores = ZeroStores::NonTemporal, "zeroing";
     }
 }
@@ -515,20 +520,20 @@ words! {
     pub enum ZeroStores {
         /// Through the caches.
         Temporal = "temporal",
-        /// Past the caches (movnti and its like).
+        /// Past the caches (movnti and similar instructions).
         NonTemporal = "non-temporal",
     }
 }
 
-/// Which pages a fault maps beside the one that was touched.
+/// The pages that a fault maps in addition to the touched one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefault {
     /// None.
     None,
-    /// Up to this many pages each side that are already in memory (FreeBSD).
+    /// Up to this many resident pages on each side (FreeBSD).
     Resident(u8),
-    /// Doubling batches while faults are sequential, up to 2^order (Lameter): of base pages, or of
-    /// superpages where those are the grain.
+    /// Doubling batches while faults are sequential, up to 2^order (Lameter): of base pages, or of superpages if
+    /// they are the grain.
     Doubling(u8),
 }
 
@@ -542,7 +547,7 @@ choice! {
     }
 }
 
-/// A table of its own: the kind, and what goes with it.
+/// A table: the kind, and the keys of that kind.
 impl Key for Prefault {
     fn visit(&mut self, name: &'static str, none: Option<Limit>, keys: &mut dyn Keys) {
         const PAGES: Option<Limit> =
@@ -572,16 +577,16 @@ rules! {
     pub struct Unmapping {
         /// What splits the mapping.
         on: SplitOn = SplitOn { free: true, protect: true }, "on";
-        /// What a write to a clean, read-only superpage does.
+        /// The effect of a write to a clean, read-only superpage.
         clean_write: CleanWrite = CleanWrite::Keep, "clean-write";
-        /// Superpages that are watched and of which this holds are split.
+        /// The condition under which a watched superpage is split.
         when: Option<Condition> = None, "when";
         /// How superpages are watched.
         scan: Option<Watch> = None, "scan";
     }
 
-    /// A daemon that watches which base pages of superpages are accessed: for a while they are mapped by base pages, in
-    /// place (HugeScope and FHPM point the superpage's entry to a table of its own).
+    /// A daemon that watches which base pages of superpages are accessed: it maps them by base pages for a
+    /// while, in place (HugeScope and FHPM point the superpage's entry to a private table).
     ///
     /// By default as HugeScope's artifact: SP_INTERVAL 3000 ms between scans, ten samples of SAMPLE_PERIOD 600 ms in each,
     /// of the superpages that it found hot: at least 500 (ss_work.h; hmmv/ept_scanner.c: huge_page_split_select).
@@ -589,11 +594,11 @@ rules! {
     pub struct Watch {
         /// Time between passes.
         every: Duration = Duration::from_secs(9), "every", PERIOD;
-        /// How long accesses are counted.
+        /// Time during which accesses are counted.
         window: Duration = Duration::from_secs(6), "window";
-        /// Superpages watched in a pass, at most.
+        /// Maximum number of superpages watched per pass.
         superpages: u32 = 500, "superpages", ONE_OR_MORE;
-        /// They are watched only while less than this per cent of memory is free (100: always).
+        /// Free memory below which superpages are watched, per cent (100: always).
         below_percent: u8 = 100, "below-percent", limit(1, 100, "must be 1 to 100 (100: always)");
     }
 }
@@ -601,9 +606,9 @@ rules! {
 /// What splits a superpage mapping: a list, `on = ["partial-free", "partial-protect"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SplitOn {
-    /// Freeing a part of it (always true of what exists; false: the call is refused).
+    /// Freeing a part of it (always true of existing designs; false: the call is refused).
     pub free: bool,
-    /// Changing the protection of a part.
+    /// Changing the protection of a part of it.
     pub protect: bool,
 }
 
@@ -615,11 +620,11 @@ impl Key for SplitOn {
 }
 
 words! {
-    /// What a write to a clean, read-only superpage does.
+    /// The effect of a write to a clean, read-only superpage.
     pub enum CleanWrite {
-        /// It becomes writable.
+        /// The superpage becomes writable.
         Keep = "keep",
-        /// It is demoted to base pages (FreeBSD).
+        /// The superpage is demoted to base pages (FreeBSD).
         Demote = "demote",
     }
 }

@@ -1,5 +1,5 @@
-//! How rules are declared: each key of a design file is one line, with its type, its value where a file says nothing,
-//! its name, and its limits. Readers and writers of files walk over the same lines ([`Keys`]).
+//! Declaration of rules: each key of a design file is one line, with its type, its default, its name, and its
+//! limits. Readers and writers of files visit the same lines ([`Keys`]).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,25 +10,25 @@ use units::ByteSize;
 use crate::Condition;
 use crate::rules::Span;
 
-/// A walk over keys.
+/// A visitor of keys.
 pub trait Keys {
     /// A key of the current table.
     fn key(&mut self, name: &'static str, limit: Option<Limit>, value: Slot<'_>);
-    /// Keys that go with another value of a key before them, as its words say.
+    /// Keys that are valid only with another value of an earlier key, described by `other`.
     fn only_with(&mut self, names: &[&'static str], other: &'static str);
-    /// A table begins. `is_there`: it is there now. Whether it is to be.
+    /// A table begins. `is_there`: whether it exists now. Returns whether it shall exist.
     fn enter(&mut self, name: &'static str, is_there: bool) -> bool;
-    /// It ends, also where it is not there.
+    /// The table ends, even if it does not exist.
     fn leave(&mut self);
 }
 
-/// Where a key's value is, by the way in which files write it.
+/// A key's value, by its notation in files.
 pub enum Slot<'a> {
-    /// A text in quotes.
+    /// A quoted text.
     Text(&'a mut String),
     /// One of several words.
     Word(&'a mut dyn Choice),
-    /// Those of two words that hold.
+    /// A list of any of two words.
     Words(&'static [&'static str; 2], [&'a mut bool; 2]),
     /// True or false.
     Flag(&'a mut bool),
@@ -40,14 +40,14 @@ pub enum Slot<'a> {
     Sizes(&'a mut Vec<ByteSize>),
     /// A time.
     Time(&'a mut Duration),
-    /// When a rule applies; `None`: always.
+    /// A condition; `None`: always true.
     Condition(&'a mut Option<Condition>),
     /// A profile.
     Spans(&'a mut Vec<Span>),
 }
 
 impl Slot<'_> {
-    /// A number, or a time in nanoseconds: what a [`Limit`] is about.
+    /// The number, or the time in nanoseconds, that a [`Limit`] restricts.
     pub fn amount(&self) -> Option<u64> {
         match self {
             Self::Number(number) => number.get(),
@@ -57,24 +57,24 @@ impl Slot<'_> {
     }
 }
 
-/// What a number or a time may be, both ends included; times in nanoseconds.
+/// The range of a number or a time, inclusive; times in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Limit {
-    /// No less.
+    /// Minimum.
     pub min: u64,
-    /// No more.
+    /// Maximum.
     pub max: u64,
-    /// The same in words.
+    /// The range in words.
     pub says: &'static str,
 }
 
-/// One of several words. Payloads are keys of their own: a word alone brings the default payload.
+/// One of several words. Payloads are separate keys; a word alone sets the default payload.
 pub trait Choice {
-    /// All of them.
+    /// All words.
     fn words(&self) -> &'static [&'static str];
-    /// The one that it is.
+    /// The current word.
     fn word(&self) -> &'static str;
-    /// Whether it is a word of these; then it is that one.
+    /// Sets `word` if it is one of the words; returns whether it is.
     fn choose(&mut self, word: &str) -> bool;
 }
 
@@ -82,20 +82,20 @@ pub trait Choice {
 pub trait Number {
     /// The number.
     fn get(&self) -> Option<u64>;
-    /// The largest number of its type.
+    /// Maximum number of its type.
     fn max(&self) -> u64;
-    /// Sets it to a number up to [`Number::max`].
+    /// Sets the number, at most [`Number::max`].
     fn set(&mut self, number: u64);
 }
 
-/// What a field of rules can be.
+/// A type that a field of rules can have.
 pub(crate) trait Key {
     fn visit(&mut self, name: &'static str, limit: Option<Limit>, keys: &mut dyn Keys);
 }
 
 /// Several keys.
 pub trait Table {
-    /// Walks over them, in the order of the file.
+    /// Visits the keys in the order of the file.
     fn keys(&mut self, keys: &mut dyn Keys);
 }
 
@@ -109,7 +109,7 @@ impl<T: Table> Key for T {
     }
 }
 
-/// A table that may be absent; one that is there and empty has its defaults.
+/// A table that may be absent; an empty one has the defaults.
 impl<T: Table + Default> Key for Option<T> {
     fn visit(&mut self, name: &'static str, _: Option<Limit>, keys: &mut dyn Keys) {
         if keys.enter(name, self.is_some()) {
@@ -170,18 +170,18 @@ pub(crate) const fn limit(min: u64, max: u64, says: &'static str) -> Option<Limi
 }
 
 const DAY: u64 = 24 * 60 * 60 * 1_000_000_000;
-/// Of what a daemon does again and again.
+/// Limits of a daemon's period.
 pub(crate) const PERIOD: Option<Limit> = limit(1, DAY, "must be more than 0s, at most 24h");
-/// Of a time that may be none.
+/// Limits of a time that may be zero.
 pub(crate) const WAIT: Option<Limit> = limit(0, DAY, "must be at most 24h");
-/// Of how many things a daemon does at a time.
+/// Limits of the number of items that a daemon processes at a time.
 pub(crate) const ONE_OR_MORE: Option<Limit> = limit(1, u64::MAX, "must be 1 or more");
-/// Of a share.
+/// Limits of a percentage.
 pub(crate) const PER_CENT: Option<Limit> = limit(1, 100, "must be 1 to 100");
-/// Of cycles.
+/// Limits of a number of cycles.
 pub(crate) const CYCLES: Option<Limit> = limit(0, 1 << 40, "must be at most 2^40");
 
-/// Tables of keys: `field: type = default, "name"`, and limits if it has some.
+/// Tables of keys: `field: type = default, "name"`, and optional limits.
 macro_rules! rules {
     ($($(#[$meta:meta])* pub struct $table:ident {
         $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $name:literal $(, $limit:expr)?;)+

@@ -1,4 +1,4 @@
-//! Causes in groups, as tables show them. Every cause is in exactly one.
+//! Groups of causes for tables. Every cause is in exactly one group.
 
 use mm_sim::{Cause, CycleCounts, Moment};
 use serde::Serialize;
@@ -13,17 +13,17 @@ pub enum Account {
     Work,
     /// Address translation: the second TLB and page walks.
     Translation,
-    /// Faults, with the preparation and mapping of what they ask for.
+    /// Faults, including preparing and mapping their pages.
     Faults,
-    /// What it takes to have free superpages: moving, reclaiming, scanning, and waiting for it.
+    /// The cost of having free superpages: migration, reclaim, scanning, and waiting for them.
     Upkeep,
 }
 
 impl Account {
-    /// All of them, in the order in which they are shown.
+    /// All accounts, in display order.
     pub const ALL: [Self; 4] = [Self::Work, Self::Translation, Self::Faults, Self::Upkeep];
 
-    /// The account that a cause belongs to.
+    /// The account of a cause.
     pub const fn from_cause(cause: Cause) -> Self {
         match cause {
             Cause::Work => Self::Work,
@@ -38,7 +38,7 @@ impl Account {
         }
     }
 
-    /// Its name in tables.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Work => "work",
@@ -48,7 +48,7 @@ impl Account {
         }
     }
 
-    /// Its cycles in these counts.
+    /// Cycles of the account.
     pub fn cycles(self, ledger: &CycleCounts) -> u64 {
         Cause::ALL
             .iter()
@@ -57,56 +57,56 @@ impl Account {
             .sum()
     }
 
-    /// Its share of these counts; `None` where they are 0.
+    /// Share of all cycles; `None` if there are none.
     pub fn share(self, ledger: &CycleCounts) -> Option<f64> {
         let total = ledger.total();
         (total > 0).then(|| self.cycles(ledger) as f64 / total as f64)
     }
 }
 
-// One run's figures, as a line of a table shows them.
+// Figures of one run, as a line of a table.
 
-/// A run in figures; everything that needs a base is computed against the run it was given.
+/// Figures of a run; relative figures are computed against the given base.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
     /// The design.
     pub design: String,
-    /// Whether the program came to its end; figures of a run that did not are of its part.
+    /// Whether the program ended normally; otherwise the figures cover only the completed part.
     pub finished: bool,
     /// The program's time.
     pub seconds: f64,
-    /// How many times as fast as the base: above 1 is faster. `None` without two finished runs.
+    /// Speed-up over the base: above 1 is faster. `None` without two finished runs.
     pub speedup: Option<f64>,
-    /// The share of the program's cycles in each account.
+    /// Share of the program's cycles in translation.
     pub translation: Option<f64>,
-    /// The same, faults.
+    /// Share of the program's cycles in faults.
     pub faults: Option<f64>,
-    /// The same, upkeep.
+    /// Share of the program's cycles in upkeep.
     pub upkeep: Option<f64>,
-    /// Superpage mappings, at their most.
+    /// Maximum number of superpage mappings.
     pub superpages: u64,
-    /// Those made in the run, by kind.
+    /// Superpages made in the run, by kind.
     pub made: Made,
-    /// The share of resident memory on superpages, averaged over time.
+    /// Share of resident memory on superpages, averaged over time.
     pub coverage: Option<f64>,
-    /// The share of the resident pages that the program touched, at the peak.
+    /// Share of the resident pages that the program touched, at the peak.
     pub utilisation: Option<f64>,
-    /// Resident pages for each page touched, at the peak: 1 wastes nothing.
+    /// Resident pages per touched page, at the peak: 1 wastes nothing.
     pub bloat: Option<f64>,
-    /// CPU time of the daemons, for each second of the program.
+    /// CPU time of the daemons per second of the program.
     pub daemons: Option<f64>,
-    /// 99 of 100 requests took at most this, in microseconds.
+    /// 99th percentile of request latency, in microseconds.
     pub p99_microseconds: Option<f64>,
 }
 
-/// Superpages that were made, by kind.
+/// Superpages made, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Made {
     /// Mapped by a fault at once.
     pub at_fault: u64,
     /// Mapped in place when their pages were prepared.
     pub in_place: u64,
-    /// By copying into them.
+    /// Made by copying.
     pub by_copy: u64,
 }
 
@@ -120,16 +120,16 @@ impl Made {
             by_copy: counters.made_by_copy,
         }
     }
-    /// How many superpages of any kind.
+    /// Superpages of all kinds.
     pub fn total(self) -> u64 {
         self.at_fault + self.in_place + self.by_copy
     }
 }
 
-/// The figures of `report`, beside `base` if there is one.
+/// The figures of `report`, relative to `base` if given.
 pub fn figures(report: &Report, base: Option<&Report>) -> Figures {
     let resident = report.counters.resident_pages;
-    // Pages that were only read stand on the shared page of zeros: they are touched, and take nothing.
+    // Pages that were only read map the shared zero page: touched, but not resident.
     let touched = report.counters.touched_pages.map(|touched| touched.min(resident));
     Figures {
         design: report.cell.design.clone(),
@@ -149,8 +149,8 @@ pub fn figures(report: &Report, base: Option<&Report>) -> Figures {
     }
 }
 
-/// How many times as fast as `base` a run was. `None` if one of them did not come to its end, or took
-/// no time, or if they ran different programs or machines: such times do not compare.
+/// Speed-up of a run over `base`. `None` if either did not end normally or took no time, or if the programs or
+/// machines differ: such times are not comparable.
 pub fn speedup(report: &Report, base: &Report) -> Option<f64> {
     let both = report.end == End::Done
         && base.end == End::Done
@@ -159,7 +159,7 @@ pub fn speedup(report: &Report, base: &Report) -> Option<f64> {
     (both && time > 0.0 && base > 0.0).then(|| base / time)
 }
 
-/// What of two runs is so different that their times do not compare, whatever the designs.
+/// The difference that makes two runs' times incomparable, whatever the designs.
 pub fn incomparable(a: &Cell, b: &Cell) -> Option<&'static str> {
     let differs = [("workload", a.workload != b.workload), ("machine", a.machine != b.machine)];
     differs.into_iter().find_map(|(name, differs)| differs.then_some(name))
@@ -169,19 +169,19 @@ fn ratio(upper: u64, lower: u64) -> Option<f64> {
     (lower > 0).then(|| upper as f64 / lower as f64)
 }
 
-// What a run's moments tell: how many superpages there were at most, when they came, and how much of
-// the resident memory they covered over time.
+// Figures from a run's timeline: the maximum number of superpages, when they appeared, and the share of resident
+// memory that they covered over time.
 
 /// Base pages in a superpage where a report says nothing else (trace::SLOTS).
 pub(crate) const PAGES: u64 = trace::SLOTS as u64;
 
-/// The most superpages at any moment.
+/// Maximum number of superpages at any moment.
 pub fn most_superpages(report: &Report) -> u64 {
     report.timeline.iter().map(|moment| moment.superpages).max().unwrap_or(0)
 }
 
-/// Microseconds until a share of the most superpages was there for the first time. `None` if there
-/// never was one.
+/// Microseconds until a share of the maximum number of superpages was first reached. `None` if there never was a
+/// superpage.
 pub fn time_until(report: &Report, share: f64) -> Option<u64> {
     let most = most_superpages(report);
     let wanted = (most as f64 * share).ceil() as u64;

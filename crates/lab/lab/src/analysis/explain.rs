@@ -1,4 +1,4 @@
-//! Why one run was faster than another, in words made from the two reports and nothing else.
+//! Explains why one run was faster than another, from the two reports alone.
 //!
 //! The sentences go from the difference in time to the accounts that make it up, then to what caused
 //! them: superpages (how many, how made, when), faults, memory, stalls, daemons, requests. Where two
@@ -19,9 +19,9 @@ pub const EXPLAIN_SCHEMA: &str = "superpage.lab.explain/1";
 /// Runs whose times differ by less are "the same": a run is deterministic, so any difference is
 /// exact, but costs are known to a few per cent at best, and a smaller one means nothing.
 const SAME: f64 = 0.01;
-/// Differences that make up less than this of the whole are not named.
+/// Minimum share of the difference for a cause to be named.
 const SMALL: f64 = 0.03;
-/// How many are named on each side.
+/// Maximum number of causes named on each side.
 const TOLD: usize = 4;
 
 /// Why one run was faster.
@@ -29,9 +29,9 @@ const TOLD: usize = 4;
 pub struct Explanation {
     /// [`EXPLAIN_SCHEMA`].
     pub schema: &'static str,
-    /// The two runs, as the sentences call them; the faster one first, if one is.
+    /// Names of the two runs in the sentences; the faster one first, if one is.
     pub runs: [String; 2],
-    /// How many times as fast the first is. `None` if their times do not compare.
+    /// Speed-up of the first run over the second. `None` if their times are not comparable.
     pub speedup: Option<f64>,
     /// The differences in the program's cycles, the largest first.
     pub differences: Vec<Difference>,

@@ -38,7 +38,7 @@ pub(super) fn made(made: Made) -> String {
     }
 }
 
-/// How a run ended, if not well: `was killed: memory ran out with 1 base page resident`.
+/// The abnormal end of a run: `was killed: memory ran out with 1 base page resident`.
 pub fn end(end: &End) -> Option<String> {
     match end {
         End::Done => None,
@@ -54,7 +54,7 @@ pub fn end(end: &End) -> Option<String> {
     }
 }
 
-/// What to call two runs so that nobody takes one for the other.
+/// Distinct names for two runs.
 pub(super) fn names(a: &Report, b: &Report) -> (String, String) {
     if a.cell.design != b.cell.design {
         return (a.cell.design.clone(), b.cell.design.clone());
@@ -83,7 +83,7 @@ pub(super) fn names(a: &Report, b: &Report) -> (String, String) {
     (differing(&a.cell, &b.cell), differing(&b.cell, &a.cell))
 }
 
-/// What else than the design differs between two runs.
+/// Differences between two runs other than the design.
 pub(super) fn differing_cells(a: &Cell, b: &Cell) -> Vec<&'static str> {
     [
         ("machine", a.machine != b.machine),

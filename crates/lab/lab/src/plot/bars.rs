@@ -18,7 +18,7 @@ const SUMS: f64 = 70.0;
 const BAR: f64 = 22.0;
 const THIN: f64 = 5.0;
 const ROW: f64 = 40.0;
-/// A part narrower than this is no part that an eye can see.
+/// Minimum width of a visible part.
 const VISIBLE: f64 = 0.3;
 
 /// Draws the bars from `y` on; returns them and their height. Nothing without cycles.

@@ -10,12 +10,12 @@ use super::{STYLE, text, titled};
 use fault_scaling::Row;
 use report::legend::{self, Sign};
 
-/// Space for the labels of the upright axis.
+/// Width of the labels of the vertical axis.
 const GUTTER: f64 = 64.0;
 const HEIGHT: f64 = 320.0;
-/// From a panel's top to the next one's.
+/// Distance from a panel's top to the next one's.
 const PANEL: f64 = HEIGHT + 60.0;
-/// Colours; more lines than these are dashed.
+/// Number of colours; further lines are dashed.
 const COLOURS: usize = 7;
 
 /// A number of threads, and pages mapped in each second of wall-clock time and of CPU time.
@@ -23,9 +23,9 @@ const COLOURS: usize = 7;
 pub struct Point {
     /// Threads, each on a CPU.
     pub threads: u32,
-    /// By the clock.
+    /// Pages per second of wall-clock time.
     pub per_wall_second: f64,
-    /// By CPU time.
+    /// Pages per second of CPU time.
     pub per_cpu_second: f64,
 }
 
@@ -42,11 +42,11 @@ impl From<&Row> for Point {
 /// A set of patches. Points are in the order of their threads.
 #[derive(Debug, Clone)]
 pub struct Curve {
-    /// As the legend has it.
+    /// Name in the legend.
     pub name: String,
-    /// As simulated: a line.
+    /// Simulated points: a line.
     pub simulated: Vec<Point>,
-    /// As published: points.
+    /// Published points.
     pub published: Vec<Point>,
 }
 

@@ -14,9 +14,9 @@ use mm_sim::Moment;
 use report::legend::{self, Sign};
 use report::place::clipped;
 
-/// A column is at least as wide.
+/// Minimum width of a column.
 const COLUMN: f64 = 170.0;
-/// Space for the labels of an upright axis.
+/// Width of the labels of a vertical axis.
 const GUTTER: f64 = 44.0;
 /// Space between panels.
 const SPACING: f64 = 14.0;

@@ -12,7 +12,7 @@ use crate::Report;
 use mm_sim::Moment;
 use report::place::{clipped, spread};
 
-/// Space for the labels of the upright axes.
+/// Width of the labels of the vertical axes.
 const GUTTER: f64 = 56.0;
 const HEIGHT: f64 = 120.0;
 /// Space above a panel for its title, and below for the axis.
@@ -22,14 +22,14 @@ const BELOW: f64 = 26.0;
 const NAMES: f64 = 170.0;
 const NAMES_SHARE: f64 = 0.26;
 const NAME: f64 = 14.0;
-/// From a line's end to its name.
+/// Distance from a line's end to its name.
 const LEADER: f64 = 14.0;
 /// A line's name stands where the line is at this share of its run: at the end all memory is free again.
 const NAMED_AT: f64 = 0.8;
-/// More points than this cannot be told apart at this width.
+/// Maximum number of points distinguishable at this width.
 const POINTS: usize = 800;
 
-/// How many colours there are. More lines than these hide each other, whatever their dashes.
+/// Number of colours. More lines would hide each other, even if dashed.
 const COLOURS: usize = 7;
 
 /// A panel: its title, and what it shows.
@@ -69,7 +69,7 @@ fn panel(
 ) -> Vec<Element> {
     let moments = reports.iter().flat_map(|report| &report.timeline);
     let axis = Axis::amounts(moments.map(of).max().unwrap_or(0) as f64);
-    // Of one run the title has the name.
+    // With one run, the title names it.
     let names = if reports.len() > 1 { (across * NAMES_SHARE).min(NAMES) } else { 0.0 };
     let width = across - 2.0 * MARGIN - GUTTER - names;
     let mut plot = frame::plot(MARGIN + GUTTER, y + ABOVE, width, HEIGHT)

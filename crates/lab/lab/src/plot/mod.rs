@@ -22,11 +22,11 @@ use crate::analysis::{end, explain};
 use report::place::{clipped, wrapped};
 
 const STYLE: &str = include_str!("style.css");
-/// The picture's width.
+/// Width of the picture.
 const WIDTH: f64 = 960.0;
 /// On a telephone: its letters are as large, and what does not fit beside each other is below each other.
 const NARROW: f64 = 400.0;
-/// What is left free at its sides.
+/// Margin at the sides.
 const MARGIN: f64 = 24.0;
 
 /// One picture of all reports: what was run, the time line, cycles by cause.
@@ -73,12 +73,12 @@ fn titled(title: &str, width: f64) -> (Vec<Element>, f64) {
     (lines.iter().zip(places).map(|(line, y)| text(MARGIN, y, "title", line)).collect(), below)
 }
 
-/// How many notes an axis across so much space can have.
+/// Maximum number of ticks on an axis of this length.
 fn ticks(space: f64) -> usize {
     ((space / 80.0) as usize).clamp(2, 8)
 }
 
-/// What was run; what differs between the reports is left out.
+/// The common settings of all reports.
 fn title(reports: &[Report]) -> String {
     let Some(first) = reports.first() else { return "no runs".to_string() };
     let cells = || reports.iter().map(|report| &report.cell);
@@ -106,7 +106,7 @@ fn title(reports: &[Report]) -> String {
     }
 }
 
-/// Runs that did not come to their end, a line each, so that nobody takes their times for results.
+/// One line per run that did not end normally, so that its time is not mistaken for a result.
 fn ends(reports: &[Report]) -> Vec<String> {
     let line =
         |report: &Report| end(&report.end).map(|end| format!("{} {end}", report.cell.design));

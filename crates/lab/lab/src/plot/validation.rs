@@ -9,7 +9,7 @@ use report::place::clipped;
 use super::{MARGIN, NARROW, STYLE, WIDTH, text, titled};
 use crate::validation::{Compared, Row, Step, Validation};
 
-/// A column is at least as wide.
+/// Minimum width of a column.
 const COLUMN: f64 = 280.0;
 /// Space for the labels of an upright axis, between panels, and above and below one.
 const GUTTER: f64 = 48.0;

@@ -30,20 +30,20 @@ pub use store::{Contents, Damage, Launched, Store};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a sweep could not go on.
+/// Why a sweep failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// A file or directory could not be used.
+    /// An unusable file or directory.
     #[error("{path}: {source}{remedy}", path = path.display())]
     File {
-        /// Which.
+        /// Path.
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
         /// What to do, with a separator before it; or nothing.
         remedy: &'static str,
     },
-    /// There is no plan where one should be.
+    /// No plan in the directory.
     #[error("{}: holds no plan; make one with `superpage lab sweep plan -o {} …`", .0.display(), .0.display())]
     NoPlan(PathBuf),
     /// The plan cannot be read.
@@ -57,7 +57,7 @@ pub enum SweepError {
     /// The directory has another plan.
     #[error("{}: holds another plan; choose another directory, or --force to replace the plan and keep the results that both share", .0.display())]
     OtherPlan(PathBuf),
-    /// Somebody else runs the same shard into the same directory.
+    /// Another process runs the same shard in the same directory.
     #[error("{directory}: shard {shard} is being run by another process; wait for it, or run another shard", directory = directory.display())]
     Locked {
         /// The directory.
@@ -65,18 +65,18 @@ pub enum SweepError {
         /// The shard.
         shard: Shard,
     },
-    /// Somebody else has the sweep run by a cluster.
+    /// Another process runs the sweep on a cluster.
     #[error("{}: its jobs are being watched by another process; wait for it, or end it", .0.display())]
     Launched(PathBuf),
     /// Directories to merge were made from different plans.
     #[error("{first} and {second}: made from different plans; merge shards of one plan", first = first.display(), second = second.display())]
     PlansDiffer {
-        /// One.
+        /// The first directory.
         first: PathBuf,
-        /// The other.
+        /// The second directory.
         second: PathBuf,
     },
-    /// One cell, two reports.
+    /// Two different reports of one cell.
     #[error("cell {cell} has two different reports, one of them in {path}; they were made by different builds: remove one and run again", path = path.display())]
     Conflict {
         /// The cell.
@@ -84,7 +84,7 @@ pub enum SweepError {
         /// A file with one of them.
         path: PathBuf,
     },
-    /// Not everything is there.
+    /// Missing cells.
     #[error(
         "{missing} of {planned} cells are missing; run the remaining shards, or --partial to merge what there is"
     )]

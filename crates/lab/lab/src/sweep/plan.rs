@@ -82,7 +82,7 @@ pub struct Group<'a> {
     pub layout: Layout,
     /// The seed.
     pub seed: u64,
-    /// Its cells, by hash.
+    /// The group's cells, by hash.
     pub members: Vec<Member<'a>>,
 }
 
@@ -102,7 +102,7 @@ pub struct Shard {
     of: u32,
 }
 
-/// Why a shard could not be read.
+/// A shard that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid shard `{0}`: expected I/N with I from 0 to N-1, e.g. 0/4")]
 pub struct ShardError(String);
@@ -340,12 +340,12 @@ fn many<T: Field>(keys: &mut Reader<'_>, name: &'static str) -> Vec<T> {
 
 // Seeds as people write them: `1-10,20`.
 
-/// Why seeds could not be read.
+/// Seeds that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid seeds `{0}`: expected numbers and ranges, e.g. 1-10,20")]
 pub struct SeedsError(String);
 
-/// Most seeds of one range: a slip of the keyboard must not ask for all of memory.
+/// Maximum number of seeds in a range: a typo must not exhaust memory.
 const MAX_RANGE: u64 = 1 << 20;
 
 /// Reads numbers and ranges, in order, each seed once.

@@ -14,14 +14,14 @@ use serde::Serialize;
 use super::{Contents, Damage, Group, Hash, Plan, Shard, Store, SweepError};
 use crate::{ENGINE, Report};
 
-/// What a run of a shard did.
+/// Result of running a shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ran {
     /// Cells of the shard.
     pub cells: usize,
-    /// Cells that were there before.
+    /// Cells that had a report already.
     pub present: usize,
-    /// Cells that were run now.
+    /// Cells run now.
     pub done: usize,
     /// Files with lines that could not be used; their cells were run again.
     pub damaged: Vec<super::Damage>,
@@ -31,7 +31,7 @@ pub struct Ran {
     pub stopped: bool,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     /// Cells done now.
@@ -115,7 +115,7 @@ fn missing<'a>(groups: Vec<Group<'a>>, present: &BTreeSet<Hash>) -> Vec<Group<'a
     groups.into_iter().filter_map(rest).collect()
 }
 
-/// A pass that mixed its reports up would be found years later.
+/// Checks the reports' designs: mixed-up reports would go unnoticed for years.
 fn check(group: &Group, reports: Vec<Report>) -> Ended {
     let names: Vec<&str> = reports.iter().map(|report| report.cell.design.as_str()).collect();
     let wanted: Vec<&str> = group.members.iter().map(|one| one.design.name.as_str()).collect();
@@ -125,7 +125,7 @@ fn check(group: &Group, reports: Vec<Report>) -> Ended {
     Err(format!("asked for {}, got {}", wanted.join(", "), names.join(", ")))
 }
 
-/// What a group is, in words.
+/// Description of a group.
 fn name(group: &Group) -> String {
     let Layout { nodes, movable } = &group.layout;
     let divided = match group.layout == Layout::default() {
@@ -227,18 +227,18 @@ fn read(stores: &[Store]) -> Result<All, SweepError> {
     all.ok_or_else(|| SweepError::NoPlan("no directory".into()))
 }
 
-// How far each shard of a sweep is. Pure.
+// Progress of each shard of a sweep. Pure.
 
-/// How far a shard is.
+/// Progress of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
-    /// Which.
+    /// The shard.
     pub shard: Shard,
     /// Its cells.
     pub cells: usize,
-    /// Those with a report.
+    /// Cells with a report.
     pub done: usize,
-    /// Passes with cells that have none.
+    /// Passes with cells without a report.
     pub passes_left: usize,
 }
 
@@ -262,7 +262,7 @@ impl State {
     }
 }
 
-/// How far each of `of` shards of all groups is, in the order of their numbers.
+/// Progress of each of `of` shards of all groups, by number.
 pub fn states(groups: &[Group], contents: &Contents, of: u32) -> Vec<State> {
     let shards = (0..of).filter_map(|index| Shard::new(index, of));
     shards.map(|shard| State::new(shard, &shard.select(groups), contents)).collect()

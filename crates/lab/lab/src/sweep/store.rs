@@ -25,7 +25,7 @@ pub struct Store {
     directory: PathBuf,
 }
 
-/// What lies in it.
+/// Contents of the directory.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Reports by cell.
@@ -41,7 +41,7 @@ pub struct Damage {
     pub path: PathBuf,
     /// The first such line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Reason.
     pub why: String,
 }
 
@@ -74,7 +74,7 @@ impl Store {
         Self { directory: directory.to_path_buf() }
     }
 
-    /// Where it is.
+    /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -146,7 +146,7 @@ impl Store {
         Ok(files)
     }
 
-    /// How many passes have a file, whatever is in it.
+    /// Number of passes with a file, whatever its contents.
     ///
     /// # Errors
     /// [`SweepError::File`]: the directory cannot be read.
@@ -155,12 +155,12 @@ impl Store {
         Ok(files.iter().filter_map(|path| key_of(path)).collect::<BTreeSet<_>>().len())
     }
 
-    /// Where results are.
+    /// Directory of the results.
     pub fn groups_directory(&self) -> PathBuf {
         self.directory.join("groups")
     }
 
-    /// Where the jobs of a cluster say what they do.
+    /// Directory of the logs of cluster jobs.
     pub fn logs_directory(&self) -> PathBuf {
         self.directory.join("logs")
     }
@@ -213,7 +213,7 @@ impl Store {
         Ok(Launched { _file: file })
     }
 
-    /// Takes the lock of this name and clears away its half-written files; `None`: somebody else has it.
+    /// Takes the lock of this name and removes its half-written files; `None`: another process holds it.
     fn lock(&self, name: &str) -> Result<Option<File>, SweepError> {
         self.make_directories()?;
         let path = self.directory.join("locks").join(format!("{name}.lock"));
@@ -255,7 +255,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes beside and renames, so that nobody ever sees half of it.
+    /// Writes a temporary file and renames it, so that no reader sees a partial file.
     fn write(&self, path: &Path, text: &str, mark: &str) -> Result<(), SweepError> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{mark}.tmp"));

@@ -27,13 +27,13 @@ pub const TABLE_SCHEMA: &str = "superpage.lab.table/1";
 /// A table that can be rerun.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
     /// Where it was published.
     pub source: &'static str,
     /// What it shows.
     pub summary: &'static str,
-    /// What was published with it and is not in it.
+    /// What was published with the table and is not included.
     pub left_out: &'static str,
     /// What its rows need.
     pub(crate) runs: fn() -> Vec<Runs>,
@@ -71,11 +71,11 @@ pub struct Table {
     pub name: String,
     /// Where it was published.
     pub source: String,
-    /// What was published with it and is not in it.
+    /// What was published with the table and is not included.
     pub left_out: String,
     /// What the figures are: `speed-up over base pages`.
     pub figure: String,
-    /// Which way they are better.
+    /// Which direction is better.
     pub better: Better,
     /// The columns, mostly designs.
     pub columns: Vec<String>,
@@ -83,7 +83,7 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// Which way a figure is better.
+/// Which direction of a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -105,9 +105,9 @@ pub struct Row {
 /// One figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cell {
-    /// As published. `None` where the paper has none.
+    /// Published figure; `None` if the paper has none.
     pub published: Option<f64>,
-    /// As simulated. `None` where the run did not come to its end.
+    /// Simulated figure; `None` if the run did not end normally.
     pub simulated: Option<f64>,
     /// Whether the published figure was used to set a parameter of the model.
     pub role: Role,
@@ -117,9 +117,9 @@ pub struct Cell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// A parameter was fitted to it: that it agrees proves nothing.
+    /// A parameter was fitted to the cell: agreement proves nothing.
     Fitted,
-    /// Nothing was fitted to it.
+    /// No parameter was fitted to the cell.
     HeldOut,
     /// It came after all parameters were set, or was taken out of what sets them, and nothing is ever fitted to it.
     Check,
@@ -135,7 +135,7 @@ impl Role {
 }
 
 impl Cell {
-    /// How far the simulation is off, as a share: simulated / published - 1.
+    /// Relative error of the simulation, as a share: simulated / published - 1.
     pub fn error(&self) -> Option<f64> {
         let published = self.published.filter(|published| *published != 0.0)?;
         Some(self.simulated? / published - 1.0)
@@ -209,11 +209,11 @@ impl Entry {
 /// How far a rerun is. A cell is a design under one workload and fragmentation; several tables may need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step<'a> {
-    /// Cells that are done.
+    /// Number of completed cells.
     pub done: u64,
-    /// Cells that there are.
+    /// Total number of cells.
     pub of: u64,
-    /// The row that is run next.
+    /// The next row.
     pub row: &'a str,
     /// Its fragmentation.
     pub fragmentation: &'a str,
@@ -335,7 +335,7 @@ impl Pass {
 struct Board<'a> {
     waiting: &'a [&'a Entry],
     reports: BTreeMap<(Conditions, &'static str), Report>,
-    /// Cells that there are.
+    /// Total number of cells.
     of: u64,
     step: &'a mut (dyn FnMut(Step<'_>) + Send),
     whole: &'a mut (dyn FnMut(Table) -> ControlFlow<()> + Send),
@@ -379,12 +379,12 @@ impl Board<'_> {
 /// Published figures that differ by no more than this are taken as equal: papers do not separate them.
 const MIN_DIFFERENCE: f64 = 1.05;
 
-/// How well a table was reproduced.
+/// Agreement of a table with its rerun.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Agreement {
     /// Pairs of cells in one row that the paper separates by more than 5 %, and that were simulated.
     pub pairs: usize,
-    /// Those whose order the simulation has the other way, or not at all.
+    /// Pairs that the simulation orders the other way, or not at all.
     pub wrong: Vec<Pair>,
     /// Each column's geometric mean over the rows that have both figures.
     pub means: Vec<GeometricMean>,
@@ -436,7 +436,7 @@ pub struct GeometricMean {
 }
 
 impl Table {
-    /// How well it was reproduced.
+    /// Agreement of the table with its rerun.
     pub fn agreement(&self) -> Agreement {
         let is_check = |cell: &Cell| cell.role == Role::Check;
         let is_checked = |a: &Cell, b: &Cell| is_check(a) || is_check(b);
@@ -522,7 +522,7 @@ fn positive(value: Option<f64>) -> Option<f64> {
     value.filter(|value| *value > 0.0)
 }
 
-/// The geometric mean; `None` of nothing.
+/// The geometric mean; `None` without values.
 pub(crate) fn geometric(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|value| value.ln()).sum();
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())

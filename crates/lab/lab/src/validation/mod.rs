@@ -14,10 +14,10 @@ use crate::tables::typical;
 /// The version of [`Validation`]'s layout.
 pub const SCHEMA: &str = "superpage.validate/1";
 
-/// Times that differ by no more are not said to be in an order.
+/// Minimum ratio of two times to count as ordered.
 const MIN_DIFFERENCE: f64 = 1.05;
 
-/// What was measured and simulated. Unknown is `null`.
+/// Measured and simulated figures. `null` means unknown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Validation {
     /// [`SCHEMA`].
@@ -26,10 +26,10 @@ pub struct Validation {
     pub computer: String,
     /// The simulated machine.
     pub machine: String,
-    /// Its memory.
+    /// Memory of the simulated machine, in bytes.
     #[serde(deserialize_with = "units::bytes")]
     pub memory_bytes: u64,
-    /// How memory was fragmented, in both.
+    /// Fragmentation, in both.
     pub fragmentation: String,
     /// The seed of both.
     pub seed: u64,
@@ -50,7 +50,7 @@ pub struct Compared {
     pub command: Vec<String>,
     /// Live runs of each design.
     pub runs: u32,
-    /// Base pages first: what the others are relative to.
+    /// Designs; base pages first, as the reference.
     pub designs: Vec<Row>,
     /// Live ratios of designs to each other, by their places in `designs`.
     pub pairs: Vec<Pair>,
@@ -104,7 +104,7 @@ pub struct Side {
     /// CPU time of daemons that made superpages beside it; live only where superpage did.
     #[serde(deserialize_with = "units::seconds")]
     pub beside_seconds: Option<f64>,
-    /// Superpages that it had, at most.
+    /// Maximum number of superpages.
     #[serde(deserialize_with = "units::count")]
     pub superpages: Option<f64>,
     /// When there were how many.
@@ -122,18 +122,18 @@ pub struct Step {
     pub superpages: f64,
 }
 
-/// How many times as fast as `than` a design was live.
+/// Live speed-up of a design over `than`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Pair {
-    /// A place in [`Compared::designs`].
+    /// An index in [`Compared::designs`].
     pub than: usize,
-    /// Another one.
+    /// Another index.
     pub design: usize,
     /// The ratio of medians.
     #[serde(deserialize_with = "units::ratio")]
     pub ratio: f64,
-    /// Where the true one lies.
+    /// Confidence interval of the ratio.
     #[serde(deserialize_with = "units::ratio")]
     pub interval: Option<[f64; 2]>,
 }
@@ -201,16 +201,16 @@ impl Compared {
     }
 }
 
-/// How well designs are in their order.
+/// Agreement on the order of designs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Order {
     /// Pairs whose simulated times differ by more than 5 %.
     pub pairs: usize,
-    /// Of these, those that the live runs have in the same order.
+    /// Pairs in the same order in the live runs.
     pub agree: usize,
-    /// In the other one.
+    /// Pairs in the opposite order.
     pub disagree: usize,
-    /// In none for certain: the interval of their ratio holds 1.
+    /// Pairs undecided: the interval of the ratio contains 1.
     pub undecided: usize,
 }
 
@@ -253,7 +253,7 @@ impl Side {
         }
     }
 
-    /// How many times as fast as `base`.
+    /// Speed-up over `base`: how many times as fast.
     pub fn speedup(&self, base: &Self) -> Option<f64> {
         (self.seconds > 0.0 && base.seconds > 0.0).then(|| base.seconds / self.seconds)
     }
@@ -290,7 +290,7 @@ impl Compared {
         }
     }
 
-    /// The live ratio of a design to base pages.
+    /// Live ratio of a design to base pages.
     pub fn against_base(&self, place: usize) -> Option<&Pair> {
         self.pairs.iter().find(|pair| pair.than == 0 && pair.design == place)
     }

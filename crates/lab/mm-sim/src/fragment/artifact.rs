@@ -17,25 +17,25 @@ use crate::memory::Mobility;
 
 /// Pages kept at the end of each superpage by `frag_background` and `fragment_level`: 64 KiB.
 const KEPT: u32 = 16;
-/// Writes of a page that is filled (memset, a word each).
+/// Writes that fill a page (memset, one write per word).
 const FILL: u32 = 512;
-/// Where the programs' memory lies: a virtual page number.
+/// Start of the programs' memory, as a virtual page number.
 const ADDRESS: u64 = 0x7e00_0000_0000 >> 12;
 
-/// The artifact's sizes, in superpages. It was written for 32 GB.
+/// The artifact's sizes, in superpages; written for a machine of 32 GB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
-    /// Filled by `frag_compact`: 30 GB.
+    /// Superpages that `frag_compact` fills: 30 GB.
     pub compact_fill: u32,
-    /// Of these emptied but for a page: 1 GB.
+    /// Filled superpages that `frag_compact` then empties except for one page: 1 GB.
     pub compact_emptied: u32,
-    /// Touched then by `frag_compact`.
+    /// Superpages that `frag_compact` touches afterwards.
     pub compact_touched: u32,
-    /// Filled by `frag_background` at most: 29 GB.
+    /// Maximum number of superpages that `frag_background` fills: 29 GB.
     pub background_fill: u32,
-    /// Touched then by `frag_background`.
+    /// Superpages that `frag_background` touches afterwards.
     pub background_touched: u32,
-    /// Filled by `fragment_level`, less what is to stay free: 29 GB.
+    /// Superpages that `fragment_level` fills, before subtracting those to keep free: 29 GB.
     pub level_fill: u32,
 }
 
@@ -50,7 +50,7 @@ impl Scale {
         level_fill: 29 * 512,
     };
 
-    /// The same shares of a machine with this many superpage-sized blocks.
+    /// The artifact's numbers, scaled to a machine with this many superpage-sized blocks.
     pub fn new(blocks: u64) -> Self {
         let part = |number: u32| (u64::from(number) * blocks / (32 * 512)).max(1) as u32;
         let all = Self::ARTIFACT;
@@ -69,20 +69,20 @@ impl Scale {
 #[derive(Debug)]
 pub struct Artifact {
     scale: Scale,
-    /// Superpages that shall stay free.
+    /// Superpages to keep free.
     target: u64,
     first_region: u32,
     first_process: u32,
     state: State,
 }
 
-/// Where the programs are.
+/// Progress of the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// `frag_compact` has filled so many superpages.
+    /// Number of superpages that `frag_compact` has filled.
     CompactFill(u32),
     CompactTouch(u32),
-    /// `frag_background` has fragmented so many.
+    /// Number of superpages that `frag_background` has fragmented.
     Background(u32),
     BackgroundTouch {
         base: u32,
@@ -90,7 +90,7 @@ enum State {
     },
     LevelFill(u32),
     LevelEmpty(u32),
-    /// `held` superpages are fragmented, `given` were given back again from the first on.
+    /// `held` superpages are fragmented; the first `given` of them were freed again.
     Tune {
         held: u32,
         given: u32,
@@ -99,7 +99,7 @@ enum State {
     Done,
 }
 
-/// What the fine-tuning did last.
+/// Last step of the fine-tuning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tune {
     Fragmented,
@@ -107,7 +107,7 @@ enum Tune {
 }
 
 impl Artifact {
-    /// The programs that leave `level` percent of what the workload needs not free.
+    /// The programs that leave all but `level` percent of the needed superpages free.
     pub fn new(level: u8, place: Place) -> Self {
         let Place { needed, blocks, first_region, first_process, .. } = place;
         let target = (100 - u64::from(level.min(100))) * needed / 100;
@@ -115,7 +115,7 @@ impl Artifact {
         Self { scale, target, first_region, first_process, state }
     }
 
-    /// The superpages it leaves free, if the memory has so many.
+    /// Superpages left free, if memory has that many.
     pub fn target(&self) -> u64 {
         self.target
     }
@@ -154,13 +154,13 @@ impl Artifact {
         block.event(Event::Unmap(self.pages(superpage, 0, SLOTS - kept)));
     }
 
-    /// What the fine-tuning may number beyond what it filled.
+    /// Regions reserved for the fine-tuning beyond the filled ones.
     fn slack(&self) -> u32 {
         self.scale.level_fill / 8 + 64
     }
 }
 
-/// Superpages filled in one step: about a block of accesses.
+/// Superpages filled per step: about one block of accesses.
 const STEP: u32 = 32;
 
 impl Fragmenter for Artifact {
@@ -244,8 +244,8 @@ impl Fragmenter for Artifact {
                     block.event(Event::Unmap(self.pages(given, SLOTS - KEPT, SLOTS)));
                     State::Tune { held, given: given + 1, last: Some(Tune::GaveBack) }
                 } else {
-                    // The scripts sleep so long before they start the workload, which is what makes
-                    // the 16 pages of each superpage inactive.
+                    // The scripts sleep for this long before they start the workload; the sleep
+                    // makes the 16 pages of each superpage inactive.
                     block.event(Event::Wait(60_000_000));
                     State::Done
                 }
@@ -265,22 +265,22 @@ impl Fragmenter for Artifact {
     }
 }
 
-// `FreeBlocks`: what /proc/buddyinfo and /proc/pagetypeinfo say, as a target. Total parsers: they read
-// any text and name the line that is wrong.
+// `FreeBlocks`: the contents of /proc/buddyinfo and /proc/pagetypeinfo, as a target. The parsers are total: they
+// accept any text and name the wrong line.
 
-/// Orders that are kept; larger blocks count as several of the largest.
+/// Number of orders kept; a larger block counts as several of the largest order.
 pub const ORDERS: usize = 11;
-/// Orders that a kernel may print at most (MAX_ORDER of 64 KB pages on Arm is 13).
+/// Maximum number of orders that a kernel prints (MAX_ORDER of 64 KB pages on Arm is 13).
 const MAX_ORDERS: usize = 32;
-/// Blocks of an order at most: more is no machine.
+/// Maximum number of blocks of one order; no machine has more.
 const MAX_BLOCKS: u64 = 1 << 40;
 
-/// What a machine says of its free memory, as it said it: from it everything else can be made again.
+/// A machine's description of its free memory, verbatim; everything else is derived from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeLists {
     /// The text of /proc/buddyinfo.
     pub buddyinfo: String,
-    /// The text of /proc/pagetypeinfo, if it could be read (that takes root).
+    /// The text of /proc/pagetypeinfo, if readable (needs root).
     pub pagetypeinfo: Option<String>,
     /// Frames of the machine, if known.
     pub frames: Option<u64>,
@@ -291,7 +291,7 @@ pub struct FreeLists {
 pub struct FreeBlocks {
     /// Free blocks by [`Mobility`], in the order of [`Mobility::ALL`], and order.
     pub free: [[u64; ORDERS]; 3],
-    /// Pageblocks by mobility, if the kernel said.
+    /// Pageblocks by mobility, if the kernel reported them.
     pub pageblocks: Option<[u64; 3]>,
     /// Frames of the machine, if known.
     pub frames: Option<u64>,
@@ -301,8 +301,8 @@ const BUDDYINFO: &str = "/proc/buddyinfo";
 const PAGETYPEINFO: &str = "/proc/pagetypeinfo";
 
 impl FreeBlocks {
-    /// From the texts of the two files. With pagetypeinfo the free blocks are known by mobility;
-    /// without, all count as movable.
+    /// Parses the texts of the two files. With pagetypeinfo, free blocks are split by mobility; without, all
+    /// count as movable.
     ///
     /// # Errors
     /// [`FragmentError`]: a line that cannot be read, with its number, or no free memory at all.
@@ -338,7 +338,7 @@ impl FreeBlocks {
         self.free.iter().flat_map(|orders| orders.iter().enumerate().map(order)).sum()
     }
 
-    /// The same shares of a machine with `frames` frames, if this one's are known.
+    /// The free blocks scaled to a machine with `frames` frames, if this machine's frames are known.
     pub fn scaled(&self, frames: u64) -> Self {
         let Some(own) = self.frames.filter(|&own| own > 0) else { return self.clone() };
         let scale = |count: u64| {
@@ -353,8 +353,8 @@ impl FreeBlocks {
         }
     }
 
-    /// Distributes what buddyinfo says by what pagetypeinfo says. Its counts replace buddyinfo's: both
-    /// are read at about the same time, and this file stops counting at 100000 (`>100000`).
+    /// Splits buddyinfo's counts by mobility with pagetypeinfo. Pagetypeinfo's counts replace buddyinfo's: both
+    /// files are read at about the same time, and pagetypeinfo stops counting at 100000 (`>100000`).
     fn add_types(&mut self, text: &str) -> Result<(), FragmentError> {
         let all = self.free[0];
         let mut free = [[0; ORDERS]; 3];
@@ -390,7 +390,7 @@ impl FreeBlocks {
         if !found {
             return Err(FragmentError::Empty { file: PAGETYPEINFO });
         }
-        // Where counting stopped early, what is missing goes to the movable ones.
+        // Where counting stopped early, the missing blocks count as movable.
         for order in 0..ORDERS {
             let typed = free.iter().map(|orders| orders[order]).sum::<u64>();
             free[0][order] += all[order].saturating_sub(typed);
@@ -401,7 +401,7 @@ impl FreeBlocks {
     }
 }
 
-/// The mobility of a name of the kernel's; `None` for those that nobody allocates from (Isolate).
+/// The mobility for a kernel migrate-type name; `None` for types that nobody allocates from (Isolate).
 fn mobility(name: &str) -> Option<Mobility> {
     match name {
         "Movable" | "CMA" => Some(Mobility::Movable),
@@ -411,7 +411,7 @@ fn mobility(name: &str) -> Option<Mobility> {
     }
 }
 
-/// A line that has something on it.
+/// A non-empty line.
 struct Line<'a> {
     file: &'static str,
     number: usize,
@@ -430,7 +430,7 @@ impl<'a> Line<'a> {
         FragmentError::Line { file: self.file, line: self.number, text, why }
     }
 
-    /// The zone's name and what follows, of `Node 0, zone Normal ...`.
+    /// Splits `Node 0, zone Normal ...` into the zone's name and the rest.
     fn zone(&self) -> Result<(&'a str, &'a str), FragmentError> {
         let rest = self.text.strip_prefix("Node").ok_or_else(|| self.error("no `Node`"))?;
         let (node, rest) =
@@ -451,7 +451,7 @@ impl<'a> Line<'a> {
         Ok(number)
     }
 
-    /// Adds the counts of orders.
+    /// Adds the counts by order.
     fn add(&self, orders: &mut [u64; ORDERS], text: &str) -> Result<(), FragmentError> {
         let mut seen = 0;
         for (order, number) in text.split_whitespace().enumerate() {

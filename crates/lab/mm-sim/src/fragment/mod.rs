@@ -1,4 +1,4 @@
-//! What fragments the memory before a workload runs.
+//! Fragments memory before a workload runs.
 //!
 //! Fragmenters are programs too: they map, touch and unmap, so any design carries them out and the
 //! memory ends up as that design leaves it. Because Frag-L looks at the free memory after each step,
@@ -22,30 +22,30 @@ use workload::rng::{SplitMix64, below};
 pub trait PhysicalMemoryView {
     /// Superpage-sized, aligned blocks of the machine.
     fn blocks(&self) -> u64;
-    /// Superpages that could be allocated now: order 9 + 2 x order 10 of buddyinfo, as the artifact
-    /// counts, or what the design's allocator has for the same question.
+    /// Superpages that could be allocated now: order 9 + 2 x order 10 of buddyinfo, as the artifact counts, or
+    /// the design's own allocator's count.
     fn free_superpages(&self) -> u64;
     /// Free frames.
     fn free_frames(&self) -> u64;
-    /// Whether nothing of a block is used.
+    /// Whether a block is wholly free.
     fn is_whole(&self, block: u64) -> bool;
-    /// Takes those of the frames `from..to` of a block that are free, for the kernel, for good; none that cannot be moved
-    /// where only movable pages may be. Yields how many it took.
+    /// Takes the free frames in `from..to` of a block for the kernel, permanently; takes no unmovable frames
+    /// where only movable pages are allowed. Returns the number of frames taken.
     fn occupy(&mut self, block: u64, from: u16, to: u16, mobility: Mobility) -> u64;
 }
 
 /// A program that fragments memory.
 pub trait Fragmenter: Send {
-    /// Replaces `block` by the program's next piece, which is to be carried out before the next call.
-    /// `false`: it is done (and holds what it has), and the block is empty.
+    /// Replaces `block` by the program's next piece; the caller executes the piece before the next call.
+    /// `false`: the program is done (and keeps its memory), and the block is empty.
     fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool;
 
-    /// How many regions it numbers, from its first on. The workload begins behind them.
+    /// Number of regions used, from the first one on. The workload's regions follow.
     fn regions(&self) -> u32 {
         0
     }
 
-    /// How many processes it numbers.
+    /// Number of processes used.
     fn processes(&self) -> u32 {
         0
     }
@@ -53,64 +53,63 @@ pub trait Fragmenter: Send {
 
 // `Fragmentation`: which fragmenter, read from a specification.
 
-/// How the memory is fragmented.
+/// How memory is fragmented.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fragmentation {
-    /// Not at all: a machine just booted.
+    /// Not fragmented: a freshly booted machine.
     None,
-    /// Frag-L of Quicksilver's artifact: `L` percent of the superpages that the workload needs are not
-    /// free.
+    /// Frag-L of Quicksilver's artifact: `L` percent of the superpages that the workload needs are not free.
     Level(u8),
-    /// This many percent of the machine's superpage-sized blocks hold a frame that cannot be moved.
+    /// This percentage of the machine's superpage-sized blocks holds an unmovable frame.
     Pinned(u8),
     /// Ingens' `frag_normal`.
     IngensNormal,
     /// Ingens' `frag_severe`.
     IngensSevere,
-    /// As a real machine's free lists are; and the lists themselves, if they were captured.
+    /// The free lists of a real machine, and their text if captured.
     Machine(Box<FreeBlocks>, Option<Box<FreeLists>>),
 }
 
-/// What every fragmenter knows of its machine and workload.
+/// What every fragmenter knows about its machine and workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Superpages that the workload needs.
     pub needed: u64,
     /// Superpage-sized blocks of the machine.
     pub blocks: u64,
-    /// The first region it may number.
+    /// First region number available to the fragmenter.
     pub first_region: u32,
-    /// The first process.
+    /// First process number available to the fragmenter.
     pub first_process: u32,
-    /// The seed of what is random.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Why a fragmentation could not be read.
+/// A fragmentation that could not be parsed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FragmentError {
-    /// No such fragmentation.
+    /// Unknown fragmentation.
     #[error(
         "unknown fragmentation `{0}`: expected none, frag-L or pinned-L with L from 0 to 100, \
          ingens-normal or ingens-severe"
     )]
     Unknown(String),
-    /// A line of a file of /proc is not as the kernel writes it.
+    /// A malformed line in a file of /proc.
     #[error("{file}, line {line}: {why}: `{text}`; expected the file as Linux writes it")]
     Line {
-        /// Which file.
+        /// The file.
         file: &'static str,
-        /// Which line, from 1 on.
+        /// Line number, from 1.
         line: usize,
         /// The line.
         text: String,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         why: &'static str,
     },
-    /// A file of /proc says nothing about free memory.
+    /// A file of /proc without any free memory.
     #[error("{file}: no line about a zone; expected the file as Linux writes it")]
     Empty {
-        /// Which file.
+        /// The file.
         file: &'static str,
     },
 }
@@ -149,7 +148,7 @@ impl fmt::Display for Fragmentation {
 }
 
 impl Fragmentation {
-    /// As a real machine is.
+    /// Fragmentation as on a real machine.
     ///
     /// # Errors
     /// [`FragmentError`]: the free lists cannot be read.
@@ -159,7 +158,7 @@ impl Fragmentation {
         Ok(Self::Machine(Box::new(free), Some(Box::new(lists.clone()))))
     }
 
-    /// The free lists that memory is made to look like, if it is.
+    /// The captured free lists that memory is made to match, if any.
     pub fn free_lists(&self) -> Option<&FreeLists> {
         match self {
             Self::Machine(_, lists) => lists.as_deref(),
@@ -167,7 +166,7 @@ impl Fragmentation {
         }
     }
 
-    /// The program, if there is anything to do.
+    /// The fragmenting program; `None` if nothing needs doing.
     pub fn program(&self, place: Place) -> Option<Box<dyn Fragmenter>> {
         match self {
             Self::None => None,
@@ -193,7 +192,7 @@ impl Fragmentation {
 /// The order of a superpage.
 const SUPERPAGE: usize = 9;
 
-/// A fragmenter that runs no program.
+/// A fragmenter that runs no program and occupies frames directly.
 #[derive(Debug)]
 pub struct Machine {
     target: FreeBlocks,
@@ -202,14 +201,14 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Which physical blocks look how follows from the seed.
+    /// The seed decides which physical block gets which pattern.
     pub fn new(target: &FreeBlocks, seed: u64) -> Self {
         Self { target: target.clone(), seed, done: false }
     }
 }
 
-/// Leaves free what is `needed` of the orders below `order` within the frames from `first` on, and adds
-/// runs of used frames. At least one frame is used.
+/// Leaves the `needed` blocks of the orders below `order` free within the frames from `first` on, and appends runs
+/// of used frames to `used`. At least one frame is used.
 fn pattern(order: usize, first: u16, needed: &mut [u64], used: &mut Vec<(u16, u16)>) {
     if needed[..order].iter().all(|&count| count == 0) {
         match used.last_mut() {
@@ -234,13 +233,13 @@ impl Fragmenter for Machine {
             return false;
         }
         let mut target = self.target.scaled(memory.blocks() << SUPERPAGE);
-        // Whole superpages stay as they are, neighbours together so that order 10 can be.
+        // Whole free superpages stay free, adjacent so that they can form order 10.
         let whole: u64 = (target.free.iter())
             .flat_map(|orders| {
                 (SUPERPAGE..ORDERS).map(|order| orders[order] << (order - SUPERPAGE))
             })
             .sum();
-        // What the kernel has since it booted is full already.
+        // The kernel's boot memory is full already.
         let (fragmented, full): (Vec<u64>, Vec<u64>) =
             scattered(memory.blocks().saturating_sub(whole), self.seed)
                 .into_iter()
@@ -263,8 +262,8 @@ impl Fragmenter for Machine {
                 made[mobility as usize] += 1;
             }
         }
-        // The others are full: as many of each mobility as the kernel counts pageblocks, the last rest
-        // and everything, if it did not say, movable.
+        // The remaining blocks are full: as many of each mobility as the kernel counts pageblocks; the rest
+        // is movable, as is everything if the kernel did not report pageblocks.
         let pageblocks = target.pageblocks.unwrap_or_default();
         for mobility in [Mobility::Unmovable, Mobility::Reclaimable] {
             let count = pageblocks[mobility as usize].saturating_sub(made[mobility as usize]);
@@ -279,10 +278,10 @@ impl Fragmenter for Machine {
     }
 }
 
-// `Pinned`: frames that cannot be moved, scattered. No compaction helps against these; whether pages
-// are grouped by mobility decides how many blocks they fragment later, not those they fragment now.
+// `Pinned`: scattered unmovable frames. Compaction cannot help; grouping by mobility affects how many blocks get
+// fragmented later, not how many are now.
 
-/// Takes one frame in each of some percent of the blocks.
+/// Takes one frame in each of a percentage of the blocks.
 #[derive(Debug)]
 pub struct Pinned {
     percent: u8,
@@ -291,13 +290,13 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Which blocks, and which frame in each, follows from the seed.
+    /// The seed decides which blocks, and which frame in each.
     pub fn new(percent: u8, seed: u64) -> Self {
         Self { percent, seed, done: false }
     }
 }
 
-/// The blocks in an order that the seed decides.
+/// The blocks, shuffled by the seed.
 fn scattered(blocks: u64, seed: u64) -> Vec<u64> {
     let mut order = (0..blocks).collect::<Vec<_>>();
     let mut rng = SplitMix64::new(seed);
@@ -315,7 +314,7 @@ impl Fragmenter for Pinned {
         }
         let blocks = memory.blocks();
         let mut left = blocks * u64::from(self.percent) / 100;
-        // Blocks whose drawn frame is in use already are passed over.
+        // Skip blocks whose drawn frame is in use already.
         for number in scattered(blocks, self.seed) {
             if left == 0 {
                 break;
@@ -339,9 +338,9 @@ impl Fragmenter for Pinned {
 const CHUNK: u32 = 24 << 8;
 /// Pages in a part of `frag_severe`, 1 MB.
 const PART: u32 = 256;
-/// Superpages filled in a step.
+/// Superpages filled per step.
 const STEP: u32 = 32;
-/// Where the memory lies: a virtual page number.
+/// Start of the memory, as a virtual page number.
 const ADDRESS: u64 = 0x7e00_0000_0000 >> 12;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -355,9 +354,9 @@ enum Kind {
 pub struct Holes {
     kind: Kind,
     place: Place,
-    /// Superpages it fills; `None` before it has looked at the memory.
+    /// Superpages to fill; `None` before the first look at memory.
     fill: Option<u32>,
-    /// Superpages filled, then pages that holes were made in.
+    /// Superpages filled; afterwards, pages in which holes were made.
     filled: u32,
     holed: u32,
 }
@@ -373,8 +372,8 @@ impl Holes {
         Self { kind: Kind::Severe, ..Self::normal(place) }
     }
 
-    /// The share that is given back, in 1/1024: of halves, quarters... every second is a third; a hole
-    /// of uniform size is half of its part.
+    /// The share that is freed, in 1/1024: every second piece of halves, quarters... is a third; a hole of
+    /// uniform size averages half of its part.
     fn given_back(&self) -> u64 {
         match self.kind {
             Kind::Normal => 341,

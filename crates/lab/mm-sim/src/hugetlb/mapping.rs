@@ -1,42 +1,42 @@
-//! Mappings and objects: made, reserved for, grown, inherited.
+//! Mappings and objects: creation, reservation, growth, inheritance.
 
 use std::collections::BTreeMap;
 
 use super::{Frames, HugetlbPool, MappingId, ObjectId, Place, Regions, TooFew};
 use crate::memory::Frame;
 
-/// What is mapped.
+/// Backing of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Private memory: a page for each index must be had, also where nothing is written at first.
+    /// Private memory: every index needs a page, even if nothing is written at first.
     Private,
-    /// An object, from this index of it on.
+    /// An object, from index `start` on.
     Shared {
-        /// Which.
+        /// The object.
         object: ObjectId,
-        /// The object's index of the mapping's first page.
+        /// Object index of the mapping's first page.
         start: u32,
     },
 }
 
-/// What a mapping is asked to be.
+/// A request for a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// What is mapped.
+    /// Backing.
     pub kind: Kind,
-    /// How many pages.
+    /// Number of pages.
     pub pages: u32,
-    /// Pages are reserved (no MAP_NORESERVE).
+    /// Reserve pages (no MAP_NORESERVE).
     pub reserve: bool,
-    /// Where they may come from.
+    /// Nodes that the pages may come from.
     pub place: Place,
 }
 
-/// A mapping. Indexes are its own, from 0 on.
+/// A mapping. Indexes are relative to the mapping, from 0.
 #[derive(Debug)]
 pub(super) struct Mapping {
     pub kind: Backing,
-    /// The indexes that are still mapped.
+    /// The indexes still mapped.
     pub live: Regions,
     pub length: u32,
 }
@@ -49,13 +49,13 @@ pub(super) enum Backing {
 
 #[derive(Debug)]
 pub(super) struct Private {
-    /// The reservation's map, which makes it the reservation's owner (HPAGE_RESV_OWNER). Children and
-    /// mappings without reservation have none.
+    /// The reservation map; a mapping with one owns its reservation (HPAGE_RESV_OWNER). Children and mappings
+    /// without a reservation have none.
     pub used: Option<Regions>,
-    /// The page behind each index, 0: none.
+    /// Page number behind each index; 0: none.
     pub pages: Vec<u32>,
-    /// The parts, between holes, of which a page was taken for the owner (HPAGE_RESV_UNMAPPED: a flag of
-    /// each of the areas into which holes split a mapping).
+    /// The parts, between holes, from which the owner took a page (HPAGE_RESV_UNMAPPED: a flag of each of the
+    /// areas into which holes split a mapping).
     pub robbed: Regions,
 }
 
@@ -64,15 +64,15 @@ pub(super) struct Private {
 pub(super) struct Object {
     pub reserved: Regions,
     pub pages: BTreeMap<u32, u32>,
-    /// Its length in pages: no fault is served past it.
+    /// Length in pages; a fault past the end fails.
     pub length: u32,
     pub mappings: u32,
-    /// It has a name or a descriptor: it outlives its mappings.
+    /// The object has a name or a descriptor and outlives its mappings.
     pub open: bool,
 }
 
 impl HugetlbPool {
-    /// A new, empty object that stays until it is [`close`](Self::close)d and mapped no more.
+    /// Creates an empty object; the object lives until it is [`close`](Self::close)d and no longer mapped.
     pub fn create_object(&mut self) -> ObjectId {
         let id = ObjectId(self.next_object);
         self.next_object += 1;
@@ -80,7 +80,7 @@ impl HugetlbPool {
         id
     }
 
-    /// Maps pages, and reserves those for which no reservation exists (`hugetlb_reserve_pages`).
+    /// Maps pages, and reserves the pages that have no reservation yet (`hugetlb_reserve_pages`).
     ///
     /// # Errors
     /// [`TooFew`]: the pool has too few pages to reserve; nothing is mapped.
@@ -110,7 +110,7 @@ impl HugetlbPool {
                     shared.reserved.add(pending);
                 }
                 shared.mappings += 1;
-                // A writable mapping makes the file as long as it is (`hugetlbfs_file_mmap`).
+                // A writable mapping extends the file to the mapping's end (`hugetlbfs_file_mmap`).
                 shared.length = shared.length.max(start + pages);
                 Backing::Shared { object, start }
             }
@@ -127,8 +127,8 @@ impl HugetlbPool {
         id
     }
 
-    /// Makes a private mapping longer by `pages`; the owner of a reservation reserves them as well. A
-    /// heap on the pool grows so (by further mappings, in truth).
+    /// Extends a private mapping by `pages`; the owner of a reservation also reserves these pages. Models a heap
+    /// on the pool growing (in reality by further mappings).
     ///
     /// # Errors
     /// [`TooFew`]: the pool has too few pages to reserve; the mapping is as it was.
@@ -153,7 +153,7 @@ impl HugetlbPool {
         Ok(())
     }
 
-    /// A child's copy of a mapping. It shares the pages, and owns no reservation.
+    /// A child's copy of a mapping: shares the pages, owns no reservation.
     pub fn fork(&mut self, mapping: MappingId) -> MappingId {
         let parent = &self.mappings[&mapping];
         let kind = match &parent.kind {
@@ -180,48 +180,48 @@ impl HugetlbPool {
 // Faults: a page for an index, copying on write, and what happens when the pool is short
 // (`hugetlb_fault`, `hugetlb_no_page`, `hugetlb_wp`, `alloc_hugetlb_folio`).
 
-/// What became of a fault.
+/// Outcome of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// A page of the pool was taken; the caller zeroes it.
+    /// A page was taken from the pool; the caller zeroes it.
     Fresh {
         /// The page.
         frame: Frame,
-        /// It was promised to this index.
+        /// The page was reserved for this index.
         reserved: bool,
     },
-    /// The page that is there is mapped as it is.
+    /// The page is present and mapped unchanged.
     Present(Frame),
-    /// A write to a page that is shared since a fork: the caller copies it.
+    /// A write to a page shared since a fork: the caller copies the page.
     Copied {
-        /// The page that the others keep.
+        /// The old page, which the other sharers keep.
         from: Frame,
         /// The writer's new page.
         to: Frame,
     },
-    /// A write by the reservation's owner to a shared page, and the pool is short: the owner keeps the
-    /// page, these children lose it (`unmap_ref_private`). A child that misses a page of such a
-    /// mapping, up to its next holes, is killed.
+    /// The reservation's owner wrote to a shared page and the pool is empty: the owner keeps the page and these
+    /// children lose it (`unmap_ref_private`). A child that faults on a missing page of such a mapping, up to
+    /// its next holes, is killed.
     Robbed {
         /// The page.
         frame: Frame,
-        /// The mappings that lost it.
+        /// The mappings that lost the page.
         children: Vec<MappingId>,
     },
     /// The process is killed (SIGBUS).
     Killed(Why),
 }
 
-/// Why a fault kills.
+/// Why a fault kills the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// No page was promised, and none can be had.
+    /// No page was reserved, and none is available.
     PoolEmpty,
-    /// One was promised, but the allowed nodes have none: policy and cpuset break the promise.
+    /// A page was reserved, but the allowed nodes have none: memory policy and cpuset break the reservation.
     NodesEmpty,
     /// The owner of the reservation has taken the page.
     Robbed,
-    /// The object ends before this index.
+    /// The index is past the object's end.
     PastEnd,
 }
 
@@ -282,8 +282,8 @@ impl HugetlbPool {
         }
     }
 
-    /// The copy never comes out of a reservation: the owner's was used for the page it shares, others
-    /// have none (`cow_from_owner`).
+    /// The copy never uses a reservation: the owner's was used for the shared page, and other mappings have none
+    /// (`cow_from_owner`).
     fn copy_on_write(
         &mut self,
         mapping: MappingId,
@@ -321,11 +321,11 @@ impl HugetlbPool {
         Fault::Robbed { frame: from, children }
     }
 
-    /// Undoes a [`Fault::Fresh`] that could not be finished; a promise that it used is renewed
+    /// Undoes a [`Fault::Fresh`] that could not be completed; the reservation it used is restored
     /// (`restore_reserve_on_error`).
     ///
-    /// The kernel gives such a page back to memory if its node has surplus, also where the renewed
-    /// promise would need it; here it is kept then.
+    /// The kernel frees such a page to memory if its node has surplus, even if the restored reservation needs
+    /// the page; the simulation then keeps the page.
     pub fn undo(
         &mut self,
         mapping: MappingId,
@@ -338,7 +338,7 @@ impl HugetlbPool {
                 let index = *start + index;
                 let object = self.objects.get_mut(object).expect("it is mapped");
                 if !reserved {
-                    // An entry without a page would be taken for a promise.
+                    // An entry without a page would count as a reservation.
                     object.reserved.del(index, index + 1);
                 }
                 object.pages.remove(&index).expect("a page that was faulted in")
@@ -366,11 +366,11 @@ fn why_none(reserved: bool) -> Why {
     if reserved { Why::NodesEmpty } else { Why::PoolEmpty }
 }
 
-// Giving pages back: unmapping, discarding, truncating.
+// Freeing pages: unmap, discard, truncate.
 
 impl HugetlbPool {
-    /// Unmaps `from..to` of a mapping, and takes back what was promised to it and not used
-    /// (`hugetlb_vm_op_close`). A mapping with nothing left is gone; an object's pages stay until it is.
+    /// Unmaps `from..to` of a mapping, and releases its unused reservation (`hugetlb_vm_op_close`). A mapping
+    /// with nothing left is removed; an object's pages stay until the object is removed.
     pub fn unmap(&mut self, mapping: MappingId, from: u32, to: u32, frames: &mut impl Frames) {
         let found = self.mappings.get_mut(&mapping).expect("a live mapping");
         let parts: Vec<(u32, u32)> = found.live.within(from, to).collect();
@@ -405,7 +405,7 @@ impl HugetlbPool {
         }
     }
 
-    /// Unmaps all of a mapping: its process ends.
+    /// Unmaps all of a mapping when its process exits.
     pub fn unmap_all(&mut self, mapping: MappingId, frames: &mut impl Frames) {
         let length = self.mappings[&mapping].length;
         self.unmap(mapping, 0, length, frames);
@@ -434,7 +434,7 @@ impl HugetlbPool {
         }
     }
 
-    /// Makes an object `length` pages long: what lies past it is freed, used or promised
+    /// Truncates or extends an object to `length` pages: pages and reservations past the end are freed
     /// (`remove_inode_hugepages`, `hugetlb_unreserve_pages`).
     pub fn truncate(&mut self, object: ObjectId, length: u32, frames: &mut impl Frames) {
         self.punch(object, length, u32::MAX, frames);
@@ -445,7 +445,7 @@ impl HugetlbPool {
     }
 
     /// Frees the pages in `from..to` of an object (FALLOC_FL_PUNCH_HOLE). A later fault there has no
-    /// promise; where there was no page, a promise stays.
+    /// reservation; a reservation without a page stays.
     pub fn punch(&mut self, object: ObjectId, from: u32, to: u32, frames: &mut impl Frames) {
         let object = self.objects.get_mut(&object).expect("an object that was made");
         let gone: Vec<u32> = object.pages.range(from..to).map(|(&index, _)| index).collect();
@@ -457,7 +457,7 @@ impl HugetlbPool {
         }
     }
 
-    /// Takes away an object's name and descriptors: it goes when it is mapped no more.
+    /// Drops an object's name and descriptors; the object is removed once no longer mapped.
     pub fn close(&mut self, object: ObjectId, frames: &mut impl Frames) {
         self.objects.get_mut(&object).expect("an object that was made").open = false;
         self.evict(object, frames);

@@ -31,9 +31,9 @@ use regions::Store;
 
 /// Physical memory, as the pool asks for it.
 pub trait Frames {
-    /// A free block of a pool page's size on this node, and no other.
+    /// Allocates a free block of a pool page's size on this node only.
     fn allocate(&mut self, node: u8) -> Option<Frame>;
-    /// Gives one back.
+    /// Frees a block.
     fn free(&mut self, frame: Frame, node: u8);
 }
 
@@ -41,45 +41,45 @@ pub trait Frames {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MappingId(pub u32);
 
-/// An object that mappings share: a file of hugetlbfs, a segment of shared memory.
+/// An object that mappings share: a hugetlbfs file or a shared-memory segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u32);
 
 /// The counters of /proc/meminfo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// HugePages_Total: all pages, surplus among them.
+    /// HugePages_Total: all pages, including surplus.
     pub total: u64,
-    /// HugePages_Free: those that back nothing.
+    /// HugePages_Free: pages that back nothing.
     pub free: u64,
-    /// HugePages_Rsvd: free ones that are promised. Never more than `free`.
+    /// HugePages_Rsvd: free pages that are reserved. Never more than `free`.
     pub reserved: u64,
-    /// HugePages_Surp: those beyond the persistent size; they go back when they are free.
+    /// HugePages_Surp: pages beyond the persistent size; returned to memory when free.
     pub surplus: u64,
 }
 
 /// Where pages may come from: memory policy and cpuset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The node that is tried first.
+    /// The preferred node.
     pub near: u8,
     /// Bit n: node n is allowed.
     pub allowed: u64,
 }
 
 impl Place {
-    /// Any node, from the first on.
+    /// Any node, starting with the first.
     pub const ANY: Self = Self { near: 0, allowed: !0 };
 }
 
-/// A mapping that was refused: the pool is short by so many pages, and no more can be had.
+/// A refused mapping: the pool is `short_by` pages short and cannot grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{short_by} superpages too few in the pool for a mapping; make the pool or its overcommit limit \
      larger"
 )]
 pub struct TooFew {
-    /// How many more free, unpromised pages would have been needed.
+    /// Number of free, unreserved pages missing.
     pub short_by: u64,
 }
 
@@ -105,7 +105,7 @@ struct Pages {
 struct Page {
     frame: Frame,
     node: u8,
-    /// Mappings, or 1 for the object.
+    /// Number of mappings, or 1 for an object.
     users: u32,
 }
 
@@ -122,7 +122,7 @@ impl Pages {
     fn get(&mut self, number: u32) -> &mut Page {
         &mut self.all[number as usize - 1]
     }
-    /// One user less. The last one gets the page, to give it back to the store.
+    /// Drops one user. The last user gets the page, to return it to the store.
     fn drop_user(&mut self, number: u32) -> Option<(Frame, u8)> {
         let page = &mut self.all[number as usize - 1];
         page.users -= 1;
@@ -134,8 +134,8 @@ impl Pages {
 }
 
 impl HugetlbPool {
-    /// An empty pool of a machine with so many nodes, of which `overcommit` surplus pages may be taken
-    /// from memory on demand (nr_overcommit_hugepages).
+    /// An empty pool on a machine with `nodes` nodes; up to `overcommit` surplus pages are allocated from memory
+    /// on demand (nr_overcommit_hugepages).
     pub fn new(nodes: u8, overcommit: u64) -> Self {
         Self {
             store: Store::new(nodes, overcommit),
@@ -152,22 +152,22 @@ impl HugetlbPool {
         self.store.counts()
     }
 
-    /// The counters of a node. The kernel promises pages of no particular node: `reserved` is 0.
+    /// The counters of a node. The kernel reserves pages of no particular node: `reserved` is 0.
     pub fn node_counts(&self, node: u8) -> Counts {
         self.store.node_counts(node)
     }
 
-    /// Whether there may be more surplus pages than there are.
+    /// Whether the pool may allocate more surplus pages.
     pub fn grows(&self) -> bool {
         self.store.surplus() < self.store.overcommit
     }
 
-    /// Sets how many surplus pages there may be. Those that exist stay.
+    /// Sets the maximum number of surplus pages. Existing surplus pages stay.
     pub fn set_overcommit(&mut self, pages: u64) {
         self.store.overcommit = pages;
     }
 
-    /// The page behind an index of a mapping, if it has one.
+    /// The page behind an index of a mapping, if any.
     pub fn page(&self, mapping: MappingId, index: u32) -> Option<Frame> {
         let number = match &self.mappings[&mapping].kind {
             mapping::Backing::Private(private) => private.pages[index as usize],

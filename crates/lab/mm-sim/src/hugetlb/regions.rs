@@ -1,7 +1,7 @@
 //! Reservation maps: lists of ranges of indexes (the kernel's `file_region` and `resv_map`).
 //!
-//! For an object, an entry says that a page is or was reserved. For a private mapping it is the
-//! reverse: an entry says that the reservation was used.
+//! For an object, an entry means that the page is or was reserved. For a private mapping, an entry means that the
+//! reservation was used.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::mapping::Backing;
 use super::{Counts, Frames, HugetlbPool, Place, TooFew};
 use crate::memory::Frame;
 
-/// Disjoint ranges that do not touch, by their start.
+/// Disjoint, non-adjacent ranges, keyed by start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Regions(BTreeMap<u32, u32>);
 
-/// An addition that was counted, and is to be made or given up (`region_chg`).
+/// A counted addition, to be committed or aborted (`region_chg`).
 #[derive(Debug)]
 #[must_use = "it ends with `add` or `abort`"]
 pub struct Pending {
@@ -23,21 +23,22 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// How many indexes of the range are missing.
+    /// Number of indexes of the range that are missing.
     pub fn missing(&self) -> u32 {
         self.missing
     }
-    /// Gives it up (`region_abort`). The kernel returns descriptors that it cached; there are none here.
+    /// Aborts the addition (`region_abort`). The kernel returns cached descriptors here; the simulation has
+    /// none.
     pub fn abort(self) {}
 }
 
 impl Regions {
-    /// Counts what adding `from..to` would add.
+    /// Counts the indexes that adding `from..to` would add.
     pub fn chg(&self, from: u32, to: u32) -> Pending {
         Pending { from, to, missing: to - from - self.count(from, to) }
     }
 
-    /// Adds what was counted, joining ranges that touch (`region_add`). Returns how many are new.
+    /// Commits the addition, joining adjacent ranges (`region_add`). Returns the number of new indexes.
     pub fn add(&mut self, pending: Pending) -> u32 {
         let Pending { mut from, mut to, missing } = pending;
         if from == to {
@@ -55,7 +56,7 @@ impl Regions {
         missing
     }
 
-    /// Removes `from..to`, splitting ranges (`region_del`). Returns how many were there.
+    /// Removes `from..to`, splitting ranges (`region_del`). Returns the number of indexes removed.
     pub fn del(&mut self, from: u32, to: u32) -> u32 {
         let there = self.overlapping(from, to);
         for &(start, end) in &there {
@@ -70,22 +71,22 @@ impl Regions {
         there.iter().map(|&(start, end)| end.min(to) - start.max(from)).sum()
     }
 
-    /// How many indexes of `from..to` are there (`region_count`).
+    /// Number of indexes of `from..to` present (`region_count`).
     pub fn count(&self, from: u32, to: u32) -> u32 {
         self.within(from, to).map(|(start, end)| end - start).sum()
     }
 
-    /// Whether an index is there.
+    /// Whether an index is present.
     pub fn contains(&self, index: u32) -> bool {
         self.0.range(..=index).next_back().is_some_and(|(_, &end)| index < end)
     }
 
-    /// Whether there is none.
+    /// Whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The parts of `from..to` that are there, ascending: page numbers, the end not included.
+    /// The parts of `from..to` that are present, ascending, as half-open ranges of page numbers.
     pub fn within(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let first = self.0.range(..=from).next_back().map_or(from, |(&start, _)| start);
         let ranges = (first < to).then(|| self.0.range(first..to)).into_iter().flatten();
@@ -93,7 +94,7 @@ impl Regions {
         parts.filter(|(start, end)| start < end)
     }
 
-    /// The ranges that have an index of `from..to`, whole.
+    /// The whole ranges that overlap `from..to`.
     fn overlapping(&self, from: u32, to: u32) -> Vec<(u32, u32)> {
         if from >= to {
             return Vec::new();
@@ -109,11 +110,11 @@ impl Regions {
 /// A node's part of the pool.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// Free pages, the last freed on top, as the kernel's list has them.
+    /// Free pages, last freed on top, as in the kernel's list.
     pub free: Vec<Frame>,
     /// All pages.
     pub total: u64,
-    /// Of these, surplus.
+    /// Surplus pages among them.
     pub surplus: u64,
 }
 
@@ -123,7 +124,7 @@ pub(super) struct Store {
     pub nodes: Vec<Node>,
     pub reserved: u64,
     pub overcommit: u64,
-    /// The node whose turn it is to grow or to shrink (`next_nid_to_alloc`).
+    /// The next node to grow or to shrink, round robin (`next_nid_to_alloc`).
     pub turn: usize,
 }
 
@@ -154,14 +155,14 @@ impl Store {
         self.nodes.iter().map(|node| node.surplus).sum()
     }
 
-    /// The allowed nodes, the near one first.
+    /// The allowed nodes, the preferred one first.
     fn order(&self, place: Place) -> impl Iterator<Item = usize> + use<> {
         let (count, near) = (self.nodes.len(), usize::from(place.near));
         let allowed = move |&node: &usize| place.allowed >> node & 1 != 0;
         (0..count).map(move |step| (near + step) % count).filter(allowed)
     }
 
-    /// Promises `pages`, with surplus pages if too few are free (`hugetlb_acct_memory`,
+    /// Reserves `pages`, allocating surplus pages if too few are free (`hugetlb_acct_memory`,
     /// `gather_surplus_pages`).
     pub fn reserve(
         &mut self,
@@ -186,8 +187,8 @@ impl Store {
             self.nodes[node].free.push(frame);
         }
         self.reserved += pages;
-        // A check at one moment only: others may take pages of these nodes later (the kernel's comment
-        // in `hugetlb_acct_memory` calls it best effort).
+        // A check at one moment only: other mappings may take pages of these nodes later (the kernel's
+        // comment in `hugetlb_acct_memory` calls it best effort).
         let near: u64 = self.order(place).map(|node| self.nodes[node].free.len() as u64).sum();
         if pages > near {
             self.unreserve(pages, frames);
@@ -196,8 +197,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a promise back, and returns surplus pages that nobody needs
-    /// (`return_unused_surplus_pages`).
+    /// Cancels a reservation, and returns unneeded surplus pages to memory (`return_unused_surplus_pages`).
     pub fn unreserve(&mut self, pages: u64, frames: &mut impl Frames) {
         self.reserved -= pages;
         for _ in 0..pages.min(self.surplus()) {
@@ -211,7 +211,7 @@ impl Store {
         }
     }
 
-    /// Takes a page for a fault. `reserved`: one was promised to it (`dequeue_hugetlb_folio_vma`, then
+    /// Takes a page for a fault. `reserved`: the fault has a reservation (`dequeue_hugetlb_folio_vma`, then
     /// `alloc_buddy_hugetlb_folio_with_mpol`).
     pub fn take(
         &mut self,
@@ -229,8 +229,8 @@ impl Store {
         Some((frame, node as u8))
     }
 
-    /// A page backs nothing any more (`free_huge_folio`): it is free, or goes back to memory if its
-    /// node has surplus and no promise needs it. `restore`: the promise it was taken for is renewed.
+    /// Releases a page that backs nothing any more (`free_huge_folio`): the page becomes free, or returns to
+    /// memory if its node has surplus and no reservation needs it. `restore`: restores the page's reservation.
     pub fn give(&mut self, (frame, node): (Frame, u8), restore: bool, frames: &mut impl Frames) {
         let node = usize::from(node);
         self.reserved += u64::from(restore);
@@ -241,7 +241,7 @@ impl Store {
         }
     }
 
-    /// A surplus page fresh from memory, counted and not yet free.
+    /// Allocates a surplus page from memory, counted but not yet on a free list.
     fn grow_surplus(&mut self, place: Place, frames: &mut impl Frames) -> Option<(Frame, usize)> {
         if self.surplus() >= self.overcommit {
             return None;
@@ -263,10 +263,10 @@ impl Store {
 // The pool's persistent size (`set_max_huge_pages`, nr_hugepages).
 
 impl HugetlbPool {
-    /// Makes the persistent pool `pages` large, or a node's part of it; returns what the size is then.
+    /// Resizes the persistent pool, or one node's part of it, to `pages`; returns the resulting size.
     ///
-    /// Growing turns surplus pages into persistent ones first, and ends where memory gives no more.
-    /// Shrinking frees what is neither in use nor promised; the rest becomes surplus.
+    /// Growing first turns surplus pages into persistent ones, and ends when memory is exhausted. Shrinking
+    /// frees pages that are neither in use nor reserved; the rest becomes surplus.
     pub fn resize(&mut self, pages: u64, only: Option<u8>, frames: &mut impl Frames) -> u64 {
         let store = &mut self.store;
         let count = store.nodes.len();
@@ -291,7 +291,8 @@ impl HugetlbPool {
         }
         let needed = pages.max(store.reserved + store.total() - store.free());
         while needed < persistent(store) {
-            // The kernel does not ask for the second, and can leave a node with more surplus than pages.
+            // The kernel does not check the second condition, and can leave a node with more surplus than
+            // pages.
             let will_do = |node: &crate::hugetlb::regions::Node| {
                 !node.free.is_empty() && node.persistent() > 0
             };
@@ -320,13 +321,13 @@ impl crate::hugetlb::regions::Node {
 }
 
 impl super::Store {
-    /// The nodes, from the one whose turn it is on.
+    /// The nodes in round-robin order, from the current turn on.
     fn turns<'a>(&self, nodes: &'a [usize]) -> impl Iterator<Item = usize> + use<'a> {
         let first = nodes.iter().position(|&node| node >= self.turn).unwrap_or(0);
         nodes.iter().copied().cycle().skip(first).take(nodes.len())
     }
 
-    /// The first of them that will do; the turn passes on.
+    /// The first suitable node; advances the turn.
     fn next_node(
         &mut self,
         nodes: &[usize],
@@ -348,7 +349,7 @@ impl HugetlbPool {
         free.chain(used)
     }
 
-    /// Compares everything that is kept twice. Slow; for tests and for debug builds at coarse points.
+    /// Checks all redundant state. Slow; for tests and for debug builds at coarse points.
     ///
     /// # Errors
     /// What is wrong with the pool.

@@ -19,20 +19,20 @@ use super::statistics::Level;
 use super::zone::{SKIP, WHOLE, Zone};
 use super::{Frame, Memory, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER, Residents, runs};
 
-/// Orders above this are "costly": they get a larger reserve, and the fragmentation index is asked
+/// Orders above this are "costly": they get a larger reserve, and compaction consults the fragmentation index
 /// (Linux' PAGE_ALLOC_COSTLY_ORDER).
 pub(crate) const COSTLY_ORDER: u8 = 3;
 
-/// How compaction is set.
+/// Compaction settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// The largest shift of the deferral (Linux' COMPACT_MAX_DEFER_SHIFT).
+    /// Maximum deferral shift (Linux' COMPACT_MAX_DEFER_SHIFT).
     pub defer_shift: u8,
-    /// Up to this fragmentation index a failure is put down to a lack of memory (vm.extfrag_threshold).
+    /// Fragmentation index up to which a failure is attributed to lack of memory (vm.extfrag_threshold).
     pub extfrag_threshold: i32,
     /// vm.compaction_proactiveness.
     pub proactiveness: u8,
-    /// Whether partly free pageblocks are looked up on the free lists first (Linux since 5.1).
+    /// Whether the free lists are searched for partly free pageblocks first (Linux since 5.1).
     pub fast_search: bool,
 }
 
@@ -43,58 +43,58 @@ impl Default for Settings {
     }
 }
 
-/// How hard a run tries.
+/// Compaction effort of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A direct run takes pageblocks of its own mobility only, and leaves one at the first failure.
+    /// A direct run takes pageblocks of its own mobility only, and leaves a pageblock at the first failure.
     Async,
-    /// All pageblocks; failures are passed over.
+    /// All pageblocks; failures are skipped.
     SyncLight,
-    /// The same, and deferral is ignored (Linux' full priority).
+    /// As `SyncLight`, ignoring deferral (Linux' full priority).
     Sync,
 }
 
-/// Who compacts.
+/// Caller of compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// An allocation, in the fault path or khugepaged.
     Direct,
-    /// kcompactd, for an order that somebody wanted.
+    /// kcompactd, woken for an order.
     Daemon,
-    /// kcompactd, until the fragmentation score is low.
+    /// kcompactd, until the fragmentation score is low (proactive compaction).
     Proactive,
 }
 
-/// What is asked of compaction.
+/// A compaction request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// The node; a direct run goes on to other nodes' zones.
+    /// The node; a direct run continues with other nodes' zones.
     pub node: usize,
-    /// The order that is needed.
+    /// The wanted order.
     pub order: u8,
-    /// For pages of this mobility.
+    /// Mobility of the wanted pages.
     pub mobility: Mobility,
-    /// How hard.
+    /// Effort.
     pub mode: Mode,
-    /// The whole zone, from its ends, whatever was noted about pageblocks.
+    /// Scan the whole zone from its ends, ignoring skip hints of pageblocks.
     pub whole: bool,
-    /// By whom.
+    /// Caller.
     pub caller: Caller,
-    /// Pages that may be migrated; then the run ends as contended.
+    /// Maximum number of pages to migrate; the run then ends as contended.
     pub budget: Option<u64>,
 }
 
 impl Request {
-    /// What a page fault asks for.
+    /// The request of a page fault.
     pub const fn direct(node: usize, order: u8, mobility: Mobility, mode: Mode) -> Self {
         Self { node, order, mobility, mode, whole: false, caller: Caller::Direct, budget: None }
     }
-    /// What kcompactd does when it was woken for an order.
+    /// The request of kcompactd when woken for an order.
     pub const fn daemon(node: usize, order: u8) -> Self {
         let direct = Self::direct(node, order, Mobility::Movable, Mode::SyncLight);
         Self { caller: Caller::Daemon, ..direct }
     }
-    /// What kcompactd does when the fragmentation score is high.
+    /// The request of kcompactd when the fragmentation score is high.
     pub const fn proactive(node: usize) -> Self {
         Self { caller: Caller::Proactive, whole: true, ..Self::daemon(node, 9) }
     }
@@ -103,32 +103,32 @@ impl Request {
 /// How a run ended, from least to most done (Linux' `enum compact_result`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// No zone was fit for it: too little memory is free, or fragmentation is not what is wrong.
+    /// No zone was suitable: too little free memory, or fragmentation is not the cause.
     Skipped,
-    /// It failed lately and is left alone.
+    /// Deferred after a recent failure.
     Deferred,
-    /// The whole zone was gone through, without success.
+    /// The whole zone was scanned without success.
     Complete,
-    /// The scanners met, but they had not begun at the ends.
+    /// The scanners met, but had not started at the zone's ends.
     Partial,
-    /// It was broken off: no free frames to move to, or the budget is spent.
+    /// Aborted: no free frames as migration targets, or the budget is used up.
     Contended,
     /// A block of the order is free, or can be claimed.
     Success,
 }
 
-/// What a run did.
+/// Results of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// How it ended.
+    /// Outcome.
     pub result: Outcome,
-    /// Pages moved.
+    /// Pages migrated.
     pub migrated: u64,
-    /// Pages that refused to move.
+    /// Pages that could not be migrated.
     pub failed: u64,
-    /// Frames that the migration scanner looked at.
+    /// Frames scanned by the migration scanner.
     pub scanned: u64,
-    /// Frames that the free scanner looked at.
+    /// Frames scanned by the free scanner.
     pub free_scanned: u64,
 }
 
@@ -145,24 +145,24 @@ impl Report {
     }
 }
 
-/// What compaction remembers between its runs.
+/// Compaction state kept between runs.
 #[derive(Debug, Clone)]
 pub struct Compaction {
     settings: Settings,
     zones: Vec<Memo>,
-    /// How often it was asked whether one meets a lock.
+    /// Number of calls of [`Self::is_contended`].
     asked: u64,
 }
 
-/// What it remembers of a zone.
+/// Compaction state of a zone.
 #[derive(Debug, Clone)]
 struct Memo {
-    /// The pageblock where the next migration scan begins, for asynchronous and other runs.
+    /// Pageblock where the next migration scan starts, for asynchronous and for other runs.
     migrate: [usize; 2],
-    /// The pageblock where the next free scan begins, downwards.
+    /// Pageblock where the next free scan starts, downwards.
     free: usize,
     deferral: Deferral,
-    /// The hints on pageblocks are to be forgotten when the page daemon goes to sleep.
+    /// Skip hints of pageblocks are to be reset when the page daemon goes to sleep.
     flush: bool,
 }
 
@@ -174,13 +174,13 @@ impl Memo {
 }
 
 impl Compaction {
-    /// Nothing was compacted yet.
+    /// State before any compaction.
     pub fn new(memory: &Memory, settings: Settings) -> Self {
         let zones = memory.zones.iter().map(|zone| Memo::new(zone.blocks.len())).collect();
         Self { settings, zones, asked: 0 }
     }
 
-    /// Whether the next run meets somebody else's lock: so many in 1000 do, spread evenly.
+    /// Whether the next run finds a lock contended: `permille` of 1000 do, spread evenly.
     /// See docs/decisions/lab-model.md#2.
     pub(crate) fn is_contended(&mut self, permille: u16) -> bool {
         let each = u64::from(permille);
@@ -188,7 +188,7 @@ impl Compaction {
         self.asked * each / 1000 != (self.asked - 1) * each / 1000
     }
 
-    /// Compacts zone after zone until one has what is asked for (`try_to_compact_pages`).
+    /// Compacts zone after zone until one satisfies the request (`try_to_compact_pages`).
     pub fn compact(
         &mut self,
         memory: &mut Memory,
@@ -225,7 +225,7 @@ impl Compaction {
         report
     }
 
-    /// A daemon compacts its own node's zones; an allocation all that it may use.
+    /// The zones to compact: a daemon's own node's zones; for an allocation, all zones it may use.
     fn zones_for(&self, memory: &Memory, request: Request) -> Vec<usize> {
         let list = memory.zonelist(request.node, request.mobility);
         let own = |zone: &usize| {
@@ -271,14 +271,13 @@ impl Compaction {
         (order > COSTLY_ORDER && lacking).then_some(Outcome::Skipped)
     }
 
-    /// An allocation of this order succeeded: its zone is not deferred any more
-    /// (`compaction_defer_reset`).
+    /// Resets the deferral of a zone after an allocation of this order succeeded (`compaction_defer_reset`).
     pub fn allocated(&mut self, memory: &Memory, frame: Frame, order: u8) {
         self.zones[memory.zone_of(frame)].deferral.reset(order, true);
     }
 
-    /// The page daemon goes to sleep: what was noted about pageblocks is forgotten, if a direct run
-    /// went through a zone since (`reset_isolation_suitable`).
+    /// Resets skip hints of pageblocks when the page daemon goes to sleep, if a direct run scanned a zone since
+    /// (`reset_isolation_suitable`).
     pub fn reset_hints(&mut self, memory: &mut Memory, node: usize) {
         for zone in 0..self.zones.len() {
             if memory.zones[zone].node == node && self.zones[zone].flush {
@@ -295,21 +294,21 @@ impl Compaction {
     }
 }
 
-// How long compaction of a zone is left alone after it failed (Linux' `compact_defer_shift`).
+// Back-off of compaction in a zone after failures (Linux' `compact_defer_shift`).
 
-/// The counters of a zone.
+/// Deferral counters of a zone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Deferral {
-    /// Attempts since the last failure that were considered.
+    /// Attempts considered since the last failure.
     considered: u32,
-    /// 2^shift attempts must be considered before one is made.
+    /// 2^shift attempts are considered before one runs.
     shift: u8,
-    /// The smallest order that failed; smaller ones are not deferred.
+    /// The smallest order that failed; smaller orders are not deferred.
     failed: u8,
 }
 
 impl Deferral {
-    /// Whether this attempt is to be skipped. It counts as considered (`compaction_deferred`).
+    /// Whether to skip this attempt; counts it as considered (`compaction_deferred`).
     fn defers(&mut self, order: u8, most: u8) -> bool {
         if order < self.failed {
             return false;
@@ -323,14 +322,14 @@ impl Deferral {
         true
     }
 
-    /// A run that went through its zone did not help (`defer_compaction`).
+    /// Records a run that scanned its zone without success (`defer_compaction`).
     fn failed(&mut self, order: u8, most: u8) {
         self.considered = 0;
         self.shift = (self.shift + 1).min(most);
         self.failed = self.failed.min(order);
     }
 
-    /// A run ended well, or even the allocation did (`compaction_defer_reset`).
+    /// Records that a run, or even the allocation, succeeded (`compaction_defer_reset`).
     fn reset(&mut self, order: u8, allocated: bool) {
         if allocated {
             self.considered = 0;
@@ -341,7 +340,7 @@ impl Deferral {
         }
     }
 
-    /// Whether this attempt follows the longest deferral: what is known about pageblocks is old by now
+    /// Whether this attempt follows the maximum deferral, so that skip hints are stale
     /// (`compaction_restarting`).
     fn restarts(&self, order: u8, most: u8) -> bool {
         order >= self.failed && self.shift >= most && self.considered >= 1 << self.shift
@@ -351,14 +350,14 @@ impl Deferral {
 // Emptying one pageblock, or a run of them: all their pages are migrated (Linux' `alloc_contig_range`, FreeBSD's
 // `vm_page_reclaim_contig`, which Quicksilver calls for inactive reservations).
 
-/// What emptying a pageblock came to.
+/// Result of emptying a pageblock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evacuation {
-    /// Pages moved.
+    /// Pages migrated.
     pub moved: u32,
-    /// Frames whose pages stay: they refused, cannot be moved, or there was no free frame.
+    /// Frames whose pages stay: migration failed, they are unmovable, or no frame was free.
     pub stay: u32,
-    /// Frames that were free, and are now held.
+    /// Frames that were free, now held.
     pub taken: u32,
 }
 
@@ -407,7 +406,7 @@ pub fn evacuate_run(
     let mut report = Evacuation::default();
     for run in memory.movable_runs(order, node) {
         report.stay = 0;
-        // First all that is free, so that nothing moves from one of its pageblocks into another.
+        // Take all free frames first, so that no page moves from one of the run's pageblocks into another.
         for frame in run.clone().map(Frame) {
             report.taken += u32::from(memory.is_free(frame) && memory.claim(frame, 0));
         }
@@ -424,9 +423,9 @@ pub fn evacuate_run(
     report
 }
 
-// What a run of compaction takes from pageblocks: pages to move, free frames to move them to.
+// Isolation: the pages to migrate and the free target frames that a run takes from pageblocks.
 
-/// What a search for pages to migrate came to.
+/// Result of isolating pages to migrate.
 enum Isolated {
     /// A batch, or the end of a pageblock without one.
     Batch,
@@ -435,7 +434,7 @@ enum Isolated {
 }
 
 impl Run<'_> {
-    /// Takes up to 32 pages from the next pageblock that is fit (`isolate_migratepages`).
+    /// Isolates up to 32 pages from the next suitable pageblock (`isolate_migratepages`).
     fn isolate_batch(&mut self) -> Isolated {
         while !self.met() {
             let mut block = (self.migrate / PAGEBLOCK) as usize;
@@ -467,8 +466,8 @@ impl Run<'_> {
         self.memory.zones[self.zone].blocks[block].flags & flag != 0
     }
 
-    /// Whether pages are taken out of a pageblock (`suitable_migration_source`). An asynchronous direct run takes
-    /// its own mobility only, since it is to free blocks that its own allocation may use; superpages stay.
+    /// Whether a pageblock is a migration source (`suitable_migration_source`). An asynchronous direct run uses
+    /// its own mobility only, since it must free blocks that its own allocation may use; superpages stay.
     fn is_source(&self, block: usize) -> bool {
         let record = &self.memory.zones[self.zone].blocks[block];
         if record.flags & WHOLE != 0 || record.is_wholly_free() {
@@ -478,7 +477,7 @@ impl Run<'_> {
         !picky || record.mobility == self.memory.list_of(self.request.mobility)
     }
 
-    /// The next runs begin past pageblocks in which nothing was found (`update_cached_migrate`).
+    /// Starts the next runs past a pageblock in which nothing was found (`update_cached_migrate`).
     fn remember(&mut self, block: usize) {
         let starts = &mut self.memo.migrate;
         starts[0] = starts[0].max(block);
@@ -514,7 +513,7 @@ impl Run<'_> {
         self.migrate = block as u32 * PAGEBLOCK + slot;
     }
 
-    /// A free frame to move a page to.
+    /// A free frame as migration target.
     fn spare_frame(&mut self, wanted: usize) -> Option<Frame> {
         if self.spare.is_empty() {
             self.isolate_free(wanted);
@@ -522,8 +521,7 @@ impl Run<'_> {
         self.spare.pop()
     }
 
-    /// Takes free frames, going down from the zone's end, until there are as many as wanted
-    /// (`isolate_freepages`).
+    /// Isolates free frames, downwards from the zone's end, until `wanted` are available (`isolate_freepages`).
     fn isolate_free(&mut self, wanted: usize) {
         while !self.met() && self.spare.len() < wanted {
             let (block, from) = self.free;
@@ -540,12 +538,11 @@ impl Run<'_> {
             self.memo.free = self.memo.free.min(block - 1);
             self.free = (block - 1, 0);
         }
-        // The lowest frames last, so that they are filled first.
+        // Lowest frames last, so that they are filled first.
         self.spare.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// Whether pages are moved into a pageblock (`suitable_migration_target`): a movable one that is not wholly free
-    /// already.
+    /// Whether a pageblock is a migration target (`suitable_migration_target`): movable and not wholly free.
     fn is_target(&self, block: usize) -> bool {
         let record = &self.memory.zones[self.zone].blocks[block];
         let skipped = !self.request.whole && record.flags & SKIP != 0 && self.free.1 == 0;
@@ -555,7 +552,7 @@ impl Run<'_> {
             && record.mobility == Mobility::Movable
     }
 
-    /// Takes the free blocks of a pageblock, ascending. Returns the slot where it goes on.
+    /// Takes the free blocks of a pageblock, ascending. Returns the slot where the scan continues.
     fn isolate_free_from(&mut self, block: usize, from: u32, wanted: usize) -> u32 {
         let zone = &mut self.memory.zones[self.zone];
         let mut slot = from;
@@ -576,10 +573,10 @@ impl Run<'_> {
     }
 }
 
-// The fragmentation score: when kcompactd compacts without having been asked (Linux since 5.9).
+// The fragmentation score: when kcompactd compacts proactively (Linux since 5.9).
 
 impl Zone {
-    /// The part of its free memory that is not in superpages, per cent (`extfrag_for_order`).
+    /// Share of the zone's free memory that is not in superpages, in percent (`extfrag_for_order`).
     pub(crate) fn score(&self) -> u32 {
         let contiguity = self.contiguity(PAGEBLOCK_ORDER);
         if contiguity.free == 0 {
@@ -601,7 +598,7 @@ impl Settings {
 }
 
 impl Compaction {
-    /// A node's fragmentation score, a share of 0 to 100: its zones', weighted by their size, each rounded down
+    /// A node's fragmentation score, 0 to 100: the sum of its zones' scores weighted by size, each rounded down
     /// (`fragmentation_score_node`).
     pub fn score(&self, memory: &Memory, node: usize) -> u32 {
         let zones = || memory.zones.iter().filter(|zone| zone.node == node);
@@ -610,7 +607,7 @@ impl Compaction {
         zones().map(|zone| (u64::from(zone.score()) * frames(zone) / (all + 1)) as u32).sum()
     }
 
-    /// Whether kcompactd is to compact a node proactively now (`should_proactive_compact_node`).
+    /// Whether kcompactd should compact a node proactively now (`should_proactive_compact_node`).
     pub fn is_wanted(&self, memory: &Memory, node: usize) -> bool {
         let (_, high) = self.settings.score_limits();
         self.settings.proactiveness > 0 && self.score(memory, node) > high
@@ -630,19 +627,19 @@ struct Run<'a> {
     memo: &'a mut Memo,
     settings: Settings,
     request: Request,
-    /// The next frame that the migration scanner looks at.
+    /// The next frame of the migration scanner.
     migrate: u32,
-    /// The pageblock that the free scanner is in, and where in it it goes on.
+    /// The free scanner's pageblock, and its position in it.
     free: (usize, u32),
-    /// It began at the zone's start.
+    /// The run started at the zone's start.
     whole: bool,
-    /// Free frames that were taken and not yet filled.
+    /// Isolated free frames, not yet filled.
     spare: Vec<Frame>,
-    /// Pages that are to be migrated.
+    /// Pages to migrate.
     batch: Vec<Frame>,
-    /// Searches of the free lists that found nothing.
+    /// Fruitless searches of the free lists.
     fruitless: u32,
-    /// The lowest pageblock that such a search jumped to: the scan goes on there afterwards.
+    /// The lowest pageblock that such a search jumped to; the scan resumes there afterwards.
     jumped: Option<usize>,
     report: Report,
 }
@@ -678,7 +675,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Goes on until it is finished.
+    /// Runs until finished.
     fn go(mut self, residents: &mut impl Residents) -> Report {
         self.report.result = loop {
             if let Some(result) = self.finished() {
@@ -696,12 +693,12 @@ impl<'a> Run<'a> {
         self.report
     }
 
-    /// Whether the scanners are in the same pageblock, or past each other.
+    /// Whether the scanners are in the same pageblock, or have passed each other.
     fn met(&self) -> bool {
         self.free.0 <= (self.migrate / PAGEBLOCK) as usize
     }
 
-    /// Whether it is finished, and how (`__compact_finished`). A pageblock is always finished first.
+    /// The outcome, if the run is finished (`__compact_finished`). A run always completes its pageblock first.
     fn finished(&mut self) -> Option<Outcome> {
         let zone = &self.memory.zones[self.zone];
         if self.met() {
@@ -722,8 +719,8 @@ impl<'a> Run<'a> {
         zone.suits(mobility, self.request.order).then_some(Outcome::Success)
     }
 
-    /// Moves the batch to spare frames. Pages that cannot be moved stay; an asynchronous direct run then leaves
-    /// the rest of the block that it wanted to free.
+    /// Migrates the batch to spare frames. Unmovable pages stay; an asynchronous direct run then skips the rest
+    /// of the block that it wanted to free.
     fn migrate_batch(&mut self, residents: &mut impl Residents) -> Option<Outcome> {
         let mut refused = 0;
         for at in 0..self.batch.len() {
@@ -733,7 +730,7 @@ impl<'a> Run<'a> {
                 return Some(Outcome::Contended);
             }
             let Some(to) = self.spare_frame(self.batch.len() - at) else {
-                // The free scanner found nothing before it met the other one.
+                // The free scanner met the migration scanner without finding a frame.
                 self.batch.clear();
                 return None;
             };
@@ -758,7 +755,7 @@ impl<'a> Run<'a> {
         None
     }
 
-    /// Whether one page that stays makes the rest of its block not worth moving.
+    /// Whether one page that stays makes migrating the rest of its block pointless.
     fn gives_up(&self) -> bool {
         self.request.caller == Caller::Direct && self.request.mode == Mode::Async
     }
@@ -803,7 +800,7 @@ impl<'a> Run<'a> {
         None
     }
 
-    /// Gives the spare frames back; the next free scan begins where the highest of them was.
+    /// Frees the spare frames; the next free scan starts at the highest of them.
     fn release(&mut self) {
         let Some(&highest) = self.spare.iter().max() else { return };
         let block = self.memory.zones[self.zone].block_of(highest);
@@ -818,7 +815,7 @@ impl<'a> Run<'a> {
 mod deferral_tests {
     use super::*;
 
-    /// Attempts that are skipped between two runs, when every run fails.
+    /// Attempts skipped between two runs when every run fails.
     #[test]
     fn doubles_up_to_64_attempts() {
         let mut deferral = Deferral::default();
@@ -829,7 +826,7 @@ mod deferral_tests {
                 skipped as u32
             })
             .collect();
-        // 2^k attempts are considered, and the last of them is made.
+        // 2^k attempts are considered, and the last of them runs.
         assert_eq!(skipped, [0, 1, 3, 7, 15, 31, 63, 63, 63]);
         assert!(!deferral.restarts(9, 6));
         while deferral.defers(9, 6) {}

@@ -1,4 +1,4 @@
-//! How a machine's memory is divided: into nodes, and on each a partition for movable pages only.
+//! Division of a machine's memory into nodes, each with an optional partition for movable pages.
 //! See docs/decisions/lab-model.md#16.
 
 use std::fmt;
@@ -11,12 +11,12 @@ use units::ByteSize;
 use super::zone::{Zone, ZoneKind};
 use super::{FRAME_BYTES, Frame, MAX_ORDER, Memory, PAGEBLOCK, PAGEBLOCK_ORDER};
 
-/// How memory is divided. By default one node has all of it, for pages of any kind.
+/// Division of memory. Default: one node with all memory, for pages of any kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
     /// The NUMA nodes.
     pub nodes: Nodes,
-    /// How much takes movable pages only (Linux' `movablecore=`), spread evenly over the nodes; 0: none.
+    /// Size of the movable-only partitions (Linux' `movablecore=`), spread evenly over the nodes; 0: none.
     pub movable: ByteSize,
 }
 
@@ -24,61 +24,61 @@ pub struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Nodes {
-    /// So many, of the same size as far as it goes.
+    /// Number of nodes, of equal size as far as possible.
     Equal(u64),
-    /// One of each size.
+    /// One node per size.
     Of(Vec<ByteSize>),
 }
 
-/// The most nodes that a machine has: a program's nodes are the bits of a word.
+/// Maximum number of nodes: a program's nodes are a bitmap of 64 bits.
 pub const MAX_NODES: usize = 64;
 
-/// Why memory cannot be divided so. Each begins with the name of what is wrong.
+/// Why a division of memory is invalid. Each message begins with the name of the wrong setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// Too many or too few nodes.
     #[error("nodes {0}: a machine has 1 to {MAX_NODES}")]
     Count(Nodes),
-    /// They are not all of memory.
+    /// The nodes do not add up to the machine's memory.
     #[error("nodes {nodes}: together {sum}, and --memory is {memory}: make them equal")]
     Sum {
-        /// What was asked for.
+        /// The requested nodes.
         nodes: Nodes,
-        /// Of them all.
+        /// Sum of the nodes' sizes.
         sum: ByteSize,
-        /// The machine's.
+        /// Memory of the machine.
         memory: ByteSize,
     },
-    /// A size that no zone has.
+    /// A size that is not a multiple of the zone unit.
     #[error("{name} {size}: not a multiple of {unit}, the largest free block")]
     Uneven {
-        /// Which.
+        /// Name of the setting.
         name: &'static str,
-        /// What was asked for.
+        /// The requested size.
         size: ByteSize,
-        /// Of what it must be a multiple.
+        /// The required unit.
         unit: ByteSize,
     },
-    /// A node that cannot boot.
+    /// A node too small to boot.
     #[error(
         "nodes {nodes}: one has {has}; each needs {needs} at least, for its kernel and its smallest zone"
     )]
     Small {
-        /// What was asked for.
+        /// The requested nodes.
         nodes: Nodes,
-        /// The smallest node's.
+        /// Size of the smallest node.
         has: ByteSize,
-        /// What it needs.
+        /// Minimum size.
         needs: ByteSize,
     },
-    /// A partition that leaves too little, or is less than a block on each node.
+    /// A partition that leaves too little memory, or has less than a block on each node.
     #[error("movable {movable}: {least} to {most} of this machine can be for movable pages only")]
     Partition {
-        /// What was asked for.
+        /// The requested size.
         movable: ByteSize,
-        /// The least.
+        /// Minimum size.
         least: ByteSize,
-        /// The most.
+        /// Maximum size.
         most: ByteSize,
     },
 }
@@ -89,7 +89,7 @@ impl Default for Nodes {
     }
 }
 
-/// Nodes that could not be read.
+/// Nodes that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid nodes `{0}`: expected how many, e.g. 2, or each one's memory, e.g. 8G,8G")]
 pub struct ParseNodesError(String);
@@ -106,7 +106,7 @@ impl FromStr for Nodes {
 }
 
 impl fmt::Display for Nodes {
-    /// As it is read.
+    /// The format that parsing accepts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Equal(count) => count.fmt(f),
@@ -132,7 +132,7 @@ impl TryFrom<String> for Nodes {
 }
 
 impl Nodes {
-    /// Their memory, if each one's is said.
+    /// Sum of the nodes' sizes, if sizes are given.
     pub fn memory(&self) -> Option<ByteSize> {
         let Self::Of(sizes) = self else { return None };
         Some(ByteSize(sizes.iter().fold(0, |sum, size| size.bytes().saturating_add(sum))))
@@ -140,8 +140,8 @@ impl Nodes {
 }
 
 impl Layout {
-    /// The nodes of a machine with so much memory and base pages of `base_page` bytes, of which its kernel has
-    /// `kernel`.
+    /// The nodes of a machine with this much memory and base pages of `base_page` bytes, `kernel` bytes of which
+    /// belong to its kernel.
     ///
     /// # Errors
     /// [`LayoutError`]: memory cannot be divided so.
@@ -155,7 +155,8 @@ impl Layout {
         let size = |blocks: u64| ByteSize(blocks * unit);
         let nodes = self.nodes_of(memory, unit)?;
         let count = nodes.len() as u64;
-        // The kernel's part is spread evenly (`Memory::boot`); beside it at least one block of any kind is left.
+        // The kernel's memory is spread evenly (`Memory::boot`); at least one further block of any kind must
+        // remain.
         let needs = kernel.bytes().div_ceil(count).div_ceil(unit) + 1;
         let smallest = nodes.iter().copied().min().unwrap_or(0);
         if *self == Self::default() {
@@ -175,7 +176,7 @@ impl Layout {
         Ok(nodes.into_iter().zip(parts).map(|(all, movable)| shape_of(all, movable)).collect())
     }
 
-    /// The memory of each of them.
+    /// Memory of each node.
     ///
     /// # Errors
     /// As [`Self::shape`].
@@ -190,7 +191,7 @@ impl Layout {
         Ok(nodes.iter().map(size).collect())
     }
 
-    /// The blocks of the largest order that each node has.
+    /// Number of blocks of the largest order of each node.
     fn nodes_of(&self, memory: ByteSize, unit: u64) -> Result<Vec<u64>, LayoutError> {
         let count = match &self.nodes {
             Nodes::Equal(count) => usize::try_from(*count).unwrap_or(usize::MAX),
@@ -209,37 +210,37 @@ impl Layout {
     }
 }
 
-/// A node of so many blocks of the largest order, the last of them for movable pages only.
+/// A node of `all` blocks of the largest order, the last `movable` of them movable-only.
 fn shape_of(all: u64, movable: u64) -> NodeShape {
     let bytes = |blocks: u64| ByteSize(blocks * (FRAME_BYTES << MAX_ORDER));
     NodeShape { bytes: bytes(all), movable_partition: (movable > 0).then(|| bytes(movable)) }
 }
 
-/// Whole blocks of `unit` bytes.
+/// Number of whole blocks of `unit` bytes.
 fn blocks(name: &'static str, size: ByteSize, unit: u64) -> Result<u64, LayoutError> {
     let uneven = LayoutError::Uneven { name, size, unit: ByteSize(unit) };
     if size.bytes().is_multiple_of(unit) { Ok(size.bytes() / unit) } else { Err(uneven) }
 }
 
-/// `total` in `count` parts that differ by one at most.
+/// `total` in `count` parts that differ by at most one.
 fn evenly(total: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |number| total / count + u64::from(number < total % count))
 }
 
-// Who uses a frame: one word per frame, which is also the reverse map from frames to pages.
+// The owner of a frame: one word per frame, which is also the reverse map from frames to pages.
 
-/// Who uses a frame.
+/// The owner of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody: it is free, or held without contents (a reservation's unpopulated part).
+    /// No owner: the frame is free, or held without contents (a reservation's unpopulated part).
     None,
-    /// The kernel; it can neither be moved nor evicted.
+    /// The kernel; neither movable nor evictable.
     Kernel,
-    /// A program that holds it in its place (mlock is movable, a long-term pin is not).
+    /// A program that pins the frame (mlock is movable, a long-term pin is not).
     Pinned,
-    /// The page cache: a clean page of a file, by a number of its own (30 bits).
+    /// The page cache: a clean page of a file, by its own number (30 bits).
     Cache(u32),
-    /// Anonymous memory: the page of the stream (31 bits).
+    /// Anonymous memory: the stream's page number (31 bits).
     Page(Page),
 }
 
@@ -249,12 +250,12 @@ const CACHE: u32 = 1 << 30;
 const PAGE: u32 = 1 << 31;
 
 impl Owner {
-    /// Whether compaction and reclaim may try their hand at it.
+    /// Whether compaction and reclaim may try to move the page.
     pub const fn movable(self) -> bool {
         matches!(self, Self::Cache(_) | Self::Page(_))
     }
 
-    /// As the word that a frame has. Zero is `None`, so that memory that was never used costs nothing.
+    /// Packs into a frame's word. Zero is `None`, so that never-used memory costs nothing.
     pub(crate) const fn pack(self) -> u32 {
         match self {
             Self::None => 0,
@@ -265,7 +266,7 @@ impl Owner {
         }
     }
 
-    /// From the word.
+    /// Unpacks a frame's word.
     pub(crate) const fn unpack(word: u32) -> Self {
         if word & PAGE != 0 {
             return Self::Page(Page(word & !PAGE));
@@ -281,26 +282,26 @@ impl Owner {
     }
 }
 
-/// Whether a frame's word says "page cache".
+/// Whether a frame's word denotes the page cache.
 pub(crate) const fn is_cache(word: u32) -> bool {
     word >> 30 == 1
 }
 
-/// Whether a frame's word says something that can be moved.
+/// Whether a frame's word denotes a movable page.
 pub(crate) const fn is_movable(word: u32) -> bool {
     word >> 30 != 0
 }
 
-// What a machine's memory looks like before anything runs.
+// Memory of a machine before anything runs.
 
 /// The memory of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
-    /// Its NUMA nodes, by number.
+    /// The NUMA nodes, by number.
     pub nodes: Vec<NodeShape>,
     /// Whether pages are grouped by mobility (Gorman). Without, all share one set of free lists.
     pub grouping: bool,
-    /// When a pageblock changes its type.
+    /// When a pageblock changes its mobility.
     pub claiming: Claiming,
     /// Memory that the kernel took at boot and never gives back, on each node at the lowest addresses, split
     /// evenly (Linux' memblock takes it from the top; where it lies changes no count).
@@ -310,16 +311,16 @@ pub struct Shape {
     pub raised_watermarks: bool,
 }
 
-/// The memory of a node.
+/// Memory of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeShape {
-    /// How much there is. Rounded down to 4 MB, the largest block.
+    /// Size, rounded down to 4 MB, the largest block.
     pub bytes: ByteSize,
-    /// How much of it, at its end, takes movable pages only (Linux' ZONE_MOVABLE, Gorman's partition).
+    /// Size of the movable-only partition at the node's end (Linux' ZONE_MOVABLE, Gorman's partition).
     pub movable_partition: Option<ByteSize>,
 }
 
-/// When an allocation that found no block of its own mobility makes a whole pageblock its own.
+/// When an allocation without a free block of its own mobility claims a whole pageblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
     /// When half of the pageblock is free (`steal_suitable_fallback`, Linux until 4.11).
@@ -330,7 +331,7 @@ pub enum Claiming {
 }
 
 impl Shape {
-    /// One node of `bytes`, with Linux' present rules and nothing taken by the kernel.
+    /// One node of `bytes`, with the rules of current Linux and no kernel memory.
     pub fn simple(bytes: ByteSize) -> Self {
         Self {
             nodes: vec![NodeShape { bytes, movable_partition: None }],
@@ -342,37 +343,37 @@ impl Shape {
     }
 }
 
-// What each part of memory is used for.
+// Use of each part of memory.
 
-/// What a part of memory is used for, in base pages.
+/// Use of a part of memory, in base pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartUse {
-    /// Its node.
+    /// The node.
     pub node: usize,
-    /// It takes movable pages only.
+    /// The part is movable-only.
     pub movable_only: bool,
-    /// All its pages.
+    /// All pages.
     pub pages: u64,
-    /// Those of the kernel, which can be neither moved nor evicted.
+    /// Kernel pages, neither movable nor evictable.
     pub unmovable_pages: u64,
-    /// Those of the explicit pool.
+    /// Pages of the explicit pool.
     pub pool_pages: u64,
-    /// Those of programs and of the page cache.
+    /// Pages of programs and of the page cache.
     pub movable_pages: u64,
-    /// Those that are free.
+    /// Free pages.
     pub free_pages: u64,
-    /// Superpages of 512 base pages that could be taken from free memory.
+    /// Superpages of 512 base pages available from free memory.
     pub free_superpages: u64,
 }
 
 impl Memory {
-    /// What each node, and on it the partition for movable pages, is used for.
+    /// Use of each node and of its movable-only partition.
     pub fn uses(&self) -> Vec<PartUse> {
         self.zones.iter().map(|zone| self.use_of(zone)).collect()
     }
 
-    /// The same where the kernel has what it had, without a look at each frame; `pool` has the pool's superpages, one by
-    /// one.
+    /// Updates the uses without scanning all frames, assuming that the kernel's pages are unchanged; `pool`
+    /// yields the pool's superpages.
     pub(crate) fn update_uses(&self, uses: &mut [PartUse], pool: impl Iterator<Item = Frame>) {
         uses.iter_mut().for_each(|part| part.pool_pages = 0);
         pool.for_each(|frame| uses[self.zone_of(frame)].pool_pages += u64::from(PAGEBLOCK));
@@ -387,7 +388,8 @@ impl Memory {
         let frames = zone.frame(0, 0).0..zone.end().0;
         let words = &self.owners[frames.start as usize..frames.end as usize];
         let owned = |by: Owner| words.iter().filter(|&&word| word == by.pack()).count() as u64;
-        // What the kernel took at boot has no words; of a page of the pool the first frame of each pageblock has one.
+        // Frames taken by the kernel at boot have no words; a page of the pool has one for the first frame of
+        // each pageblock.
         let boot = self
             .boot
             .iter()

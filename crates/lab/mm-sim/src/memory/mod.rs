@@ -1,4 +1,4 @@
-//! The simulated machine's physical memory: frames, who uses them, and how contiguity is won back.
+//! The simulated machine's physical memory: frames, their owners, and how contiguity is recovered.
 //!
 //! A **pageblock** is 512 frames (Linux' name; Gorman's arena). Buddies merge at once, so the buddy
 //! allocator's state *is* the set of free frames: a pageblock keeps a bitmap of its free frames and
@@ -59,8 +59,8 @@ pub const MAX_ORDER: u8 = 10;
 pub const PAGEBLOCK_ORDER: u8 = 9;
 /// Frames in a pageblock.
 pub const PAGEBLOCK: u32 = 1 << PAGEBLOCK_ORDER;
-/// Bytes of a frame, as a [`Shape`] counts them. A machine with larger base pages has a shape that is smaller by as much;
-/// watermarks, which Linux computes from kilobytes, are then those of the smaller one.
+/// Bytes of a frame in a [`Shape`]. A machine with larger base pages has a correspondingly smaller shape;
+/// watermarks, which Linux computes from kilobytes, are then those of the smaller memory.
 pub const FRAME_BYTES: u64 = 4096;
 
 /// A page frame's number.
@@ -68,32 +68,32 @@ pub const FRAME_BYTES: u64 = 4096;
 pub struct Frame(pub u32);
 
 impl Frame {
-    /// The first frame of the pageblock it lies in.
+    /// The first frame of this frame's pageblock.
     pub const fn pageblock(self) -> Self {
         Self(self.0 & !(PAGEBLOCK - 1))
     }
-    /// Its index in its pageblock, 0 to 511.
+    /// Index in the pageblock, 0 to 511.
     pub const fn slot(self) -> u32 {
         self.0 & (PAGEBLOCK - 1)
     }
 }
 
-/// What can be done about a page's place (Gorman and Healy, ISMM 2008; Linux' migrate types).
+/// Mobility of a page (Gorman and Healy, ISMM 2008; Linux' migrate types).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mobility {
-    /// It can be migrated: memory of programs, page cache.
+    /// Migratable: memory of programs, page cache.
     Movable,
-    /// It cannot be migrated, but given up: caches of the kernel.
+    /// Not migratable, but reclaimable: caches of the kernel.
     Reclaimable,
-    /// Neither.
+    /// Neither migratable nor reclaimable.
     Unmovable,
 }
 
 impl Mobility {
-    /// All of them.
+    /// All mobilities.
     pub const ALL: [Self; 3] = [Self::Movable, Self::Reclaimable, Self::Unmovable];
 
-    /// Its place in tables by mobility.
+    /// Index in tables by mobility.
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

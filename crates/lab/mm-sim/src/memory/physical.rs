@@ -1,4 +1,4 @@
-//! The machine's memory as the system uses it: allocate, free, and who uses what.
+//! The machine's memory as the system uses it: allocation, freeing, owners.
 
 use std::ops::Range;
 
@@ -13,27 +13,27 @@ use super::{Claiming, FRAME_BYTES, Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBL
 #[derive(Debug, Clone)]
 pub struct Memory {
     pub(crate) zones: Vec<Zone>,
-    /// A word per frame; see [`Owner`]. A free frame's is zero.
+    /// One word per frame; see [`Owner`]. The word of a free frame is zero.
     pub(crate) owners: Vec<u32>,
-    /// By node: the zones that are tried, in order, for movable requests and for others.
+    /// By node: the zones to try, in order, for movable and for other requests.
     zonelists: Vec<[Vec<usize>; 2]>,
     /// Frames of the page cache.
     cache: u64,
-    /// What the kernel took at boot. It is in use for ever, so its frames have no words.
+    /// Frames taken by the kernel at boot. They are never freed, so they have no words.
     pub(crate) boot: Vec<Range<u32>>,
     grouping: bool,
     claiming: Claiming,
     pub(crate) raised_watermarks: bool,
 }
 
-/// What an allocation got.
+/// Result of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocated {
     /// The first of the frames.
     pub frame: Frame,
-    /// All of them hold zeros already.
+    /// All frames hold zeros already.
     pub zeroed: bool,
-    /// They came from another mobility's lists.
+    /// The frames came from another mobility's lists.
     pub stolen: bool,
 }
 
@@ -78,7 +78,7 @@ impl Memory {
             let end = start.0 + count as u32;
             let mut at = start.0;
             while at < end {
-                // By pageblocks, and the rest singly.
+                // Whole pageblocks, then single frames.
                 let whole = at.is_multiple_of(PAGEBLOCK) && end - at >= PAGEBLOCK;
                 let order = if whole { PAGEBLOCK_ORDER } else { 0 };
                 self.claim(Frame(at), order);
@@ -88,14 +88,14 @@ impl Memory {
         }
     }
 
-    /// All its frames.
+    /// Number of frames.
     pub fn frames(&self) -> u32 {
         self.owners.len() as u32
     }
 
-    /// Takes 2^`order` frames, on `node` if it has them, from free memory only: the smallest sufficient
-    /// order of this mobility, the lowest address, else from another mobility's lists, else from the
-    /// next zone and node. With `zeroed`, memory that holds zeros is preferred.
+    /// Allocates 2^`order` frames, preferably on `node`, from free memory only: the smallest sufficient order of
+    /// this mobility at the lowest address, else from another mobility's lists, else from the next zone and
+    /// node. With `zeroed`, prefers memory that holds zeros.
     #[inline]
     pub fn allocate(
         &mut self,
@@ -121,7 +121,7 @@ impl Memory {
         None
     }
 
-    /// [`Self::allocate`] on this node and no other.
+    /// [`Self::allocate`] on this node only.
     pub fn allocate_on(&mut self, order: u8, mobility: Mobility, node: usize) -> Option<Allocated> {
         let list = self.list_of(mobility);
         let zones = self.zonelist(node, mobility).iter().copied();
@@ -129,15 +129,15 @@ impl Memory {
         own.into_iter().find_map(|zone| self.allocate_in(zone, order, list))
     }
 
-    /// How many single frames [`Self::allocate`] would hand out side by side, ascending, none of them known to hold
-    /// zeros; 0 also where it would have to search to know.
+    /// Number of single frames that [`Self::allocate`] would return next as ascending neighbours, none known to
+    /// hold zeros; 0 also if finding out needs a search.
     #[inline]
     pub fn side_by_side(&self, mobility: Mobility, node: usize) -> u32 {
         let zone = &self.zones[self.zonelist(node, mobility)[0]];
         if zone.zeroed.is_some() { 0 } else { zone.side_by_side(self.list_of(mobility)) }
     }
 
-    /// The first of them, and how many they are; `None` where there are none.
+    /// The first of these frames and their number; `None` if there are none.
     #[inline]
     pub(crate) fn next_side_by_side(
         &self,
@@ -149,7 +149,7 @@ impl Memory {
         (count > 0).then(|| (zone.next_side_by_side(self.list_of(mobility)), count))
     }
 
-    /// Takes `count` of them at once: the first.
+    /// Takes `count` of these frames at once; returns the first.
     #[inline]
     pub fn allocate_side_by_side(&mut self, mobility: Mobility, node: usize, count: u32) -> Frame {
         let zone = self.zonelist(node, mobility)[0];
@@ -176,13 +176,13 @@ impl Memory {
         &self.zonelists[node][usize::from(mobility != Mobility::Movable)]
     }
 
-    /// The lists that a mobility's requests use: without grouping there is one set.
+    /// The lists for a mobility's requests; one set for all without grouping.
     pub(crate) const fn list_of(&self, mobility: Mobility) -> Mobility {
         if self.grouping { mobility } else { Mobility::Movable }
     }
 
-    /// Takes 2^`order` frames, more than a pageblock, that lie together and aligned: the lowest that are free. Linux
-    /// (`alloc_contig_pages`) also moves pages out of the way.
+    /// Takes the lowest free, aligned run of 2^`order` contiguous frames, more than a pageblock. Linux
+    /// (`alloc_contig_pages`) also migrates pages out of the way.
     pub(crate) fn allocate_contiguous(&mut self, order: u8, node: usize) -> Option<Frame> {
         let is_free = |run: &Range<u32>| {
             pageblocks(run).all(|block| {
@@ -195,8 +195,8 @@ impl Memory {
         Some(Frame(run.start))
     }
 
-    /// The aligned runs of 2^`order` frames, more than a pageblock, of a node, ascending. What is larger than any free
-    /// block is not movable, to Linux (`htlb_alloc_mask`).
+    /// The aligned runs of 2^`order` frames, more than a pageblock, of a node, ascending. Linux treats an
+    /// allocation larger than any free block as unmovable (`htlb_alloc_mask`).
     fn aligned_runs(&self, order: u8, node: usize) -> impl Iterator<Item = Range<u32>> {
         let length = 1 << order;
         let takes = move |zone: &&Zone| {
@@ -209,7 +209,7 @@ impl Memory {
         })
     }
 
-    /// Those of them in which every page can be moved, and none is part of a program's superpage.
+    /// The runs in which every page is movable and none is part of a program's superpage.
     pub(crate) fn movable_runs(&self, order: u8, node: usize) -> Vec<Range<u32>> {
         let is_movable =
             |frame: Frame| layout::is_movable(self.owners[frame.0 as usize]) || self.is_free(frame);
@@ -220,23 +220,23 @@ impl Memory {
         self.aligned_runs(order, node).filter(moves).collect()
     }
 
-    /// Takes these 2^`order` frames, if all of them are free.
+    /// Takes these 2^`order` frames if all are free.
     pub fn claim(&mut self, frame: Frame, order: u8) -> bool {
         let (zone, block) = self.locate_mut(frame);
         zone.claim(block, frame.slot(), order)
     }
 
-    /// Frees 2^`order` frames; they have no owner any more. Any aligned part of what was allocated can be
-    /// freed by itself. A page of the page cache is disowned first ([`Self::set_owner`]), which counts
-    /// it: to look here whether a frame is one would halve the speed of frees in random order, as its word is
-    /// rarely in the host's cache and a store need not wait for it.
+    /// Frees 2^`order` frames; they lose their owner. Any aligned part of an allocation can be freed by itself.
+    /// A page of the page cache must be disowned first ([`Self::set_owner`]), which updates the cache's count:
+    /// checking here whether a frame is in the page cache would halve the speed of frees in random order, since
+    /// its word is rarely in the host's cache and a store need not wait for it.
     #[inline]
     pub fn free(&mut self, frame: Frame, order: u8) {
         debug_assert!(order <= MAX_ORDER && frame.0 & ((1 << order) - 1) == 0);
         let start = frame.0 as usize;
         let words = &mut self.owners[start..start + (1 << order)];
         debug_assert!(!words.iter().any(|&word| layout::is_cache(word)), "{frame:?} is cache");
-        // A single word by itself: a call to fill it would take longer than the rest.
+        // A single word is stored directly: a call to fill it would take longer than the rest.
         if let [word] = words {
             *word = 0;
         } else {
@@ -247,7 +247,7 @@ impl Memory {
         zone.give(block, frame.slot(), order);
     }
 
-    /// Gives frames back that lie side by side, as the largest aligned blocks that they make.
+    /// Frees contiguous frames as the largest possible aligned blocks.
     pub(crate) fn free_run(&mut self, first: Frame, count: u32) {
         let (mut at, end) = (first.0, first.0 + count);
         while at < end {
@@ -257,14 +257,14 @@ impl Memory {
         }
     }
 
-    /// Brings the record of a frame's pageblock, which is read when the frame is freed, into the host's caches.
+    /// Prefetches the record of a frame's pageblock, which freeing the frame reads, into the host's caches.
     #[inline]
     pub(crate) fn prefetch_block(&self, frame: Frame) {
         let (zone, block) = self.locate(frame);
         zone.prefetch(block);
     }
 
-    /// Frees every frame of the pageblock at `block` that is held without an owner.
+    /// Frees every ownerless held frame of the pageblock at `block`.
     pub fn free_unowned(&mut self, block: Frame) {
         for frame in (block.0..block.0 + PAGEBLOCK).map(Frame) {
             if self.owner(frame) == Owner::None && !self.is_free(frame) {
@@ -273,7 +273,7 @@ impl Memory {
         }
     }
 
-    /// Says who uses an allocated frame.
+    /// Sets the owner of an allocated frame.
     #[inline]
     pub fn set_owner(&mut self, frame: Frame, owner: Owner) {
         let new = owner.pack();
@@ -282,20 +282,20 @@ impl Memory {
         self.cache -= u64::from(layout::is_cache(word));
     }
 
-    /// Says which page a frame holds that nobody used.
+    /// Sets the page of a frame that had no owner.
     #[inline]
     pub(crate) fn set_first_page(&mut self, frame: Frame, page: trace::Page) {
         debug_assert_eq!(self.owners[frame.0 as usize], 0, "{frame:?} is used");
         self.owners[frame.0 as usize] = Owner::Page(page).pack();
     }
 
-    /// Brings the word that says who uses a frame into the host's caches.
+    /// Prefetches a frame's owner word into the host's caches.
     #[inline]
     pub(crate) fn prefetch_owner(&self, frame: Frame) {
         prefetch_index(&self.owners, frame.0 as usize);
     }
 
-    /// Says that `count` frames from `frame` on hold consecutive pages from `first` on.
+    /// Sets the owners of `count` frames from `frame` on to consecutive pages from `first` on.
     pub fn set_pages(&mut self, frame: Frame, count: u32, first: trace::Page) {
         let start = frame.0 as usize;
         let words = &mut self.owners[start..start + count as usize];
@@ -305,7 +305,7 @@ impl Memory {
         }
     }
 
-    /// Who uses a frame.
+    /// The owner of a frame.
     #[inline]
     pub fn owner(&self, frame: Frame) -> Owner {
         match Owner::unpack(self.owners[frame.0 as usize]) {
@@ -319,36 +319,36 @@ impl Memory {
         self.zones[self.zone_of(frame)].is_free(frame)
     }
 
-    /// Says whether the pageblock of `frame` is one superpage of a program: compaction leaves such alone.
-    /// Freeing any part of it takes the mark away.
+    /// Marks the pageblock of `frame` as one superpage of a program, or clears the mark: compaction skips
+    /// superpages. Freeing any part clears the mark.
     pub fn set_superpage(&mut self, frame: Frame, whole: bool) {
         let (zone, block) = self.locate_mut(frame);
         let flags = &mut zone.blocks[block].flags;
         *flags = if whole { *flags | WHOLE } else { *flags & !WHOLE };
     }
 
-    /// Whether it is marked as one.
+    /// Whether the pageblock is marked as a superpage.
     pub fn is_superpage(&self, frame: Frame) -> bool {
         let (zone, block) = self.locate(frame);
         zone.blocks[block].flags & WHOLE != 0
     }
 
-    /// The number of the node that a frame belongs to.
+    /// Node number of a frame.
     pub fn node(&self, frame: Frame) -> usize {
         self.zones[self.zone_of(frame)].node
     }
 
-    /// Whether there is more than one node, or a partition.
+    /// Whether there are several nodes, or a partition.
     pub fn is_divided(&self) -> bool {
         self.zones.len() > 1
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn nodes(&self) -> usize {
         self.zonelists.len()
     }
 
-    /// Whether a frame lies in a partition for movable pages only.
+    /// Whether a frame lies in a movable-only partition.
     pub fn is_movable_only(&self, frame: Frame) -> bool {
         self.zones[self.zone_of(frame)].kind == ZoneKind::Movable
     }
@@ -359,19 +359,19 @@ impl Memory {
         zone.blocks[block].mobility
     }
 
-    /// Frames that the page cache uses.
+    /// Number of frames in the page cache.
     pub const fn cache_frames(&self) -> u64 {
         self.cache
     }
 
-    /// The zone that a frame lies in, and its pageblock there.
+    /// The zone of a frame, and the frame's pageblock in the zone.
     #[inline]
     fn locate(&self, frame: Frame) -> (&Zone, usize) {
         let zone = &self.zones[self.zone_of(frame)];
         (zone, zone.block_of(frame))
     }
 
-    /// The same, to change it.
+    /// Mutable [`Self::locate`].
     #[inline]
     pub(crate) fn locate_mut(&mut self, frame: Frame) -> (&mut Zone, usize) {
         let zone = self.zone_of(frame);
@@ -380,7 +380,7 @@ impl Memory {
         (zone, block)
     }
 
-    /// The number of the zone that a frame lies in.
+    /// Zone number of a frame.
     #[inline]
     pub(crate) fn zone_of(&self, frame: Frame) -> usize {
         let mut number = 0;
@@ -396,13 +396,13 @@ pub(super) fn pageblocks(run: &Range<u32>) -> impl Iterator<Item = Frame> + use<
     run.clone().step_by(PAGEBLOCK as usize).map(Frame)
 }
 
-/// Pageblocks of so many bytes, whole pairs.
+/// Number of pageblocks in `bytes`, rounded down to pairs.
 const fn pairs(bytes: u64) -> usize {
     (bytes / (FRAME_BYTES << MAX_ORDER)) as usize * 2
 }
 
-/// The zones that a request on `node` tries: its own node's first, then the other nodes' by number, going
-/// round; in a node the movable partition first, if the request may use it (Linux' zonelists).
+/// The zones that a request on `node` tries: its own node's first, then the other nodes' by number, wrapping around;
+/// within a node the movable-only partition first, if the request may use it (Linux' zonelists).
 fn zonelists(zones: &[Zone], node: usize, shape: &Shape) -> [Vec<usize>; 2] {
     let count = shape.nodes.len();
     let nodes = || (0..count).map(move |step| (node + step) % count);

@@ -1,4 +1,4 @@
-//! Page reclaim: which pages are given up when memory is short.
+//! Page reclaim: which pages are evicted when memory is short.
 //!
 //! Linux keeps an active and an inactive list per kind of page. Here a hand goes round the frames of a zone,
 //! one for the page cache and one for anonymous memory (the clock, Corbato 1968): a page that was
@@ -14,17 +14,17 @@ use super::layout::{Owner, is_cache, is_movable};
 use super::zone::WHOLE;
 use super::{Frame, Memory, PAGEBLOCK};
 
-/// Reference pages that one call of [`lumpy`] tries (Linux' SWAP_CLUSTER_MAX).
+/// Number of reference pages per call of [`lumpy`] (Linux' SWAP_CLUSTER_MAX).
 const REFERENCES: u32 = 32;
 
-/// What reclaim did.
+/// Results of reclaim.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Pages looked at.
+    /// Pages scanned.
     pub scanned: u64,
-    /// Pages evicted: frames that became free.
+    /// Pages evicted, i.e. frames freed.
     pub evicted: u64,
-    /// Of these, written to swap.
+    /// Evicted pages written to swap.
     pub written: u64,
 }
 
@@ -39,7 +39,7 @@ impl std::ops::Add for Reclaimed {
     }
 }
 
-/// Which pages a hand is for.
+/// Kind of pages that a hand scans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Cache,
@@ -55,8 +55,8 @@ impl Kind {
     }
 }
 
-/// Frees up to `wanted` frames of a node. Each hand goes round at most twice: once past pages that are in
-/// use, once more to take those that were not used in between.
+/// Frees up to `wanted` frames of a node. Each hand goes around at most twice: once past referenced pages, once more
+/// to evict pages not referenced since.
 pub fn reclaim(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -76,8 +76,8 @@ pub fn reclaim(
     report
 }
 
-/// Frees blocks of `order` around old pages of a node until one is free or 32 references were tried. A block
-/// is gone through upwards until something in it stays: what was evicted before is free all the same.
+/// Frees blocks of `order` around old pages of a node until one is free or 32 references were tried. A block is
+/// scanned upwards until a page in it stays; pages evicted before that remain free.
 pub fn lumpy(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -100,7 +100,7 @@ pub fn lumpy(
     report
 }
 
-/// The hands of a node in the order in which they move: the kind of each, and its zone.
+/// The hands of a node in the order in which they move: kind and zone.
 fn hands(memory: &Memory, node: usize) -> Vec<(Kind, usize)> {
     let own = (0..memory.zones.len()).filter(|&zone| memory.zones[zone].node == node);
     [Kind::Cache, Kind::Anonymous]
@@ -109,13 +109,13 @@ fn hands(memory: &Memory, node: usize) -> Vec<(Kind, usize)> {
         .collect()
 }
 
-/// The frames that a hand passes if it goes round its zone twice.
+/// Frames in two rounds of a zone.
 fn twice_round(memory: &Memory, zone: usize) -> u32 {
     2 * memory.zones[zone].blocks.len() as u32 * PAGEBLOCK
 }
 
-/// The next page of a kind that was not referenced lately, from the hand on. `left` counts the frames
-/// that the hand may still pass.
+/// The next page of a kind, from the hand on, that was not referenced recently. `left` counts the frames that the
+/// hand may still pass.
 fn next_old(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -149,7 +149,7 @@ fn next_old(
     found
 }
 
-/// Evicts the page in a frame. A superpage that stays is passed over whole.
+/// Evicts the page in a frame. A superpage that stays is skipped whole.
 fn evict(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -170,7 +170,7 @@ fn evict(
     true
 }
 
-/// Moves the hand for anonymous memory past a superpage that it is in.
+/// Moves the hand for anonymous memory past the superpage at `frame`.
 fn pass_superpage(memory: &mut Memory, frame: Frame) {
     let (zone, block) = memory.locate_mut(frame);
     if zone.blocks[block].flags & WHOLE != 0 {
@@ -179,7 +179,7 @@ fn pass_superpage(memory: &mut Memory, frame: Frame) {
     }
 }
 
-/// Evicts the aligned block around a page, the page itself first.
+/// Evicts the aligned block around a page, starting with the page.
 fn evict_block(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -202,31 +202,31 @@ fn evict_block(
     }
 }
 
-// What compaction and reclaim ask of those who use frames. The system implements it.
+// The calls of compaction and reclaim to the users of frames. Implemented by the system.
 
-/// Those who use frames: page tables, the page cache, pins.
+/// The users of frames: page tables, the page cache, pins.
 ///
-/// The memory itself frees the old frame and sets owners; an implementation changes its own records.
-/// It must not call the memory back.
+/// The memory itself frees the old frame and sets owners; an implementation updates its own records and must not
+/// call the memory.
 pub trait Residents {
-    /// A page is migrated; its mapping must follow. `false`: it cannot be moved now (it is locked or
-    /// pinned); nothing changes.
+    /// Remaps a page that is being migrated. `false`: the page cannot be moved now (locked or pinned); nothing
+    /// changes.
     fn moved(&mut self, owner: Owner, from: Frame, to: Frame) -> bool;
 
-    /// Whether it was referenced since it was last asked; the mark is cleared.
+    /// Whether the page was referenced since the last call; clears the mark.
     fn referenced(&mut self, owner: Owner, frame: Frame) -> bool;
 
-    /// It is to be evicted: unmapped, and written out if it must be.
+    /// Evicts the page: unmaps it, and writes it out if needed.
     fn evicted(&mut self, owner: Owner, frame: Frame) -> Eviction;
 }
 
-/// What became of a page that was to be evicted.
+/// Outcome of an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eviction {
-    /// It was dropped: its contents are in a file, or nobody wants them.
+    /// Dropped: its contents are in a file or no longer needed.
     Freed,
-    /// It was written to swap and dropped.
+    /// Written to swap and dropped.
     Swapped,
-    /// It stays: there is no swap, or it is locked.
+    /// The page stays: no swap, or locked.
     Refused,
 }

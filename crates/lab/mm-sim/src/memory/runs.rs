@@ -8,10 +8,10 @@ use super::layout::is_movable;
 use super::zone::Zone;
 use super::{Claiming, Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
 
-/// A bit for each frame of a pageblock, one where it is free.
+/// One bit per frame of a pageblock, set if free.
 pub(crate) type Map = [u64; 8];
 
-/// The places at which an aligned run of 2^order bits can begin, by order.
+/// Possible starts of an aligned run of 2^order bits, by order.
 const STARTS: [u64; 7] = [
     u64::MAX,
     0x5555_5555_5555_5555,
@@ -22,7 +22,7 @@ const STARTS: [u64; 7] = [
     1,
 ];
 
-/// Where maximal runs of order 0 to 5 begin in a word.
+/// Starts of maximal runs of order 0 to 5 in a word.
 #[inline]
 const fn maximal(word: u64, order: u8) -> u64 {
     let mut runs = word;
@@ -36,7 +36,7 @@ const fn maximal(word: u64, order: u8) -> u64 {
     runs & !(pairs | pairs << (1 << order))
 }
 
-/// Which words are full, as a byte.
+/// The full words, as a byte.
 #[inline]
 fn full(map: &Map) -> u64 {
     let mut full = 0;
@@ -46,18 +46,19 @@ fn full(map: &Map) -> u64 {
     full
 }
 
-/// Whether it has a maximal run of this order, 0 to 8.
+/// Whether the map has a maximal run of this order, 0 to 8.
 pub(crate) fn has(map: &Map, order: u8) -> bool {
     count(map, order) > 0
 }
 
-/// The order of the maximal run around `slot`, whose own aligned run of 2^order is free; 9 where all is.
+/// Order of the maximal run around `slot`, whose own aligned run of 2^order is free; 9 if the pageblock is wholly
+/// free.
 #[inline]
 pub(crate) fn order_of(map: &Map, slot: u32, order: u8) -> u8 {
     let mut found = order;
     if order < 6 {
-        // Each larger run contains the smaller: as many orders are free as runs around the slot. No branch, since
-        // what a random frame merges with cannot be foreseen.
+        // Each larger run contains the smaller ones, so the order is the number of free runs around the slot.
+        // Branchless, since merges of random frames are unpredictable.
         let word = map[(slot >> 6) as usize];
         found = (1..=6)
             .map(|order: u8| {
@@ -74,7 +75,7 @@ pub(crate) fn order_of(map: &Map, slot: u32, order: u8) -> u8 {
     found
 }
 
-/// Where its lowest maximal run of this order (0 to 8) begins. There must be one.
+/// Start of the lowest maximal run of this order (0 to 8). There must be one.
 #[inline]
 pub(crate) fn first(map: &Map, order: u8) -> u32 {
     if order >= 6 {
@@ -89,7 +90,7 @@ pub(crate) fn first(map: &Map, order: u8) -> u32 {
     unreachable!("a pageblock's orders say what its bitmap has")
 }
 
-/// How many maximal runs of this order (0 to 8) it has.
+/// Number of maximal runs of this order (0 to 8).
 pub(crate) fn count(map: &Map, order: u8) -> u32 {
     match order {
         0..6 => map.iter().map(|&word| maximal(word, order).count_ones()).sum(),
@@ -97,7 +98,7 @@ pub(crate) fn count(map: &Map, order: u8) -> u32 {
     }
 }
 
-/// Whether the 2^order frames from `slot` on, aligned, are all free.
+/// Whether all 2^order frames from `slot` on, aligned, are free.
 #[inline]
 pub(crate) fn is_free(map: &Map, slot: u32, order: u8) -> bool {
     let word = (slot >> 6) as usize;
@@ -108,7 +109,7 @@ pub(crate) fn is_free(map: &Map, slot: u32, order: u8) -> bool {
     map[word..word + (1 << (order - 6))].iter().all(|&word| word == u64::MAX)
 }
 
-/// Whether none of them is free.
+/// Whether none of these frames is free.
 #[inline]
 pub(crate) fn is_used(map: &Map, slot: u32, order: u8) -> bool {
     let word = (slot >> 6) as usize;
@@ -118,7 +119,7 @@ pub(crate) fn is_used(map: &Map, slot: u32, order: u8) -> bool {
     map[word..word + (1 << (order - 6))].iter().all(|&word| word == 0)
 }
 
-/// Marks them free.
+/// Marks these frames free.
 #[inline]
 pub(crate) fn set(map: &mut Map, slot: u32, order: u8) {
     let word = (slot >> 6) as usize;
@@ -129,7 +130,7 @@ pub(crate) fn set(map: &mut Map, slot: u32, order: u8) {
     }
 }
 
-/// Marks them used.
+/// Marks these frames used.
 #[inline]
 pub(crate) fn clear(map: &mut Map, slot: u32, order: u8) {
     let word = (slot >> 6) as usize;
@@ -140,7 +141,7 @@ pub(crate) fn clear(map: &mut Map, slot: u32, order: u8) {
     }
 }
 
-/// Marks `count` frames from `slot` on used, before which none is free.
+/// Marks `count` frames from `slot` on used; no frame before `slot` is free.
 #[inline]
 pub(crate) fn clear_until(map: &mut Map, slot: u32, count: u32) {
     if count == 1 {
@@ -158,7 +159,7 @@ const fn mask(slot: u32, order: u8) -> u64 {
     ((1 << (1 << order)) - 1) << (slot & 63)
 }
 
-// A set of pageblocks with a fast minimum: bits, and above each 64 of them a bit that says "any".
+// A set of pageblocks with a fast minimum: a bitmap, and above each 64 bits one summary bit.
 //
 // Three levels find the lowest of 262,144 pageblocks (512 GB) in three words; beyond that the top
 // is scanned. 65/64 bits per pageblock.
@@ -195,7 +196,7 @@ impl Tree {
         }
     }
 
-    /// Takes a number out.
+    /// Removes a number.
     #[inline]
     pub(crate) fn remove(&mut self, number: usize) {
         let leaf = &mut self.leaves[number >> 6];
@@ -209,12 +210,12 @@ impl Tree {
         }
     }
 
-    /// Whether it is in.
+    /// Whether the set contains a number.
     pub(crate) fn contains(&self, number: usize) -> bool {
         self.leaves[number >> 6] >> (number & 63) & 1 != 0
     }
 
-    /// The lowest.
+    /// The lowest number.
     #[inline]
     pub(crate) fn first(&self) -> Option<usize> {
         let (index, word) = self.top.iter().enumerate().find(|(_, word)| **word != 0)?;
@@ -241,17 +242,17 @@ impl Tree {
 
 // What an allocation does when its own mobility type has no free block (Linux' `__rmqueue_fallback`).
 //
-// The largest free block of another type is looked for, from the largest order down: what must
-// be taken from another type is taken where much is free, so that few pageblocks get mixed. A pageblock of
-// which half would be alike is claimed whole; otherwise only what is needed is taken out of it.
+// The search is for the largest free block of another type, from the largest order down: stealing where much is free
+// mixes few pageblocks. A pageblock of which half would be alike is claimed whole; otherwise only the needed frames
+// are taken.
 
-/// From this order on a movable request may claim the pageblock of a block it found: half of a
-/// pageblock's order (`can_steal_fallback`).
+/// Minimum order of a found block for a movable request to claim its pageblock: half of a pageblock's order
+/// (`can_steal_fallback`).
 const CLAIM_ORDER: u8 = PAGEBLOCK_ORDER / 2;
-/// Frames of a pageblock that must be alike for it to be claimed.
+/// Minimum number of alike frames to claim a pageblock.
 const HALF: u32 = PAGEBLOCK / 2;
 
-/// The types that are asked, in order (Linux' table `fallbacks`).
+/// The fallback types, in order (Linux' table `fallbacks`).
 pub(crate) const fn others(mobility: Mobility) -> [Mobility; 2] {
     match mobility {
         Mobility::Unmovable => [Mobility::Reclaimable, Mobility::Movable],
@@ -290,7 +291,7 @@ impl Zone {
         (order..=MAX_ORDER).rev().find_map(|order| self.first_other(mobility, order))
     }
 
-    /// The smallest.
+    /// The smallest free block of another type.
     fn smallest(&self, mobility: Mobility, order: u8) -> Option<(u8, Mobility)> {
         (order..=MAX_ORDER).find_map(|order| self.first_other(mobility, order))
     }
@@ -301,8 +302,8 @@ impl Zone {
         Some((order, other))
     }
 
-    /// The frames of a pageblock that would be in the right place if it were of this mobility: the free
-    /// ones, and by the later rule the used ones of compatible mobility (`steal_suitable_fallback`).
+    /// Number of frames of a pageblock that would match this mobility: the free ones and, with the newer rule,
+    /// used ones of compatible mobility (`steal_suitable_fallback`).
     fn alike(&self, block: usize, mobility: Mobility, rule: Claiming, owners: &[u32]) -> u32 {
         let free = u32::from(self.blocks[block].free);
         if rule == Claiming::HalfFree {
@@ -318,15 +319,15 @@ impl Zone {
         }
     }
 
-    /// Whether any type has a block of this order: a request takes what it needs from others
-    /// (`__zone_watermark_ok` counts every type's list).
+    /// Whether any type has a block of this order; a request may take from other types (`__zone_watermark_ok`
+    /// counts every type's list).
     pub(crate) fn has(&self, mobility: Mobility, order: u8) -> bool {
         let own = self.orders(mobility) >> order != 0;
         own || self.smallest(mobility, order).is_some()
     }
 
-    /// Whether an allocation would find a block, or claim one (`find_suitable_fallback` with
-    /// `only_stealable`): compaction's question whether its work is done.
+    /// Whether an allocation would find a block, or claim one (`find_suitable_fallback` with `only_stealable`);
+    /// compaction's test whether it is finished.
     pub(crate) fn suits(&self, mobility: Mobility, order: u8) -> bool {
         let own = self.orders(mobility) >> order != 0;
         let claims = |found: u8| found >= CLAIM_ORDER || mobility != Mobility::Movable;
@@ -340,7 +341,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The textbook: a run is on the list of its order when it is free and its buddy is not.
+    /// Reference: a run is on the list of its order if it is free and its buddy is not.
     fn starts(map: &Map, order: u8) -> Vec<u32> {
         let free = |slot: u32, order: u8| {
             (slot..slot + (1 << order)).all(|slot| map[slot as usize / 64] >> (slot % 64) & 1 == 1)

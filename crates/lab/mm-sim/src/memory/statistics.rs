@@ -1,4 +1,4 @@
-//! What memory tells about itself: /proc/buddyinfo, the fragmentation indices, the watermarks.
+//! Statistics of memory: /proc/buddyinfo, the fragmentation indices, the watermarks.
 
 use super::zone::{ORDERS, Zone, ZoneKind};
 use super::{FRAME_BYTES, Memory, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
@@ -6,20 +6,20 @@ use super::{FRAME_BYTES, Memory, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
 /// A row of /proc/buddyinfo and /proc/pagetypeinfo: a zone's free blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuddyInfo {
-    /// Its node.
+    /// Node.
     pub node: usize,
-    /// Its kind.
+    /// Zone kind.
     pub kind: ZoneKind,
     /// Free blocks by mobility and order.
     pub blocks: [[u32; ORDERS]; 3],
 }
 
-/// How much memory must stay free, in frames (Linux' zone watermarks).
+/// Frames that must stay free (Linux' zone watermarks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Below it only the kernel's own emergencies allocate.
+    /// Below this, only the kernel's own emergencies allocate.
     pub min: u64,
-    /// Below it the page daemon is woken.
+    /// Below this, the page daemon is woken.
     pub low: u64,
     /// The page daemon stops here.
     pub high: u64,
@@ -36,19 +36,19 @@ pub enum Level {
     High,
 }
 
-/// What the indices are made of (`fill_contig_page_info` in mm/vmstat.c).
+/// Inputs of the fragmentation indices (`fill_contig_page_info` in mm/vmstat.c).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Contiguity {
     /// Free frames.
     pub(crate) free: u64,
     /// Free blocks of any order.
     pub(crate) blocks: u64,
-    /// Blocks of the order asked for that could be had.
+    /// Available blocks of the requested order.
     pub(crate) suitable: u64,
 }
 
 impl Zone {
-    /// What is free here, seen by a request of `order`.
+    /// Free memory of the zone, seen by a request of `order`.
     pub(crate) fn contiguity(&self, order: u8) -> Contiguity {
         let counts = self.counts();
         let mut sum = Contiguity { free: self.free, ..Contiguity::default() };
@@ -64,7 +64,7 @@ impl Zone {
 }
 
 impl Watermarks {
-    /// One of them, in frames.
+    /// The watermark of a level, in frames.
     pub const fn at(self, level: Level) -> u64 {
         match level {
             Level::Min => self.min,
@@ -83,8 +83,8 @@ impl Contiguity {
         }
     }
 
-    /// Why a request would fail, per mille: towards 0 for lack of memory, towards 1000 for fragmentation; -1000
-    /// when it would not fail (`__fragmentation_index`; Gorman and Whitcroft 2006).
+    /// The fragmentation index, per mille: towards 0 a request fails for lack of memory, towards 1000 for
+    /// fragmentation; -1000 if it would not fail (`__fragmentation_index`; Gorman and Whitcroft 2006).
     pub(crate) fn fragmentation_index(self, order: u8) -> i32 {
         if self.blocks == 0 {
             return 0;
@@ -95,7 +95,7 @@ impl Contiguity {
         1000 - ((1000 + self.free * 1000 / (1 << order)) / self.blocks) as i32
     }
 
-    /// The part of free memory that a request cannot use, per mille (`unusable_free_index`).
+    /// Share of free memory that a request cannot use, per mille (`unusable_free_index`).
     pub(crate) fn unusable_index(self, order: u8) -> u32 {
         if self.free == 0 {
             return 1000;
@@ -110,25 +110,25 @@ impl Memory {
         self.zones.iter().map(|zone| zone.free).sum()
     }
 
-    /// Free blocks of exactly this order: those that are part of no larger one.
+    /// Free blocks of exactly this order, not part of a larger one.
     pub fn free_blocks(&self, order: u8) -> u64 {
         let counts = self.zones.iter().flat_map(Zone::counts);
         counts.map(|counts| u64::from(counts[order as usize])).sum()
     }
 
-    /// Superpages that could be taken from free memory.
+    /// Superpages available from free memory.
     pub fn free_superpages(&self) -> u64 {
         self.contiguity(PAGEBLOCK_ORDER).suitable
     }
 
-    /// Why a request of this order would fail: see Linux' `/sys/kernel/debug/extfrag/extfrag_index`, here per
-    /// mille over all zones. -1000: it would not.
+    /// The fragmentation index of an order over all zones, per mille: see Linux'
+    /// `/sys/kernel/debug/extfrag/extfrag_index`. -1000: a request would not fail.
     pub fn fragmentation_index(&self, order: u8) -> i32 {
         self.contiguity(order).fragmentation_index(order)
     }
 
-    /// The part of free memory that a request of this order cannot use, per mille (the free memory
-    /// fragmentation index that Ingens calls FMFI).
+    /// Share of free memory that a request of this order cannot use, per mille (Ingens' free memory
+    /// fragmentation index, FMFI).
     pub fn unusable_index(&self, order: u8) -> u32 {
         self.contiguity(order).unusable_index(order)
     }
@@ -176,8 +176,8 @@ impl Memory {
         Watermarks { min, low: min + step, high: min + 2 * step }
     }
 
-    /// Whether a request could be met in a zone without going below a watermark (`__zone_watermark_ok`): enough
-    /// would stay free, and there is a block, of this mobility or to be taken from another.
+    /// Whether a zone could satisfy a request without going below a watermark (`__zone_watermark_ok`): enough
+    /// frames stay free, and a block is available, of this mobility or from another.
     pub(crate) fn zone_allows(
         &self,
         zone: usize,
@@ -190,8 +190,8 @@ impl Memory {
         zone.free >= mark + (1 << order) && (order == 0 || zone.has(self.list_of(mobility), order))
     }
 
-    /// Whether a request could be met in one of its node's zones without going below a watermark. If not, the
-    /// page daemon is to be woken (low), or the request must reclaim by itself (min).
+    /// Whether one of the node's zones could satisfy a request without going below a watermark. If not, the page
+    /// daemon is to be woken (low), or the request must reclaim directly (min).
     pub fn allows(&self, level: Level, order: u8, mobility: Mobility, node: usize) -> bool {
         let zones = self.zonelist(node, mobility).iter();
         zones

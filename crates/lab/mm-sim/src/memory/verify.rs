@@ -4,11 +4,11 @@ use super::zone::{ORDERS, Zone, ZoneKind};
 use super::{MAX_ORDER, Memory, Owner, PAGEBLOCK, PAGEBLOCK_ORDER, layout, runs};
 
 impl Memory {
-    /// Recomputes everything that is kept beside the bitmaps and says what differs first. Free frames have no
-    /// owner; counters conserve. For tests, and for coarse points of debug builds.
+    /// Recomputes all redundant state from the bitmaps and reports the first difference. Free frames have no
+    /// owner; counters are conserved. For tests, and for coarse points of debug builds.
     ///
     /// # Errors
-    /// What differs first.
+    /// The first difference.
     pub fn verify(&self) -> Result<(), String> {
         let mut cache = 0;
         for (number, zone) in self.zones.iter().enumerate() {
@@ -49,7 +49,7 @@ impl Memory {
 }
 
 impl Memory {
-    /// In debug builds, verifies memories small enough for it to be quick (up to 256 MB).
+    /// In debug builds, verifies memories small enough to be quick (up to 256 MB).
     pub(crate) fn check(&self) {
         if cfg!(debug_assertions) && self.frames() <= 1 << 16 {
             assert_eq!(self.verify(), Ok(()));

@@ -10,13 +10,13 @@ use prefetch_index::prefetch_index;
 use super::runs::{Map, Tree};
 use super::{Allocated, Frame, MAX_ORDER, Memory, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER, runs};
 
-/// Orders, 0 to the largest.
+/// Number of orders, 0 to the largest.
 pub(crate) const ORDERS: usize = MAX_ORDER as usize + 1;
 
-/// What a zone may be used for.
+/// Pages that a zone accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneKind {
-    /// Everything.
+    /// All pages.
     Normal,
     /// Movable pages only.
     Movable,
@@ -25,44 +25,44 @@ pub enum ZoneKind {
 /// A pageblock's record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pageblock {
-    /// The number of its [`Partial`], kept only while it is partly free: memory that is full costs less.
+    /// Number of the pageblock's [`Partial`], kept only while partly free: full memory costs less.
     partial: u32,
     /// Free frames, 0 to 512.
     pub(crate) free: u16,
-    /// Bit k: it has a maximal free block of order k.
+    /// Bit k: the pageblock has a maximal free block of order k.
     pub(crate) orders: u16,
-    /// The lists that its free blocks are on.
+    /// The lists of its free blocks.
     pub(crate) mobility: Mobility,
     /// See the constants.
     pub(crate) flags: u8,
 }
 
-/// The free frames of a pageblock of which all are.
+/// Free frames of a wholly free pageblock.
 const WHOLE_BLOCK: u16 = PAGEBLOCK as u16;
 
 impl Pageblock {
-    /// Whether all its frames are free.
+    /// Whether all frames are free.
     #[inline]
     pub(crate) const fn is_wholly_free(&self) -> bool {
         self.free == WHOLE_BLOCK
     }
 }
 
-/// What there is to know of a partly free pageblock.
+/// State of a partly free pageblock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Partial {
-    /// Its free frames.
+    /// Free frames.
     pub(crate) map: Map,
-    /// How many maximal free blocks of order 0 to 8 it has.
+    /// Number of maximal free blocks by order, 0 to 8.
     pub(crate) lists: [u16; 9],
 }
 
 /// No bitmap.
 const WHOLLY: u32 = u32::MAX;
 
-/// It is allocated as one superpage and mapped as one.
+/// The pageblock is allocated and mapped as one superpage.
 pub(crate) const WHOLE: u8 = 1;
-/// Compaction found nothing to do here lately (Linux' PB_migrate_skip).
+/// Compaction recently found nothing to do here (Linux' PB_migrate_skip).
 pub(crate) const SKIP: u8 = 2;
 
 /// No pageblock.
@@ -73,29 +73,30 @@ const NONE: usize = usize::MAX;
 pub(crate) struct Zone {
     pub(crate) node: usize,
     pub(crate) kind: ZoneKind,
-    /// The number of its first pageblock, even.
+    /// Number of the first pageblock; even.
     pub(crate) first: usize,
     pub(crate) blocks: Vec<Pageblock>,
-    /// Of the partly free pageblocks, and those that no pageblock has now.
+    /// Records of the partly free pageblocks, and unused records.
     partials: Vec<Partial>,
     spare: Vec<u32>,
     /// By mobility: the pageblock that was broken last, which serves the next small allocations if its blocks
-    /// are the right ones. It is not in `index`, `counts` and `available`, whose upkeep would cost more than
-    /// the allocations. Which frames are handed out does not depend on it.
+    /// fit. It is not in `index`, `counts` and `available`, whose upkeep would cost more than the allocations.
+    /// The choice of frames does not depend on this pageblock.
     pub(crate) current: [usize; 3],
-    /// Its free frames are its last ones, so that single frames are taken from it in their order.
+    /// The pageblock's free frames are its last ones, so that single frames are taken in order.
     pub(crate) in_order: [bool; 3],
     /// The other pageblocks with a maximal free block, by mobility and order.
     pub(crate) index: [[Tree; ORDERS]; 3],
-    /// How many such blocks there are.
+    /// Number of such blocks.
     pub(crate) counts: [[u32; ORDERS]; 3],
-    /// The orders of which a mobility has any.
+    /// Bitmap of the orders with any block, by mobility.
     pub(crate) available: [u16; 3],
     /// Free frames.
     pub(crate) free: u64,
-    /// Which of them hold zeros, once any was zeroed.
+    /// The zeroed free frames, once any was zeroed.
     pub(crate) zeroed: Option<Box<Zeroed>>,
-    /// Where reclaim goes on, for the page cache and for anonymous memory: frames from the start.
+    /// Positions of reclaim's hands, for the page cache and for anonymous memory, in frames from the zone's
+    /// start.
     pub(crate) hands: [u32; 2],
 }
 
@@ -131,19 +132,19 @@ impl Zone {
         zone
     }
 
-    /// The pageblock that `frame` lies in, as this zone counts them.
+    /// Index of the pageblock of `frame` in this zone.
     #[inline]
     pub(crate) const fn block_of(&self, frame: Frame) -> usize {
         (frame.0 >> PAGEBLOCK_ORDER) as usize - self.first
     }
 
-    /// The frame at `slot` of one of its pageblocks.
+    /// The frame at `slot` of a pageblock.
     #[inline]
     pub(crate) const fn frame(&self, block: usize, slot: u32) -> Frame {
         Frame(((block + self.first) as u32) << PAGEBLOCK_ORDER | slot)
     }
 
-    /// The frame after its last.
+    /// The frame after the zone's last.
     pub(crate) fn end(&self) -> Frame {
         self.frame(self.blocks.len(), 0)
     }
@@ -172,8 +173,8 @@ impl Zone {
         (rest < 16).then(|| self.take_from(mobility, order + rest as u8, order))
     }
 
-    /// How many single frames [`Self::take`] would hand out side by side, ascending, if it was asked for them
-    /// now; 0 also where it would have to search to know.
+    /// Number of single frames that [`Self::take`] would return next as ascending neighbours; 0 also if finding
+    /// out needs a search.
     #[inline]
     pub(crate) fn side_by_side(&self, mobility: Mobility) -> u32 {
         let at = mobility.index();
@@ -184,14 +185,14 @@ impl Zone {
         u32::from(self.blocks[self.current[at]].free)
     }
 
-    /// The first of them.
+    /// The first of these frames.
     #[inline]
     pub(crate) fn next_side_by_side(&self, mobility: Mobility) -> Frame {
         let block = self.current[mobility.index()];
         self.frame(block, PAGEBLOCK - u32::from(self.blocks[block].free))
     }
 
-    /// Takes `count` of them at once. The caller calls `consume_zeros`.
+    /// Takes `count` of these frames at once. The caller calls `consume_zeros`.
     #[inline]
     pub(crate) fn take_side_by_side(&mut self, mobility: Mobility, count: u32) -> Frame {
         let block = self.current[mobility.index()];
@@ -212,7 +213,7 @@ impl Zone {
         self.frame(block, slot)
     }
 
-    /// Puts the current pageblocks on the lists again.
+    /// Returns the current pageblocks to the lists.
     pub(crate) fn settle(&mut self) {
         Mobility::ALL.into_iter().for_each(|mobility| self.settle_one(mobility.index()));
     }
@@ -250,7 +251,7 @@ impl Zone {
         true
     }
 
-    /// The same of one that is.
+    /// The record of a partly free pageblock.
     #[inline]
     fn part(&self, block: usize) -> &Partial {
         &self.partials[self.blocks[block].partial as usize]
@@ -261,7 +262,7 @@ impl Zone {
         &mut self.partials[self.blocks[block].partial as usize]
     }
 
-    /// A pageblock is partly free from now on.
+    /// Starts the record of a pageblock that becomes partly free.
     fn begin_part(&mut self, block: usize, map: Map) {
         let part = Partial { map, lists: [0; 9] };
         let number = self.spare.pop().unwrap_or(self.partials.len() as u32);
@@ -272,7 +273,7 @@ impl Zone {
         self.blocks[block].partial = number;
     }
 
-    /// A pageblock is wholly free or wholly used from now on.
+    /// Ends the record of a pageblock that becomes wholly free or wholly used.
     fn end_part(&mut self, block: usize) {
         let number = std::mem::replace(&mut self.blocks[block].partial, WHOLLY);
         if number != WHOLLY {
@@ -280,7 +281,7 @@ impl Zone {
         }
     }
 
-    /// Takes 2^order frames at `slot` out of the maximal free block of order `from` around them.
+    /// Takes 2^order frames at `slot` from the surrounding maximal free block of order `from`.
     #[inline]
     fn carve(&mut self, block: usize, slot: u32, from: u8, order: u8) {
         self.free -= 1 << order;
@@ -300,7 +301,7 @@ impl Zone {
         }
     }
 
-    /// The same, from a wholly free pageblock or two.
+    /// As [`Self::carve`], from one wholly free pageblock or two.
     fn carve_whole(&mut self, block: usize, slot: u32, from: u8, order: u8) {
         if from == MAX_ORDER {
             self.delist(block & !1, MAX_ORDER);
@@ -327,14 +328,14 @@ impl Zone {
         }
     }
 
-    /// Other frames of a pageblock go or come than the next.
+    /// Records that a frame other than the next was taken or freed in a pageblock.
     #[inline]
     fn disorder(&mut self, block: usize) {
         let mobility = self.blocks[block].mobility.index();
         self.in_order[mobility] &= block != self.current[mobility];
     }
 
-    /// A wholly free pageblock becomes wholly used.
+    /// Makes a wholly free pageblock wholly used.
     fn use_up(&mut self, block: usize) {
         self.blocks[block].free = 0;
     }
@@ -371,8 +372,8 @@ impl Zone {
         }
     }
 
-    /// A pageblock is wholly free from now on, on no list yet. If its neighbour is, they merge, and the neighbour
-    /// takes its mobility (`__free_one_page` since 6.10).
+    /// Makes a pageblock wholly free, not yet on a list. If its neighbour is wholly free, the two merge, and the
+    /// neighbour takes this pageblock's mobility (`__free_one_page` since 6.10).
     fn become_free(&mut self, block: usize) {
         let record = &mut self.blocks[block];
         record.free = WHOLE_BLOCK;
@@ -390,7 +391,7 @@ impl Zone {
         self.enlist(block & !1, MAX_ORDER);
     }
 
-    /// A pageblock has one more maximal free block of an order.
+    /// Adds a maximal free block of an order to a pageblock.
     #[inline]
     fn enlist(&mut self, block: usize, order: u8) {
         let record = &mut self.blocks[block];
@@ -411,7 +412,7 @@ impl Zone {
         }
     }
 
-    /// A pageblock has one fewer.
+    /// Removes a maximal free block of an order from a pageblock.
     #[inline]
     fn delist(&mut self, block: usize, order: u8) {
         let record = &mut self.blocks[block];
@@ -433,7 +434,8 @@ impl Zone {
         }
     }
 
-    /// Moves a pageblock with all its free blocks to another mobility; both, where two are one free block.
+    /// Moves a pageblock with all its free blocks to another mobility; both pageblocks, if two form one free
+    /// block.
     pub(crate) fn set_mobility(&mut self, block: usize, mobility: Mobility) {
         if self.blocks[block].is_wholly_free() && self.blocks[block ^ 1].is_wholly_free() {
             self.change(block ^ 1, mobility);
@@ -462,17 +464,17 @@ impl Zone {
     }
 }
 
-// What can be asked of a zone.
+// Queries of a zone.
 
 impl Zone {
-    /// The orders of which a mobility has free blocks.
+    /// Bitmap of the orders with free blocks of a mobility.
     pub(crate) fn orders(&self, mobility: Mobility) -> u16 {
         let current = self.current[mobility.index()];
         let own = self.blocks.get(current).map_or(0, |block| block.orders);
         self.available[mobility.index()] | own
     }
 
-    /// How many free blocks there are, by mobility and order.
+    /// Number of free blocks by mobility and order.
     pub(crate) fn counts(&self) -> [[u32; ORDERS]; 3] {
         let mut counts = self.counts;
         for (counts, &current) in counts.iter_mut().zip(&self.current) {
@@ -482,7 +484,7 @@ impl Zone {
         counts
     }
 
-    /// The order of the maximal free block that a frame lies in.
+    /// Order of the maximal free block around a frame, if the frame is free.
     pub(crate) fn order_around(&self, block: usize, slot: u32) -> Option<u8> {
         if self.blocks[block].is_wholly_free() {
             return Some(PAGEBLOCK_ORDER + u8::from(self.blocks[block ^ 1].is_wholly_free()));
@@ -502,19 +504,19 @@ impl Zone {
         }
     }
 
-    /// The bitmap of a pageblock's free frames, also where none is kept.
+    /// Bitmap of a pageblock's free frames, even if none is stored.
     pub(crate) fn map(&self, block: usize) -> Map {
         let all = if self.blocks[block].is_wholly_free() { u64::MAX } else { 0 };
         self.partial(block).map_or([all; 8], |part| part.map)
     }
 
-    /// What there is to know of a pageblock, if it is partly free.
+    /// The record of a pageblock, if partly free.
     #[inline]
     pub(crate) fn partial(&self, block: usize) -> Option<&Partial> {
         self.partials.get(self.blocks.get(block)?.partial as usize)
     }
 
-    /// Brings that into the host's caches: two lines.
+    /// Prefetches the record into the host's caches: two lines.
     #[inline]
     pub(crate) fn prefetch(&self, block: usize) {
         let number = self.blocks[block].partial;
@@ -539,7 +541,7 @@ impl Zone {
 #[derive(Debug, Clone)]
 pub(crate) struct Zeroed {
     maps: Vec<Map>,
-    /// The pageblocks that have any.
+    /// The pageblocks with zeroed frames.
     any: Tree,
     frames: u64,
 }
@@ -549,14 +551,14 @@ impl Zeroed {
         Self { maps: vec![[0; 8]; pageblocks], any: Tree::new(pageblocks), frames: 0 }
     }
 
-    /// The zeroed ones among 2^order frames.
+    /// Number of zeroed frames among 2^order frames.
     fn among(&self, block: usize, slot: u32, order: u8) -> u32 {
         let mut all = [0; 8];
         runs::set(&mut all, slot, order);
         self.maps[block].iter().zip(all).map(|(map, mask)| (map & mask).count_ones()).sum()
     }
 
-    /// Marks them, or takes their marks away; says whether all had them.
+    /// Marks frames zeroed, or clears the marks; returns whether all were marked before.
     fn mark(&mut self, block: usize, slot: u32, order: u8, zeroed: bool) -> bool {
         let before = self.among(block, slot, order);
         if zeroed {
@@ -583,7 +585,7 @@ impl Zeroed {
 }
 
 impl Zone {
-    /// Frames that were just taken lose their marks; says whether all of them held zeros.
+    /// Clears the marks of frames that were just taken; returns whether all held zeros.
     #[inline]
     pub(crate) fn consume_zeros(&mut self, block: usize, slot: u32, order: u8) -> bool {
         match &mut self.zeroed {
@@ -592,7 +594,7 @@ impl Zone {
         }
     }
 
-    /// Takes 2^order frames that hold zeros, if that costs no contiguity.
+    /// Takes 2^order frames that hold zeros, if possible without loss of contiguity.
     pub(crate) fn take_zeroed(&mut self, mobility: Mobility, order: u8) -> Option<Frame> {
         let (block, slot) = self.find_zeroed(mobility, order)?;
         self.claim(block, slot, order).then(|| self.frame(block, slot))
@@ -624,13 +626,13 @@ impl Zone {
         Some((zeroed.any.from(0).find(whole)?, 0))
     }
 
-    /// Whether an ordinary allocation would be served without breaking a wholly free pageblock.
+    /// Whether an ordinary allocation would succeed without breaking a wholly free pageblock.
     fn breaks_none(&self, mobility: Mobility, order: u8) -> bool {
         let small = (1 << PAGEBLOCK_ORDER) - 1;
         (self.orders(mobility) & small) >> order != 0
     }
 
-    /// The lowest free block of 2^order frames of movable pageblocks that does not hold zeros only.
+    /// The lowest free block of 2^order frames in movable pageblocks that is not wholly zeroed.
     fn find_unzeroed(&self, order: u8) -> Option<(usize, u32)> {
         let holds_zeros = |block: usize, slot, order| {
             self.zeroed.as_ref().is_some_and(|zeroed| runs::is_free(zeroed.map(block), slot, order))
@@ -677,12 +679,12 @@ fn mark_all(zeroed: &mut Zeroed, block: usize, slot: u32, order: u8, to: bool) -
 }
 
 impl Memory {
-    /// Whether a free block of this size holds zeros only.
+    /// Whether a free block of this order is wholly zeroed.
     pub fn has_zeroed(&self, order: u8) -> bool {
         self.zones.iter().any(|zone| zone.find_zeroed(Mobility::Movable, order).is_some())
     }
 
-    /// Frames that are free and hold zeros.
+    /// Number of free frames that hold zeros.
     pub fn zeroed_frames(&self) -> u64 {
         self.zones
             .iter()
@@ -691,7 +693,7 @@ impl Memory {
             .sum()
     }
 
-    /// Takes the lowest free, movable block of 2^`order` frames that does not hold zeros only, to zero it.
+    /// Takes the lowest free movable block of 2^`order` frames that is not wholly zeroed, in order to zero it.
     pub fn take_unzeroed(&mut self, order: u8) -> Option<Frame> {
         self.zones.iter_mut().find_map(|zone| {
             let (block, slot) = zone.find_unzeroed(order)?;
@@ -699,7 +701,7 @@ impl Memory {
         })
     }
 
-    /// Gives it back, zeroed.
+    /// Frees the block and marks it zeroed.
     pub fn put_zeroed(&mut self, frame: Frame, order: u8) {
         self.free(frame, order);
         let (zone, block) = self.locate_mut(frame);

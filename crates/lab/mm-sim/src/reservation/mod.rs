@@ -25,39 +25,39 @@ use prefetch_index::prefetch_index;
 use crate::memory::Frame;
 use record::{Index, Queues, Record, has_clear};
 
-/// The superpage of 512 base pages: the largest reservation whose pages one map has.
+/// Order of the superpage of 512 base pages: the largest reservation with a single population map.
 pub const SUPERPAGE_ORDER: u8 = 9;
 
-/// How a table works.
+/// Configuration of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// A reservation moves to its queue's tail at most once in this time (FreeBSD `PARTPOPSLOP` = 1
-    /// tick, `vm_reserv.c`). At least 1.
+    /// Minimum time between two moves of a reservation to its queue's tail (FreeBSD `PARTPOPSLOP` = 1 tick,
+    /// `vm_reserv.c`). At least 1.
     pub tick: u64,
-    /// Queues of partly populated reservations: one per node (FreeBSD), or one (Quicksilver).
+    /// Number of queues of partly populated reservations: one per node (FreeBSD), or one (Quicksilver).
     pub queues: u8,
-    /// The orders of all sizes, ascending, if reservations are preempted by obtainable size (Navarro et
-    /// al.). Empty: they are not, and [`Reservations::preempt`] finds none.
+    /// The orders of all sizes, ascending, if reservations are preempted by obtainable size (Navarro et al.).
+    /// Empty: no preemption, and [`Reservations::preempt`] finds none.
     pub preemption_sizes: Vec<u8>,
 }
 
-/// What populating did.
+/// Result of populating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Populated {
     /// The first page, or the first run of pages, of the reservation.
     First,
-    /// So many pages are populated now.
+    /// Number of populated pages.
     Partly(u32),
-    /// All of them are: it may be mapped as a superpage.
+    /// All pages are populated: the reservation may be mapped as a superpage.
     Full,
 }
 
-/// What depopulating did.
+/// Result of depopulating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depopulated {
-    /// So many pages are populated still. The frames stay reserved.
+    /// Number of pages still populated. The frames stay reserved.
     Partly(u32),
-    /// None is: the reservation is gone, and the caller frees the whole block.
+    /// No page is populated: the reservation is removed, and the caller frees the whole block.
     Empty {
         /// The block's first frame.
         base: Frame,
@@ -66,29 +66,29 @@ pub enum Depopulated {
     },
 }
 
-/// What became of a reservation under a new key.
+/// Outcome of giving a reservation a new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renamed {
-    /// It serves the new extent.
+    /// The reservation serves the new extent.
     Moved,
-    /// The new extent has a reservation: this one is found by its frames only, takes no new pages, and
-    /// wants its pages moved (Quicksilver's NEEDMIGRATE after a shadow object's collapse).
+    /// The new extent already has a reservation: this one can only be found by frame, takes no new pages, and
+    /// its pages should be migrated (Quicksilver's NEEDMIGRATE after a shadow object's collapse).
     Displaced,
 }
 
 /// All reservations of a machine.
 #[derive(Debug)]
 pub struct Reservations {
-    /// The queues' ends, then the reservations; free records are chained.
+    /// The queues' ends, then the reservations; free records form a list.
     records: Vec<Record>,
     queues: Queues,
     by_page: Index,
     by_frame: Index,
     obtainable: Option<Obtainable>,
-    /// The populated pages of reservations that are larger than a superpage.
+    /// Population maps of reservations larger than a superpage.
     larger: Maps,
     tick: u64,
-    /// When the present tick began.
+    /// Start of the present tick.
     tick_began: u64,
     live: u32,
     /// Reserved frames that are not populated.
@@ -115,10 +115,10 @@ impl Reservations {
         }
     }
 
-    /// Reserves the free block at `base` for `key`, with no page populated yet. Its queue is `queue`.
+    /// Reserves the free block at `base` for `key`, with no page populated, on queue `queue`.
     ///
-    /// The caller has taken the block from the allocator, and has checked that the extent holds no
-    /// resident page and [`overlaps`](Self::overlaps) no reservation.
+    /// The caller must have taken the block from the allocator, and checked that the extent holds no resident
+    /// page and [`overlaps`](Self::overlaps) no reservation.
     pub fn create(&mut self, key: Key, base: Frame, queue: u8, now: u64) -> ReservationId {
         debug_assert!(key.order > 0 && !self.overlaps(key));
         let id = self.insert(Record::new(key, base, queue, now));
@@ -126,7 +126,7 @@ impl Reservations {
         id
     }
 
-    /// Enters a record in the slab and the index of frames.
+    /// Adds a record to the slab and the index of frames.
     fn insert(&mut self, record: Record) -> ReservationId {
         let (order, base) = (record.order, record.base);
         self.clear_frames += u64::from(record.capacity() - record.count);
@@ -143,7 +143,7 @@ impl Reservations {
         self.by_page.find(page)
     }
 
-    /// Brings its record into the host's caches: two lines.
+    /// Prefetches the reservation's record into the host's caches: two lines.
     #[inline(always)]
     pub(crate) fn prefetch(&self, id: Option<ReservationId>) {
         if let Some(id) = id {
@@ -158,12 +158,12 @@ impl Reservations {
         self.by_frame.find(frame.0)
     }
 
-    /// Whether any reservation's extent has a page in common with `key`'s.
+    /// Whether any reservation's extent overlaps `key`'s.
     pub fn overlaps(&self, key: Key) -> bool {
         self.by_page.overlaps(key.page, key.order)
     }
 
-    /// Forgets a reservation; its frames are the caller's business.
+    /// Removes a reservation; freeing its frames is up to the caller.
     pub fn remove(&mut self, id: ReservationId) {
         let record = &self.records[id.at()];
         self.clear_frames -= u64::from(record.capacity() - record.count);
@@ -203,10 +203,10 @@ impl Reservations {
     }
 }
 
-// Populating and depopulating: what happens at each fault and each free.
+// Populating and depopulating: the work of each fault and each free.
 
 impl Reservations {
-    /// Marks the page in `slot` populated. It was not.
+    /// Marks the page in `slot` populated. It must not be populated yet.
     #[inline]
     pub fn populate(&mut self, id: ReservationId, slot: u32, now: u64) -> Populated {
         debug_assert!(slot < self.records[id.at()].capacity() && !self.is_populated(id, slot));
@@ -215,7 +215,8 @@ impl Reservations {
         self.populated(id, 1, now)
     }
 
-    /// Marks `pages` populated from `start` on, all in one superpage's worth, as one change. None of them was.
+    /// Marks `pages` populated from `start` on, all in one superpage's worth, as one change. None may be
+    /// populated yet.
     pub fn populate_run(
         &mut self,
         id: ReservationId,
@@ -244,13 +245,13 @@ impl Reservations {
         }
     }
 
-    /// Marks the page in `slot` free. It was populated.
+    /// Marks the page in `slot` free. It must be populated.
     #[inline]
     pub fn depopulate(&mut self, id: ReservationId, slot: u32, now: u64) -> Depopulated {
         self.depopulate_run(id, slot, 1, now)
     }
 
-    /// Marks `pages` free from `start` on, all in one superpage's worth, as one change. All of them were populated.
+    /// Marks `pages` free from `start` on, all in one superpage's worth, as one change. All must be populated.
     pub fn depopulate_run(
         &mut self,
         id: ReservationId,
@@ -278,11 +279,11 @@ impl Reservations {
         Depopulated::Partly(count)
     }
 
-    /// Puts a reservation that changed to `count` pages where it belongs: off the queue if it is full,
-    /// else at the tail, once a tick (`vm_reserv_populate`, `vm_reserv_depopulate`).
+    /// Requeues a reservation that now has `count` populated pages: off the queue if full, else at the tail, at
+    /// most once per tick (`vm_reserv_populate`, `vm_reserv_depopulate`).
     ///
-    /// The kernel leaves one that filled up and lost a page within one tick off the queue until its next
-    /// change (`vm_reserv_depopulate`, sys/vm/vm_reserv.c); here it is queued at once.
+    /// The kernel leaves a reservation that filled up and lost a page within one tick off the queue until its
+    /// next change (`vm_reserv_depopulate`, sys/vm/vm_reserv.c); here it is queued at once.
     #[inline]
     fn requeue(&mut self, id: ReservationId, count: u32, now: u64) {
         debug_assert!(now >= self.tick_began, "virtual time went back");
@@ -306,29 +307,29 @@ impl Reservations {
     }
 }
 
-// What can be asked of the table and of a reservation.
+// Queries of the table and of a reservation.
 
 impl Reservations {
-    /// The virtual extent it serves.
+    /// The virtual extent of a reservation.
     #[inline]
     pub fn key(&self, id: ReservationId) -> Key {
         let record = &self.records[id.at()];
         Key { page: record.page, order: record.order }
     }
 
-    /// Its block's first frame.
+    /// The first frame of its block.
     #[inline]
     pub fn base(&self, id: ReservationId) -> Frame {
         Frame(self.records[id.at()].base)
     }
 
-    /// Which of its pages are populated, a bit each: of 512 at a time.
+    /// Population map of 512 of its pages.
     #[inline]
     pub fn population(&self, id: ReservationId, part: u32) -> &Population {
         self.map(id, part << SUPERPAGE_ORDER).0
     }
 
-    /// How many of its pages are populated.
+    /// Number of populated pages.
     #[inline]
     pub fn popcnt(&self, id: ReservationId) -> u32 {
         self.records[id.at()].count
@@ -341,7 +342,7 @@ impl Reservations {
         record::is_set(map, slot)
     }
 
-    /// How many pages from `slot` on are not populated, up to 512 pages' end.
+    /// Number of consecutive unpopulated pages from `slot` on, up to the end of the 512 pages.
     #[inline]
     pub fn clear_ahead(&self, id: ReservationId, slot: u32) -> u32 {
         let pages = self.records[id.at()].capacity().min(1 << SUPERPAGE_ORDER) as u16;
@@ -349,13 +350,13 @@ impl Reservations {
         u32::from(record::next(map, slot, pages, true) - slot)
     }
 
-    /// When a page of it was populated or depopulated last.
+    /// Time at which a page was last populated or depopulated.
     #[inline]
     pub fn last_change(&self, id: ReservationId) -> u64 {
         self.records[id.at()].changed
     }
 
-    /// Its flags.
+    /// Flags.
     #[inline]
     pub fn flags(&self, id: ReservationId) -> Flags {
         self.records[id.at()].flags
@@ -367,48 +368,48 @@ impl Reservations {
         self.records[id.at()].flags.set(flag);
     }
 
-    /// How many there are.
+    /// Number of reservations.
     pub fn len(&self) -> u32 {
         self.live
     }
 
-    /// Whether there is none.
+    /// Whether there are no reservations.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
 
-    /// Frames that are reserved and not populated. FreeBSD counts them as free memory.
+    /// Number of reserved frames that are not populated. FreeBSD counts them as free memory.
     pub fn clear_frames(&self) -> u64 {
         self.clear_frames
     }
 
-    /// Memory that the table itself uses, in bytes.
+    /// Memory use of the table itself, in bytes.
     pub fn bytes(&self) -> usize {
         self.records.capacity() * size_of::<Record>() + self.by_page.bytes() + self.by_frame.bytes()
     }
 }
 
-// The reservation lists of Navarro et al. (OSDI 2002): one per size but the largest, a reservation is
-// in the list of the largest extent that it could yield, ordered by its last allocation.
+// The reservation lists of Navarro et al. (OSDI 2002): one per size except the largest; a reservation is in the list
+// of the largest extent that it could yield, ordered by its last allocation.
 
 /// Not in a list.
 const NOWHERE: u8 = u8::MAX;
 
-/// Where a reservation stands. One per record of the slab.
+/// List position of a reservation; one per record of the slab.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// When its last allocation was, in allocations of the table.
+    /// Time of the last allocation, counted in allocations of the table.
     stamp: u64,
-    /// Its list.
+    /// The list.
     list: u8,
 }
 
-/// The lists. A reservation is named by its first frame, which is the same on every computer.
+/// The lists. A reservation is identified by its first frame, which is the same on every computer.
 #[derive(Debug)]
 struct Obtainable {
     /// Order 0 and the orders of all sizes, ascending.
     orders: Vec<u8>,
-    /// By place in `orders`.
+    /// By index in `orders`.
     lists: Vec<BTreeSet<(u64, u32)>>,
     places: Vec<Place>,
     clock: u64,
@@ -423,7 +424,7 @@ impl Obtainable {
         Self { orders, lists, places: Vec::new(), clock: 0 }
     }
 
-    /// Pages of `record` were populated.
+    /// Records that pages of `record` were populated.
     pub fn allocated(&mut self, at: usize, record: &Record) {
         self.clock += 1;
         let list = self.list_of(record);
@@ -431,43 +432,43 @@ impl Obtainable {
         self.put(at, record.base, Place { stamp, list });
     }
 
-    /// Pages of `record` were freed, some are left.
+    /// Records that pages of `record` were freed and some are left.
     pub fn freed(&mut self, at: usize, record: &Record) {
         let list = self.list_of(record);
         self.put(at, record.base, Place { stamp: self.stamp(at), list });
     }
 
-    /// `record` is new and a part of one whose stamp is given.
+    /// Adds a new `record` split from a reservation with this stamp.
     pub fn inherit(&mut self, at: usize, record: &Record, stamp: u64) {
         let list = self.list_of(record);
         self.put(at, record.base, Place { stamp, list });
     }
 
-    /// `record` is gone.
+    /// Removes `record`.
     pub fn forget(&mut self, at: usize, record: &Record) {
         self.put(at, record.base, Place { stamp: 0, list: NOWHERE });
     }
 
-    /// When its last allocation was.
+    /// Time of the last allocation.
     pub fn stamp(&self, at: usize) -> u64 {
         self.places.get(at).map_or(0, |place| place.stamp)
     }
 
-    /// The size below `order`, if it is not base pages.
+    /// The next smaller size than `order`, unless that is base pages.
     pub fn below(&self, order: u8) -> Option<u8> {
         self.orders.iter().copied().rev().find(|&size| size < order).filter(|&size| size > 0)
     }
 
-    /// The first frame of the reservation to preempt for an extent of this order.
+    /// First frame of the reservation to preempt for an extent of this order.
     pub fn oldest(&self, order: u8) -> Option<u32> {
         let mut lists = self.orders.iter().zip(&self.lists).filter(|&(&size, _)| size >= order);
         lists.find_map(|(_, list)| list.first()).map(|&(_, base)| base)
     }
 
-    /// The list of the largest extent that is clear in `record`.
+    /// The list for the largest clear extent of `record`.
     fn list_of(&self, record: &Record) -> u8 {
         let smaller = self.orders.iter().rposition(|&size| match record.order > SUPERPAGE_ORDER {
-            // It is of the only size.
+            // The reservation has the only size.
             true => size == 0 && record.count < record.capacity(),
             false => size < record.order && has_clear(&record.population, size, record.order),
         });
@@ -488,27 +489,26 @@ impl Obtainable {
     }
 }
 
-// Taking reservations apart: by age, for a contiguous run, by obtainable size.
+// Breaking reservations: by age, for a contiguous run, by obtainable size.
 
-/// Pages of a superpage.
+/// Number of base pages of a superpage.
 const SUPERPAGE: u32 = 1 << SUPERPAGE_ORDER;
 
-/// A reservation that is no more. Its populated pages are ordinary pages now; its clear runs go back to
-/// the allocator.
+/// A broken reservation. Its populated pages become ordinary pages; its clear runs return to the allocator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// The extent it served.
     pub key: Key,
     /// Its block's first frame.
     pub base: Frame,
-    /// The pages that were populated, of 512 at a time.
+    /// Population maps, one per 512 pages.
     pub maps: Vec<Population>,
-    /// How many that were.
+    /// Number of populated pages.
     pub count: u32,
 }
 
 impl Broken {
-    /// The runs of frames to free, ascending: the first, and how many, up to 512.
+    /// The runs of frames to free, ascending: first frame and length, up to 512.
     pub fn free_runs(&self) -> impl Iterator<Item = (Frame, u16)> + '_ {
         let capacity = SUPERPAGE.min(1 << self.key.order) as u16;
         let bases = (self.base.0..).step_by(SUPERPAGE as usize);
@@ -519,13 +519,13 @@ impl Broken {
     }
 }
 
-/// What preempting yielded.
+/// Result of preempting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preempted {
-    /// The runs of frames to free: the first, and how many. At least one run holds an aligned extent of
-    /// the wanted order.
+    /// The runs of frames to free: first frame and length. At least one run holds an aligned extent of the
+    /// wanted order.
     pub free_runs: Vec<(Frame, u16)>,
-    /// Reservations that were taken apart on the way.
+    /// Number of reservations broken.
     pub broken: u32,
 }
 
@@ -543,15 +543,15 @@ impl Reservations {
         broken
     }
 
-    /// Breaks the least recently changed of the partly populated (base pages ran out:
+    /// Breaks the least recently changed partly populated reservation (base pages ran out:
     /// `vm_reserv_reclaim_inactive`).
     pub fn break_oldest(&mut self, queue: u8) -> Option<Broken> {
         let oldest = self.newer(queue, None)?;
         Some(self.break_reservation(oldest))
     }
 
-    /// The least recently changed reservation with `pages` clear pages in a row (fewer than a
-    /// superpage) from a multiple of `align` on, and the slot where they start. The caller breaks it
+    /// The least recently changed reservation with `pages` consecutive clear pages (fewer than a superpage)
+    /// starting at a multiple of `align`, and the slot where they start. The caller breaks it
     /// (`vm_reserv_reclaim_contig`). `align` is a power of two.
     pub fn oldest_for_run(
         &self,
@@ -661,8 +661,8 @@ fn part(map: &Population, start: u16, order: u8) -> Population {
 // The table's invariants, checked from scratch.
 
 impl Reservations {
-    /// Compares everything that is kept twice: counts, queue membership and order, both indexes, the slab. Slow; for
-    /// tests and for debug builds at coarse points.
+    /// Checks all redundant state: counts, queue membership and order, both indexes, the slab. Slow; for tests
+    /// and for debug builds at coarse points.
     ///
     /// # Errors
     /// What is wrong with the table.
@@ -722,9 +722,9 @@ impl Reservations {
     }
 }
 
-// The populated pages of reservations larger than a superpage: a map for each 512.
+// Population maps of reservations larger than a superpage: one per 512 pages.
 
-/// Their maps, by reservation.
+/// Population maps, by reservation.
 #[derive(Debug, Default)]
 struct Maps(BTreeMap<ReservationId, Box<[Population]>>);
 
@@ -743,7 +743,7 @@ impl Maps {
 }
 
 impl Reservations {
-    /// The maps of a reservation's pages, ascending.
+    /// The population maps of a reservation, ascending.
     fn maps(&self, id: ReservationId) -> &[Population] {
         match self.larger.0.get(&id) {
             Some(maps) => maps,
@@ -751,7 +751,7 @@ impl Reservations {
         }
     }
 
-    /// The map that has a page, and the page's place in it.
+    /// The map with a slot's page, and the page's index in the map.
     #[inline]
     fn map(&self, id: ReservationId, slot: u32) -> (&Population, u16) {
         let record = &self.records[id.at()];
@@ -761,7 +761,7 @@ impl Reservations {
         }
     }
 
-    /// The same, to be changed.
+    /// Mutable [`Self::map`].
     #[inline]
     fn map_mut(&mut self, id: ReservationId, slot: u32) -> (&mut Population, u16) {
         let record = &mut self.records[id.at()];

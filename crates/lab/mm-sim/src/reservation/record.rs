@@ -10,30 +10,30 @@ use crate::memory::Frame;
 /// The virtual extent that a reservation serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Its first page, a multiple of the extent's size.
+    /// First page, a multiple of the extent's size.
     pub page: u32,
-    /// It has 2^order pages.
+    /// The extent has 2^order pages.
     pub order: u8,
 }
 
-/// A live reservation. Numbers are used again after a reservation is gone.
+/// A live reservation. Numbers are reused after a reservation is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReservationId(pub(super) NonZeroU32);
 
 impl ReservationId {
-    /// The id of the record at this place. Place 0 is a queue's end.
+    /// The id of the record at this index. Index 0 is a queue's end.
     #[inline]
     pub(super) fn new(at: u32) -> Self {
         Self(NonZeroU32::new(at).expect("place 0 is the first queue's end"))
     }
-    /// Its place in the slab.
+    /// Index in the slab.
     #[inline]
     pub(super) fn at(self) -> usize {
         self.0.get() as usize
     }
 }
 
-/// What is known of a reservation beside its pages (Quicksilver's flag names in brackets).
+/// Flags of a reservation (Quicksilver's names in brackets).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags(u8);
 
@@ -42,13 +42,13 @@ impl Flags {
     pub const NONE: Self = Self(0);
     /// On the queue of the partly populated (INPARTPOPQ).
     pub const QUEUED: Self = Self(1);
-    /// It came from another extent (TRANSFERRED).
+    /// The reservation came from another extent (TRANSFERRED).
     pub const TRANSFERRED: Self = Self(2);
-    /// Its pages should be migrated whatever its age (NEEDMIGRATE).
+    /// Its pages should be migrated regardless of its age (NEEDMIGRATE).
     pub const NEEDS_MIGRATION: Self = Self(4);
-    /// Filling it failed: it is not tried again (BADBOY).
+    /// Filling failed and is not retried (BADBOY).
     pub const BAD: Self = Self(8);
-    /// Another reservation serves its extent; it is found by its frames only.
+    /// Another reservation serves its extent; it can only be found by frame.
     pub const DISPLACED: Self = Self(16);
     /// Not a free record.
     pub(super) const LIVE: Self = Self(32);
@@ -58,7 +58,7 @@ impl Flags {
     pub const fn has(self, flag: Self) -> bool {
         self.0 & flag.0 != 0
     }
-    /// Partly populated and nothing else: what Quicksilver asks of a reservation that it fills.
+    /// Partly populated with no other flag: Quicksilver's condition for filling.
     #[inline]
     pub const fn is_plain(self) -> bool {
         self.0 == Self::QUEUED.0 | Self::LIVE.0
@@ -76,23 +76,23 @@ impl Flags {
 /// A reservation, a queue's end, or a free record.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// The populated pages; not of a reservation larger than a superpage.
+    /// The populated pages; unused for a reservation larger than a superpage.
     pub population: Population,
-    /// The last populating or depopulating (or the creation).
+    /// Time of the last populating or depopulating (or of creation).
     pub changed: u64,
     /// First page of the extent.
     pub page: u32,
     /// First frame of the block.
     pub base: u32,
-    /// The next on the queue towards its tail; of a free record: the next free one.
+    /// Next record on the queue towards its tail; for a free record: the next free one.
     pub newer: u32,
-    /// The next on the queue towards its head.
+    /// Next record on the queue towards its head.
     pub older: u32,
-    /// How many pages are populated.
+    /// Number of populated pages.
     pub count: u32,
     pub order: u8,
     pub flags: Flags,
-    /// The queue it belongs to.
+    /// The queue.
     pub queue: u8,
 }
 
@@ -112,7 +112,7 @@ impl Record {
         }
     }
 
-    /// How many pages it can have.
+    /// Maximum number of pages.
     #[inline]
     pub const fn capacity(&self) -> u32 {
         1 << self.order
@@ -133,7 +133,7 @@ pub(super) const fn is_set(map: &Population, slot: u16) -> bool {
     map[(slot >> 6) as usize] >> (slot & 63) & 1 != 0
 }
 
-/// The parts of a run, a mask for each word it touches.
+/// The words that a run touches, each with its mask.
 fn masks(start: u16, pages: u16) -> impl Iterator<Item = (usize, u64)> {
     let end = u32::from(start) + u32::from(pages);
     let words = if pages == 0 { 0..0 } else { usize::from(start >> 6)..end.div_ceil(64) as usize };
@@ -154,7 +154,7 @@ pub(super) fn clear_run(map: &mut Population, start: u16, pages: u16) {
     masks(start, pages).for_each(|(word, mask)| map[word] &= !mask);
 }
 
-/// How many bits of a run are set.
+/// Number of set bits in a run.
 pub(super) fn count_in(map: &Population, start: u16, pages: u16) -> u16 {
     masks(start, pages).map(|(word, mask)| (map[word] & mask).count_ones() as u16).sum()
 }
@@ -173,7 +173,7 @@ pub(super) fn next(map: &Population, from: u16, capacity: u16, set: bool) -> u16
     capacity
 }
 
-/// The runs of clear pages among the first `capacity`, ascending: where each starts, how long it is.
+/// The runs of clear pages among the first `capacity`, ascending: start and length.
 pub fn clear_runs(map: &Population, capacity: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -200,10 +200,10 @@ pub(super) fn has_clear(map: &Population, order: u8, of: u8) -> bool {
     })
 }
 
-// The queues of partly populated reservations, least recently changed at the head, and the slab's
-// free records. Links are places in the slab; each queue is a ring through a record of its own.
+// The queues of partly populated reservations, least recently changed at the head, and the slab's free records. Links
+// are slab indexes; each queue is a ring with a sentinel record.
 
-/// The queues' ends are the first records of the slab, so that no link is ever empty.
+/// The queues' sentinels are the first records of the slab, so that no link is ever empty.
 #[derive(Debug)]
 pub(super) struct Queues {
     pub count: u8,
@@ -268,34 +268,34 @@ impl Queues {
 }
 
 impl Reservations {
-    /// How many partly populated reservations `queue` has.
+    /// Number of partly populated reservations on `queue`.
     pub fn partly_populated(&self, queue: u8) -> u32 {
         self.queues.length(queue)
     }
 
-    /// The next on the queue that changed later than `than`; the least recently changed for `None`.
+    /// The next reservation on the queue that changed later than `than`; the least recently changed for `None`.
     pub fn newer(&self, queue: u8, than: Option<ReservationId>) -> Option<ReservationId> {
         let at = than.map_or(usize::from(queue), ReservationId::at);
         self.queued(self.records[at].newer)
     }
 
-    /// The next on the queue that changed earlier than `than`; the most recently changed for `None`.
+    /// The next reservation on the queue that changed earlier than `than`; the most recently changed for `None`.
     pub fn older(&self, queue: u8, than: Option<ReservationId>) -> Option<ReservationId> {
         let at = than.map_or(usize::from(queue), ReservationId::at);
         self.queued(self.records[at].older)
     }
 
-    /// The reservation at a link's place, unless it is the queue's end.
+    /// The reservation at a link's index, unless it is the queue's sentinel.
     fn queued(&self, at: u32) -> Option<ReservationId> {
         (at >= u32::from(self.queues.count)).then(|| ReservationId::new(at))
     }
 
-    /// The least recently changed reservation whose pages should be moved away: it did not change for
-    /// more than `after`, or is marked [`Flags::NEEDS_MIGRATION`] (Quicksilver's reclaim pass). The first
-    /// active one ends the search, as the queue is ordered by time.
+    /// The least recently changed reservation whose pages should be migrated: unchanged for more than `after`,
+    /// or marked [`Flags::NEEDS_MIGRATION`] (Quicksilver's reclaim pass). The search ends at the first active
+    /// reservation, as the queue is ordered by time.
     ///
-    /// `passed`: the last one that was looked at and stayed where it is, as its pages could not be
-    /// moved. A daemon's pass begins with `None`, and keeps the `passed` it had after a success.
+    /// `passed`: the last reservation that was examined and stayed because its pages could not be moved. A
+    /// daemon's pass starts with `None`, and keeps `passed` after a success.
     pub fn oldest_inactive(
         &self,
         queue: u8,
@@ -309,9 +309,9 @@ impl Reservations {
         (inactive || record.flags.has(Flags::NEEDS_MIGRATION)).then_some(id)
     }
 
-    /// The most recently changed plain reservation with at least `at_least` pages, older than
-    /// `than` (Quicksilver's asynchronous prepopulation looks from the tail to the head). The caller
-    /// asks for the next before it fills one, since filling moves it.
+    /// The most recently changed plain reservation with at least `at_least` pages, older than `than`
+    /// (Quicksilver's asynchronous prepopulation searches from the tail to the head). The caller asks for the
+    /// next one before filling this one, since filling moves it.
     pub fn newest_partial(
         &self,
         queue: u8,
@@ -329,10 +329,10 @@ impl Reservations {
     }
 }
 
-// Finding reservations by page or by frame: an array by superpage-sized extents, of which a larger reservation has
-// several, since this is asked at each fault, and a map for the reservations that are smaller.
+// Lookup of reservations by page or by frame: an array by superpage-sized extents (a larger reservation fills
+// several), since each fault looks up, and a map for smaller reservations.
 
-/// The word of an extent that has only smaller reservations.
+/// The word of an extent with only smaller reservations.
 const SMALLER: u32 = u32::MAX;
 
 /// Reservations by the number of their first page or frame.
@@ -402,13 +402,13 @@ impl Index {
         self.extents[extents(first, order)].fill(0);
     }
 
-    /// Memory in use, about: a node of the map holds a few entries beside its own words.
+    /// Approximate memory use in bytes: a map node holds a few entries beside its own words.
     pub fn bytes(&self) -> usize {
         self.extents.capacity() * 4 + self.smaller.len() * 24
     }
 }
 
-/// The extents of what begins at a number.
+/// The extents of a reservation that begins at `first`.
 fn extents(first: u32, order: u8) -> Range<usize> {
     let start = (first >> SUPERPAGE_ORDER) as usize;
     start..start + (1 << order.saturating_sub(SUPERPAGE_ORDER))

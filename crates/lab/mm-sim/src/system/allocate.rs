@@ -1,4 +1,4 @@
-//! Physical frames for the program and the daemons: what is tried, in which order, and what it costs.
+//! Physical frames for the program and the daemons: what is tried, in which order, at which cost.
 
 use policy::rules::Effort;
 use policy::{Action, Compaction, Event, Facts, Result as Ended};
@@ -15,7 +15,8 @@ use crate::reservation::ReservationId;
 use crate::{Cause, memory};
 
 impl System {
-    /// A base page. Where none is free, what the design keeps back is given up, then pages are reclaimed.
+    /// Allocates a base page. If none is free, the design's held-back memory is released, then pages are
+    /// reclaimed.
     pub(crate) fn base_page(&mut self, payer: Payer) -> Result<Allocated, Stop> {
         loop {
             let zeroed = self.physical.prefers_zeroed;
@@ -28,7 +29,7 @@ impl System {
         }
     }
 
-    /// Frees at least one frame, if that can be.
+    /// Frees at least one frame, if possible.
     fn free_frames_for(&mut self, payer: Payer, wanted: u64) -> bool {
         let mut event = Event::NoPage { wanted };
         loop {
@@ -46,10 +47,10 @@ impl System {
         }
     }
 
-    /// Reclaims pages; returns how many frames became free.
+    /// Reclaims pages; returns the number of frames freed.
     pub(crate) fn reclaim(&mut self, payer: Payer, wanted: u64, lumpy: bool) -> u64 {
         if !self.spaces.can_swap() && self.memory.cache_frames() == 0 {
-            // Anonymous pages are not even looked at without free swap.
+            // Without free swap, anonymous pages are not even scanned.
             return 0;
         }
         let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
@@ -73,7 +74,7 @@ impl System {
         report.evicted
     }
 
-    /// A superpage, by what `effort` allows.
+    /// Allocates a superpage with the given `effort`.
     pub(crate) fn superpage(&mut self, effort: Effort, payer: Payer) -> Option<Allocated> {
         if let Some(got) = self.free_superpage() {
             return Some(got);
@@ -100,7 +101,7 @@ impl System {
         }
     }
 
-    /// A superpage that is free now.
+    /// Allocates a superpage that is free now.
     pub(crate) fn free_superpage(&mut self) -> Option<Allocated> {
         let zeroed = self.physical.prefers_zeroed;
         let got = self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, zeroed);
@@ -144,7 +145,7 @@ impl System {
         }
     }
 
-    /// One compaction, paid for.
+    /// Runs one compaction and charges it.
     pub(crate) fn compact(&mut self, payer: Payer, mode: Mode) -> Outcome {
         // khugepaged compacts in its own context, as a fault does.
         let request = Request::direct(0, LARGE_ORDER, Mobility::Movable, mode);
@@ -159,7 +160,7 @@ impl System {
         self.run_compaction(payer, request)
     }
 
-    /// A compaction as it is asked for, paid for.
+    /// Runs the requested compaction and charges it.
     pub(crate) fn run_compaction(&mut self, payer: Payer, request: Request) -> Outcome {
         let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
         let report = self.compaction.compact(&mut self.memory, &mut users, request);
@@ -174,7 +175,7 @@ impl System {
         report.result
     }
 
-    /// Breaks the least recently changed reservation: its free part goes back. `false`: there is none.
+    /// Breaks the least recently changed reservation and frees its unpopulated part. `false`: there is none.
     pub(crate) fn break_oldest(&mut self) -> bool {
         let oldest = self.frames.reservations().newer(QUEUE, None);
         oldest.is_some_and(|oldest| {
@@ -183,13 +184,13 @@ impl System {
         })
     }
 
-    /// Breaks a reservation: its free part goes back, its pages are ordinary ones.
+    /// Breaks a reservation: its unpopulated part is freed, its pages become ordinary ones.
     pub(crate) fn break_one(&mut self, id: ReservationId) {
         self.counters.broken += 1;
         self.frames.break_one(&mut self.memory, &mut self.spaces, id);
     }
 
-    /// Gives back the frames that split superpages hold for pages that are gone. Returns how many.
+    /// Frees the frames that split superpages hold for pages no longer mapped. Returns the number of frames.
     pub(crate) fn release_held(&mut self, payer: Payer) -> u64 {
         let (freed, superpages) = self.frames.release_held(&mut self.memory);
         self.clock.charge(payer, Cause::Map, self.costs.split * superpages);
@@ -197,11 +198,11 @@ impl System {
     }
 }
 
-// Pages of the kernel that are several of the processor's: mapped and zeroed together, each with its entry.
+// Kernel pages that are several processor pages: mapped and zeroed together, each with its own entry.
 // See docs/decisions/lab-model.md#19.
 
 impl System {
-    /// The base pages of the kernel's page that holds one, as far as they are in a mapping.
+    /// The base pages of the kernel page around one, as far as they lie in a mapping.
     fn kernel_page(
         &self,
         page: Page,
@@ -250,7 +251,7 @@ impl System {
         {
             return Ok(());
         }
-        // In part there already, of a file, or no free page of the kernel's.
+        // Partly present already, of a file, or no free kernel page.
         for page in all {
             if page == touched || self.spaces.entry(page).is_empty() {
                 self.single(page, write, place)?;
@@ -260,7 +261,7 @@ impl System {
         Ok(())
     }
 
-    /// Maps the zeros for the rest of the kernel's page.
+    /// Maps the zero page for the rest of the kernel page.
     pub(crate) fn map_zeros_around(&mut self, touched: Page, place: Place) {
         for page in self.kernel_page(touched, place) {
             if page != touched && self.spaces.entry(page).is_empty() {
@@ -270,7 +271,7 @@ impl System {
         }
     }
 
-    /// The same of a reservation's pages.
+    /// As [`Self::map_kernel_pages`], for pages of a reservation.
     pub(crate) fn map_reserved_around(
         &mut self,
         touched: Page,
@@ -296,7 +297,7 @@ impl System {
     }
 }
 
-// The machine's physical memory as a fragmenter sees it.
+// The machine's physical memory as seen by a fragmenter.
 
 impl PhysicalMemoryView for System {
     fn blocks(&self) -> u64 {

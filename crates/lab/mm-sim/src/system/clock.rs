@@ -1,7 +1,7 @@
-//! Virtual time, and the cycles that the program and the daemons spend, by cause.
+//! Virtual time, and the cycles of the program and the daemons by cause.
 //!
-//! Time is the program's CPU cycles divided by its threads; daemons work beside it, on CPUs of their
-//! own, and cost it nothing but what they do to its memory.
+//! Time is the program's CPU cycles divided by its threads; daemons run concurrently on their own CPUs, and cost the
+//! program only what they do to its memory.
 //! See docs/decisions/lab-model.md#5.
 
 use machine::{Machine, Stores};
@@ -11,25 +11,25 @@ use units::ByteSize;
 
 use crate::{Cause, CycleCounts, Moment, Phase};
 
-/// Virtual time and the cycles of both.
+/// Virtual time, and the cycles of the program and the daemons.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// The program's CPU cycles.
     ledger: CycleCounts,
     /// The daemons' CPU cycles.
     background: CycleCounts,
-    /// How accesses relate to time now.
+    /// The current relation of accesses to time.
     pace: Pace,
-    /// CPU cycles of the program in all.
+    /// Total CPU cycles of the program.
     spent: u64,
-    /// When `threads` last changed: the time, and what had been spent.
+    /// At the last change of `threads`: time, and cycles spent by then.
     mark: (u64, u64),
-    /// What is left over from work in 1/1024 cycles.
+    /// Remainder of work, in 1/1024 cycles.
     rest: u64,
     mhz: u64,
 }
 
-/// Who pays.
+/// The payer of cycles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Payer {
     /// The program, in a fault.
@@ -51,17 +51,17 @@ impl Clock {
         }
     }
 
-    /// What the program spent.
+    /// Cycles of the program by cause.
     pub(crate) fn ledger(&self) -> &CycleCounts {
         &self.ledger
     }
 
-    /// What the daemons spent.
+    /// Cycles of the daemons by cause.
     pub(crate) fn background(&self) -> &CycleCounts {
         &self.background
     }
 
-    /// How accesses relate to time now.
+    /// The current relation of accesses to time.
     #[inline]
     pub(crate) fn pace(&self) -> Pace {
         self.pace
@@ -71,43 +71,43 @@ impl Clock {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         let spent = self.spent - self.mark.1;
-        // A division takes longer than all else at a fault that has no miss.
+        // A division takes longer than the rest of a fault without a cache miss.
         let passed =
             if self.pace.threads <= 1 { spent } else { spent / u64::from(self.pace.threads) };
         self.mark.0 + passed
     }
 
-    /// The program spends CPU cycles.
+    /// Charges CPU cycles to the program.
     #[inline]
     pub(crate) fn spend(&mut self, cause: Cause, cycles: u64) {
         self.ledger.charge(cause, cycles);
         self.spent += cycles;
     }
 
-    /// The program's accesses, without their translation.
+    /// Charges the program's accesses, without their translation.
     pub(crate) fn work(&mut self, accesses: u64) {
         let fine = u128::from(accesses) * u128::from(self.pace.work) + u128::from(self.rest);
         self.rest = (fine % 1024) as u64;
         self.spend(Cause::Work, (fine / 1024) as u64);
     }
 
-    /// How long so many accesses take, without their translation, if one thread makes them.
+    /// Duration of `accesses` by one thread, in microseconds, without translation.
     pub(crate) fn microseconds_of_work(&self, accesses: u64) -> u64 {
         let cycles = u128::from(accesses) * u128::from(self.pace.work.max(1)) / 1024;
         u64::try_from(cycles).unwrap_or(u64::MAX) / self.mhz
     }
 
-    /// A daemon spends CPU cycles.
+    /// Charges CPU cycles to a daemon.
     pub(crate) fn spend_behind(&mut self, cause: Cause, cycles: u64) {
         self.background.charge(cause, cycles);
     }
 
-    /// A daemon did not come to spend these.
+    /// Refunds cycles that a daemon did not spend before the end of the run.
     pub(crate) fn withdraw_behind(&mut self, cause: Cause, cycles: u64) {
         self.background.withdraw(cause, cycles);
     }
 
-    /// Who pays spends CPU cycles.
+    /// Charges CPU cycles to the payer.
     pub(crate) fn charge(&mut self, payer: Payer, cause: Cause, cycles: u64) {
         match payer {
             Payer::Program => self.spend(cause, cycles),
@@ -115,24 +115,24 @@ impl Clock {
         }
     }
 
-    /// The program waits.
+    /// Lets the program wait.
     pub(crate) fn wait(&mut self, cycles: u64) {
         self.mark = (self.now() + cycles, self.spent);
     }
 
-    /// Accesses are at another pace from now on.
+    /// Sets the pace of accesses from now on.
     pub(crate) fn set_pace(&mut self, pace: Pace) {
         self.mark = (self.now(), self.spent);
         self.pace = pace;
     }
 
-    /// Forgets what was spent since the ledger was `books`.
+    /// Resets the ledger to `books`, refunding what was spent since.
     pub(crate) fn restore(&mut self, books: CycleCounts) {
         self.spent -= self.ledger.total() - books.total();
         self.ledger = books;
     }
 
-    /// The books begin anew; time goes on.
+    /// Resets the ledgers; time continues.
     pub(crate) fn begin(&mut self) {
         self.ledger = CycleCounts::default();
         self.background = CycleCounts::default();
@@ -146,42 +146,42 @@ impl Clock {
     }
 }
 
-// What things cost on this machine under this design, in cycles.
+// Costs of operations on this machine under this design, in cycles.
 // See docs/decisions/lab-model.md#8 and #10.
 
-/// Costs in cycles, and those that follow from the design's choices.
+/// Costs in cycles, including those that follow from the design's choices.
 #[derive(Debug)]
 pub(crate) struct Prices {
-    /// The trap, the kernel's path, one entry made.
+    /// Trap, kernel path and one new entry.
     pub fault: u64,
-    /// What a superpage's fault takes beyond `fault`, without zeroing.
+    /// Additional cost of a superpage fault beyond `fault`, without zeroing.
     pub superpage_fault: u64,
-    /// One more entry made by a fault.
+    /// One further entry in a fault.
     pub map_page: u64,
     pub zero_page: u64,
-    /// All of a superpage of one region in a fault, in the design's way.
+    /// Zeroing a superpage of one region in a fault, with the design's method.
     pub zero_large: u64,
-    /// The same of the largest superpages that the design has.
+    /// Zeroing one of the design's largest superpages in a fault.
     pub zero_larger: u64,
-    /// The same ahead of need.
+    /// Zeroing a superpage ahead of need.
     pub zero_ahead: u64,
     pub copy_page: u64,
     pub migrate_page: u64,
     pub collapse: u64,
     pub promote: u64,
     pub split: u64,
-    /// Making a reservation.
+    /// Creating a reservation.
     pub reserve: u64,
-    /// Taking one page of a reservation, or giving it back, beside its zeroing and its mapping.
+    /// Taking or returning one page of a reservation, without zeroing and mapping.
     pub reserved_page: u64,
     pub shootdown: u64,
-    /// What each further thread that faults at the same time adds to a fault: the address space's lock and
+    /// Cost that each further concurrently faulting thread adds to a fault: the address space's lock and
     /// counters come from its cache.
     pub beside: u64,
     pub unmap_page: u64,
     pub unmap_superpage: u64,
     pub scan_page: u64,
-    /// A page written out by reclaim, and one read back or from a file.
+    /// Writing a page out in reclaim, or reading one from swap or a file.
     pub write_page: u64,
     pub read_page: u64,
     pub system_call: u64,
@@ -189,8 +189,8 @@ pub(crate) struct Prices {
     zero_runs: Vec<u64>,
 }
 
-/// Cache lines that a fault writes and others' faults write too: the lock of the address space, taken and
-/// released, and its counters (inferred; the issue of fault scaling has the model of it).
+/// Cache lines that a fault writes and that others' faults also write: the lock of the address space, taken and
+/// released, and its counters (inferred; the issue of fault scaling has the model).
 const LINES_PER_FAULT: f64 = 2.0;
 
 /// Cache misses that a page of a reservation takes when it is prepared with others in one go, and again when all
@@ -205,7 +205,7 @@ const RESERVED_PAGE_MISSES: f64 = 2.0;
 const DISK_MICROSECONDS: f64 = 80.0;
 
 impl Prices {
-    /// The largest superpages have 2^`group` regions.
+    /// Prices with largest superpages of 2^`group` regions.
     pub(crate) fn new(machine: &Machine, zeroing: Zeroing, is_ideal: bool, group: u32) -> Self {
         let cycles =
             |nanoseconds: f64| (nanoseconds * f64::from(machine.mhz) / 1000.0).round() as u64;
@@ -217,7 +217,8 @@ impl Prices {
             cycles(costs.zero.time(stores, ByteSize(zeroing.bulk.bytes().min(size.bytes())), size))
         };
         let zero = |pages| zero_by(zeroing.non_temporal, pages);
-        // A single page is zeroed through the caches, whatever the design does in bulk: it is about to be used.
+        // A single page is zeroed through the caches, whatever the design does in bulk, since it is about to
+        // be used.
         let zero_page = cycles(costs.zero.time(Stores::Temporal, ByteSize(base), ByteSize(base)));
         Self {
             fault: cycles(costs.fault_base),
@@ -252,51 +253,51 @@ impl Prices {
         }
     }
 
-    /// Zeroing `pages` pages that lie together, in the design's way.
+    /// Cost of zeroing `pages` contiguous pages with the design's method.
     pub(crate) fn zero_run(&self, pages: u64) -> u64 {
         self.zero_runs[pages as usize]
     }
 }
 
-// What is observed of a run beside its counters: moments in time, phases, latencies, and whether memory is at its peak.
+// Observations of a run beside its counters: timeline, phases, latencies, and the memory peak.
 
-/// What was observed so far.
+/// Observations so far.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    /// When the program began.
+    /// Start time of the program.
     began: u64,
     noted: Observations,
-    /// Time between two moments of the time line, and the next one's; none before the program begins.
+    /// Interval of the timeline, and time of the next moment; none before the program begins.
     interval: u64,
     next_moment: u64,
-    /// Memory was at its peak in the block that is being carried out.
+    /// Memory reached its peak in the current block.
     peaked: bool,
-    /// When the request under way began.
+    /// Start time of the current request.
     request: Option<u64>,
-    /// The phase under way: name, time, ledger and accesses at its beginning.
+    /// The current phase: name, and time, ledger and accesses at its start.
     phase: Option<(String, u64, CycleCounts, u64)>,
 }
 
-/// All of it, at the end.
+/// Observations of a run.
 #[derive(Debug, Default)]
 pub struct Observations {
-    /// Cycles from the program's beginning to its end.
+    /// Cycles from the program's start to its end.
     pub wall_cycles: u64,
-    /// How memory looked over time.
+    /// Memory over time.
     pub timeline: Vec<Moment>,
     /// The program's phases, in order.
     pub phases: Vec<Phase>,
-    /// Of requests, in cycles.
+    /// Request latencies, in cycles.
     pub latencies: Vec<u64>,
 }
 
-/// Moments of a time line at most; beyond, every second one is dropped and the interval doubled.
+/// Maximum number of moments in a timeline; beyond, every second one is dropped and the interval doubled.
 const MOMENTS: usize = 512;
 /// The first interval between moments.
 const INITIAL_INTERVAL_MICROSECONDS: u64 = 1000;
 
 impl Observed {
-    /// Nothing yet.
+    /// No observations.
     pub(crate) fn new(clock: &Clock) -> Self {
         Self {
             began: 0,
@@ -309,12 +310,12 @@ impl Observed {
         }
     }
 
-    /// The program begins.
+    /// Starts the program.
     pub(crate) fn begin(&mut self, now: u64) {
         (self.began, self.next_moment) = (now, now);
     }
 
-    /// When it did.
+    /// Start time of the program.
     pub(crate) fn began(&self) -> u64 {
         self.began
     }
@@ -325,7 +326,7 @@ impl Observed {
         now >= self.next_moment
     }
 
-    /// A moment.
+    /// Records a moment.
     pub(crate) fn note(&mut self, moment: Moment, now: u64) {
         self.noted.timeline.push(moment);
         if self.noted.timeline.len() >= MOMENTS {
@@ -339,36 +340,36 @@ impl Observed {
         self.next_moment = now + self.interval;
     }
 
-    /// Memory is at its peak.
+    /// Records that memory is at its peak.
     #[inline]
     pub(crate) fn peak(&mut self) {
         self.peaked = true;
     }
 
-    /// Whether it was since this was last asked.
+    /// Whether a peak was recorded since the last call.
     pub(crate) fn take_peak(&mut self) -> bool {
         std::mem::take(&mut self.peaked)
     }
 
-    /// A request begins.
+    /// Starts a request.
     pub(crate) fn begin_request(&mut self, now: u64) {
         self.request = Some(now);
     }
 
-    /// The request under way ends.
+    /// Ends the current request.
     pub(crate) fn end_request(&mut self, now: u64) {
         if let Some(began) = self.request.take() {
             self.noted.latencies.push(now - began);
         }
     }
 
-    /// A phase begins; the one before ends.
+    /// Starts a phase; ends the previous one.
     pub(crate) fn begin_phase(&mut self, name: &str, clock: &Clock, accesses: u64) {
         self.end_phase(clock, accesses);
         self.phase = Some((name.to_string(), clock.now(), *clock.ledger(), accesses));
     }
 
-    /// The last one ends.
+    /// Ends the current phase.
     pub(crate) fn end_phase(&mut self, clock: &Clock, accesses: u64) {
         let Some((name, began, ledger, before)) = self.phase.take() else { return };
         self.noted.phases.push(Phase {
@@ -379,7 +380,7 @@ impl Observed {
         });
     }
 
-    /// What there was, at the end.
+    /// The observations, at the end of the run.
     pub(crate) fn take(&mut self, now: u64) -> Observations {
         Observations { wall_cycles: now - self.began, ..std::mem::take(&mut self.noted) }
     }

@@ -1,8 +1,8 @@
-//! Daemons in virtual time: when each is due, what it knows of its pass, and what faults leave for it.
+//! Daemons in virtual time: when each is due, the state of its pass, and requests from faults.
 //!
-//! Each has one CPU of its own and works on it piece by piece: a piece begins when the last one is done, so a daemon is
-//! never busy for longer than time passed, and a pass that takes longer than its period delays the next. What lies beyond
-//! the end of the run is taken out of the books again ([`Daemons::cut_off`]).
+//! Each daemon has its own CPU and works in pieces: a piece starts when the last one is done, so a daemon is never
+//! busy for longer than time passed, and a pass longer than its period delays the next. Work beyond the end of the
+//! run is refunded ([`Daemons::cut_off`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,23 +22,23 @@ use crate::{Cause, CycleCounts};
 #[derive(Debug)]
 struct Daemon {
     task: Task,
-    /// When it works next: not before its last piece of work is done.
+    /// Time of its next work; not before its last piece of work is done.
     due: u64,
     period: u64,
     pass: Pass,
     last: Piece,
 }
 
-/// What a daemon knows of its pass. A new pass begins with none of it.
+/// State of a daemon's pass. A new pass starts empty.
 #[derive(Debug, Default)]
 pub(crate) struct Pass {
-    /// When it was due. `None`: it has not begun.
+    /// Time it was due. `None`: not started.
     pub began: Option<u64>,
-    /// What its earlier pieces took, in cycles.
+    /// Cycles of its earlier pieces.
     pub spent: u64,
-    /// How far it came: a region.
+    /// Position: a region.
     pub at: Region,
-    /// Regions that were chosen when it began, the first one last.
+    /// Regions chosen at the start of the pass, the first one last.
     pub chosen: Vec<Region>,
 }
 
@@ -49,40 +49,40 @@ struct Piece {
     spent: CycleCounts,
 }
 
-/// A piece of work that fell due.
+/// A piece of work that is due.
 #[derive(Debug)]
 pub(crate) struct Due {
     pub task: Task,
     pub pass: Pass,
     at: usize,
-    /// What all daemons had spent before it.
+    /// Total cycles of all daemons before it.
     before: CycleCounts,
 }
 
-/// All daemons of a design, and what they know.
+/// All daemons of a design, and their state.
 #[derive(Debug, Default)]
 pub(crate) struct Daemons {
     list: Vec<Daemon>,
-    /// Daemons work: not while the fragmenter does, as the artifact enables policies after it.
+    /// Daemons are enabled: not while the fragmenter runs, as the artifact enables policies after it.
     awake: bool,
     /// The earliest `due`.
     next: u64,
-    /// When the piece of work under way began, and what all daemons had spent by then.
+    /// Start time of the current piece of work, and total cycles of all daemons by then.
     now: u64,
     before: u64,
     /// Regions whose population crossed the threshold, oldest first.
     candidates: VecDeque<Region>,
     /// The scan sleeps after a failure, until there are more candidates than this.
     naps_with: Option<usize>,
-    /// Where the scan by address is: a process and a page.
+    /// Position of the scan by address: process and page.
     cursor: (u32, Page),
     /// When a process was last served (HawkEye's round robin among equals), by process.
     served: BTreeMap<u32, u64>,
-    /// Superpages that are watched, the next one to visit last; and from where on others are.
+    /// Watched superpages, the next one to visit last; and the region from which the next ones are chosen.
     watched: (Vec<Region>, Region),
-    /// A fault asked for compaction in the background.
+    /// A fault requested background compaction.
     compaction_wanted: bool,
-    /// Until when a daemon keeps the faults of a process out: (process, time).
+    /// End of a daemon's lock on a process's address space: (process, time).
     locked: Option<(u32, u64)>,
 }
 
@@ -90,11 +90,11 @@ pub(crate) struct Daemons {
 const PIECE_MICROSECONDS: u64 = 1000;
 
 impl Daemons {
-    /// The daemons of a design begin at a time.
+    /// Starts the daemons of a design at time `now`.
     pub(crate) fn new(policy: &Policy, now: u64) -> Self {
         let daemon = |(task, period): (Task, u64)| Daemon {
             task,
-            // Where in its period a daemon is when a program begins is chance: the middle is the mean.
+            // A daemon's position in its period when a program starts is random: the middle is the mean.
             // See docs/decisions/lab-model.md#1.
             due: now + period / 2,
             period,
@@ -107,13 +107,13 @@ impl Daemons {
         daemons
     }
 
-    /// Whether they work.
+    /// Whether the daemons are enabled.
     #[inline]
     pub(crate) fn are_awake(&self) -> bool {
         self.awake
     }
 
-    /// Whether a daemon has work to do at a time.
+    /// Whether any daemon is due.
     #[inline]
     pub(crate) fn is_any_due(&mut self, now: u64) -> bool {
         if self.naps_with.is_some_and(|most| self.candidates.len() > most) {
@@ -122,7 +122,7 @@ impl Daemons {
         now >= self.next
     }
 
-    /// The daemon that was due first, no later than `now`, begins a piece of work.
+    /// Starts a piece of work of the daemon that was due first, no later than `now`.
     pub(crate) fn begin_piece(&mut self, now: u64, clock: &Clock) -> Option<Due> {
         let due = self.list.iter_mut().enumerate().filter(|(_, daemon)| daemon.due <= now);
         let Some((at, daemon)) = due.min_by_key(|(at, daemon)| (daemon.due, *at)) else {
@@ -137,7 +137,7 @@ impl Daemons {
         Some(Due { task: daemon.task, pass: std::mem::take(&mut daemon.pass), at, before })
     }
 
-    /// That piece of work is done.
+    /// Ends that piece of work.
     pub(crate) fn end_piece(&mut self, piece: Due, clock: &Clock, next: Wait) {
         if let (Task::Scan, Wait::Pause(_)) = (piece.task, next) {
             self.naps_with = Some(self.candidates.len());
@@ -159,22 +159,22 @@ impl Daemons {
         self.find_next();
     }
 
-    /// When the piece of work under way began.
+    /// Start time of the current piece of work.
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
 
-    /// What the piece of work under way took so far, in cycles.
+    /// Cycles of the current piece of work so far.
     pub(crate) fn spent_in_piece(&self, clock: &Clock) -> u64 {
         clock.background().total() - self.before
     }
 
-    /// Whether the piece of work under way is long enough.
+    /// Whether the current piece of work is long enough.
     pub(crate) fn is_piece_done(&self, clock: &Clock) -> bool {
         self.spent_in_piece(clock) >= clock.of_microseconds(PIECE_MICROSECONDS)
     }
 
-    /// The run ends: what daemons were at work on is counted up to here.
+    /// Ends the run: work in progress is counted only up to now.
     pub(crate) fn cut_off(&mut self, clock: &mut Clock) {
         let now = clock.now();
         for daemon in &mut self.list {
@@ -191,52 +191,52 @@ impl Daemons {
         }
     }
 
-    /// A region becomes a candidate for a superpage.
+    /// Adds a region as a candidate for a superpage.
     pub(crate) fn list(&mut self, region: Region) {
         self.candidates.push_back(region);
     }
 
-    /// How many candidates wait.
+    /// Number of waiting candidates.
     pub(crate) fn waiting(&self) -> u32 {
         self.candidates.len() as u32
     }
 
-    /// The candidate that waits longest; it does no more.
+    /// Removes and returns the oldest candidate.
     pub(crate) fn next_candidate(&mut self) -> Option<Region> {
         self.candidates.pop_front()
     }
 
-    /// Where the scan by address is.
+    /// Position of the scan by address.
     pub(crate) fn cursor(&self) -> (u32, Page) {
         self.cursor
     }
 
-    /// The scan by address continues from another place.
+    /// Sets the position of the scan by address.
     pub(crate) fn set_cursor(&mut self, process: u32, page: Page) {
         self.cursor = (process, page);
     }
 
-    /// When a process was last served.
+    /// Time a process was last served.
     pub(crate) fn served(&self, process: u32) -> u64 {
         self.served.get(&process).copied().unwrap_or(0)
     }
 
-    /// A process is served now.
+    /// Records that a process is served now.
     pub(crate) fn serve(&mut self, process: u32, now: u64) {
         self.served.insert(process, now);
     }
 
-    /// A process ended.
+    /// Removes an exited process.
     pub(crate) fn forget(&mut self, process: u32) {
         self.served.remove(&process);
     }
 
-    /// From which region on superpages are watched next.
+    /// The region from which the next superpages to watch are chosen.
     pub(crate) fn watches_from(&self) -> Region {
         self.watched.1
     }
 
-    /// These superpages are watched now, in the order in which they were found.
+    /// Starts watching these superpages, in the order in which they were found.
     pub(crate) fn watch(&mut self, mut found: Vec<Region>) {
         let Some(last) = found.last() else { return };
         self.watched.1 = last.next();
@@ -244,42 +244,42 @@ impl Daemons {
         self.watched.0 = found;
     }
 
-    /// The superpage that is watched longest; it is no more.
+    /// Removes and returns the superpage watched for longest.
     pub(crate) fn next_watched(&mut self) -> Option<Region> {
         self.watched.0.pop()
     }
 
-    /// A fault asks for compaction in the background.
+    /// Requests background compaction.
     pub(crate) fn wake_compaction(&mut self) {
         self.compaction_wanted = true;
     }
 
-    /// Whether one did since this was last asked.
+    /// Whether a fault requested background compaction since the last call.
     pub(crate) fn take_compaction_wanted(&mut self) -> bool {
         std::mem::take(&mut self.compaction_wanted)
     }
 
-    /// A daemon has an address space to itself for so many cycles more.
+    /// Locks an address space for a daemon for `cycles` more cycles.
     pub(crate) fn lock(&mut self, process: u32, now: u64, cycles: u64) {
-        // What it did since the program last waited follows one on the other.
+        // A daemon's work since the program last waited is consecutive.
         let until = self.locked.filter(|lock| lock.0 == process).map_or(0, |lock| lock.1);
         self.locked = Some((process, until.max(now) + cycles));
     }
 
-    /// Whether a daemon keeps the faults of a process out, or did since the process last waited.
+    /// Whether a daemon locks out the faults of a process, or did since the process last waited.
     #[inline]
     pub(crate) fn locks(&self, process: u32) -> bool {
         self.locked.is_some_and(|lock| lock.0 == process)
     }
 
-    /// How long the process that is kept out waits at a time. It is kept out no more.
+    /// Time that the locked-out process must wait; ends the lock.
     pub(crate) fn end_lock(&mut self, now: u64) -> u64 {
         self.locked.take().map_or(0, |lock| lock.1.saturating_sub(now))
     }
 }
 
 impl Daemon {
-    /// Its piece of work that was due is done.
+    /// Records that the daemon's due piece of work is done.
     fn has_worked(&mut self, spent: CycleCounts, mut pass: Pass, next: Wait) {
         let cycles = spent.total();
         let until = self.due + cycles;
@@ -298,11 +298,11 @@ impl Daemon {
     }
 }
 
-// Daemons at work: what fell due is done, in the order of its times.
+// Daemons at work: due work is done in the order of due times.
 // See docs/decisions/lab-model.md#6.
 
 impl System {
-    /// Lets all daemons that are due do their work. The engine calls this often; it costs two comparisons.
+    /// Runs all due daemons. The engine calls this often; it costs two comparisons.
     #[inline]
     pub(crate) fn tick(&mut self, touched: TouchedView<'_>) {
         let now = self.clock.now();
@@ -311,7 +311,7 @@ impl System {
         }
     }
 
-    /// All work that fell due until `now`.
+    /// Does all work due until `now`.
     #[cold]
     fn work(&mut self, now: u64, touched: TouchedView<'_>) {
         while let Some(mut piece) = self.daemons.begin_piece(now, &self.clock) {
@@ -320,7 +320,7 @@ impl System {
         }
     }
 
-    /// Does a piece of a daemon's work: what the policy says, until it says that this is enough.
+    /// Does a piece of a daemon's work: performs the policy's actions until the policy ends the piece.
     fn perform(&mut self, task: Task, pass: &mut Pass, touched: TouchedView<'_>) -> Wait {
         let mut piece = Visited::default();
         let mut event = Event::Tick(task);
@@ -338,17 +338,17 @@ impl System {
     }
 }
 
-// Base pages are copied into a superpage: out of place, as khugepaged does.
+// Collapse: base pages are copied into a superpage, out of place, as khugepaged does.
 // See docs/decisions/lab-model.md#3.
 
-/// What became of a candidate.
+/// Outcome for a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collapsed {
     /// It is a superpage now.
     Yes,
-    /// It does not qualify.
+    /// The candidate does not qualify.
     Unfit,
-    /// No superpage was to be had.
+    /// No superpage was available.
     NoMemory,
 }
 

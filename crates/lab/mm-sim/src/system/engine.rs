@@ -1,7 +1,7 @@
-//! The engine: a stream's accesses through the TLB, and what they find there.
+//! The engine: runs a stream's accesses through the TLB.
 //!
-//! No policy is on the path of a hit or a walk: what needs attention (a page that is absent, a write that must be looked
-//! at) leaves the loop and comes back to it.
+//! The path of a hit or a walk contains no policy: an access that needs attention (an absent page, a write to check)
+//! leaves the loop and returns to it.
 
 use machine::{Footprint, Level, Machine, Size, Tally};
 use tlb_sim::Translate;
@@ -16,23 +16,23 @@ use super::{Stop, System};
 use crate::Cause;
 use crate::touched::TouchedView;
 
-/// Accesses between two looks at the clock.
+/// Accesses between two checks of the clock.
 const CHUNK: usize = 1024;
 
-/// A system with the TLB of its machine.
+/// A system with its machine's TLB.
 #[derive(Debug)]
 pub(crate) struct Engine<T> {
     tlb: T,
     pub system: System,
     machine: Machine,
-    /// The tally when the books were last brought up to date.
+    /// The tally at the last update of the books.
     booked: Tally,
-    /// The last access, for the filter: the same page again is a hit.
+    /// The last access, for the filter: a repeated page is a hit.
     last: u32,
     superpage: Superpage,
-    /// An entry may hold joined base pages.
+    /// A TLB entry may hold joined base pages.
     joins: bool,
-    /// The run of 16 pages that the TLB lost last, if nothing was looked up since.
+    /// The last run of 16 pages dropped from the TLB, if nothing was looked up since.
     dropped: u32,
 }
 
@@ -55,7 +55,7 @@ impl<T: Translate> Engine<T> {
         }
     }
 
-    /// Carries a piece of the stream out.
+    /// Executes a block of the stream.
     pub(crate) fn block(&mut self, block: &Block, touched: TouchedView<'_>) -> Result<(), Stop> {
         let mut from = 0;
         for (number, (at, event)) in block.events.iter().enumerate() {
@@ -106,7 +106,7 @@ impl<T: Translate> Engine<T> {
             self.dropped = NO_RUN;
             let (tlb, system, last, superpage) =
                 (&mut self.tlb, &mut self.system, &mut self.last, self.superpage);
-            // Without the attribute it would be compiled for narrow vectors, by itself, and each of the
+            // Without the attribute the function would be compiled for narrow vectors, and each of the
             // TLB's vector instructions would be a call.
             let attention = T::vectorized(
                 #[inline(always)]
@@ -126,7 +126,7 @@ impl<T: Translate> Engine<T> {
         }
     }
 
-    /// The page was walked to and is not mapped: a fault, and the access is made again.
+    /// Handles a walk that found the page unmapped: a fault, then the access is repeated.
     fn absent(&mut self, access: Access) -> Result<(), Stop> {
         let page = access.page();
         self.dropped = NO_RUN;
@@ -144,7 +144,7 @@ impl<T: Translate> Engine<T> {
         Ok(())
     }
 
-    /// A fault. A fragmenter fills all memory, and continues without a page where none is left.
+    /// Handles a fault. A fragmenter fills all memory, and continues without a page when none is left.
     fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         match self.system.fault(page, write) {
             Err(Stop::OutOfMemory) if !self.system.is_awake() => Ok(()),
@@ -152,7 +152,7 @@ impl<T: Translate> Engine<T> {
         }
     }
 
-    /// An access to a region whose writes must be looked at.
+    /// Handles an access to a region whose writes must be checked.
     fn look_at(&mut self, access: Access) -> Result<(), Stop> {
         let (page, write) = (access.page(), access.writes());
         if !self.system.spaces.is_fine(page, write) {
@@ -178,7 +178,7 @@ impl<T: Translate> Engine<T> {
         Ok(())
     }
 
-    /// Takes out of the TLB what is not true any more.
+    /// Removes stale entries from the TLB.
     fn invalidate(&mut self) {
         let invalidations = self.system.spaces.invalidations();
         if invalidations.is_empty() {
@@ -211,7 +211,7 @@ impl<T: Translate> Engine<T> {
         self.invalidate();
     }
 
-    /// Brings the books up to date with what the TLB counted.
+    /// Updates the books from the TLB's counts.
     pub(crate) fn book(&mut self) {
         let now = self.tlb.tally();
         let new = now - self.booked;
@@ -274,7 +274,7 @@ fn superpage(machine: &Machine, group: u32) -> Superpage {
     Superpage { same, group: if is_huge { 0 } else { group }, size }
 }
 
-/// Takes what a shootdown names out of the TLB. `dropped` is the last run of 16 pages that went.
+/// Removes the entries of one shootdown from the TLB. `dropped` is the last dropped run of 16 pages.
 #[inline(always)]
 fn drop_from<T: Translate>(
     tlb: &mut T,
@@ -288,7 +288,7 @@ fn drop_from<T: Translate>(
             if *dropped == run && !joins {
                 return;
             }
-            // Where no entry holds joined pages, this drops the base pages too.
+            // If no entry holds joined pages, this also drops the base pages.
             tlb.invalidate(page, Size::Cont);
             if joins {
                 tlb.invalidate(page, Size::Base);
@@ -300,7 +300,7 @@ fn drop_from<T: Translate>(
     }
 }
 
-/// The loop and the commonest faults in it. `prefetched`: up to where faults were.
+/// The loop and its most frequent faults. `prefetched`: end of the faults prefetched so far.
 #[inline(always)]
 fn through<T: Translate>(
     tlb: &mut T,
@@ -331,7 +331,7 @@ fn through<T: Translate>(
         if plain == 0 {
             return attention;
         }
-        // The pages that follow are walked to as well, each before its fault.
+        // The following pages are also walked to, each before its fault.
         let mut walked = 1;
         let mut hit = false;
         while walked < plain && !hit {

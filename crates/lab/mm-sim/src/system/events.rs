@@ -1,4 +1,4 @@
-//! What a program asks of the kernel: maps, unmaps, advises, forks, ends.
+//! A program's requests to the kernel: map, unmap, advise, fork, exit.
 
 use policy::{Action, Event as Happened};
 use trace::{Advice, Backing, Event, Page, Pages, Process, Region, SLOTS};
@@ -12,7 +12,7 @@ use super::{Stop, System};
 use crate::Cause;
 
 impl System {
-    /// Carries out one event of the stream.
+    /// Executes one event of the stream.
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), Stop> {
         self.well_formed(event)?;
         match event {
@@ -51,7 +51,7 @@ impl System {
         }
     }
 
-    /// What every system call costs. Mappings may be others afterwards.
+    /// Charges a system call. Mappings may change afterwards.
     fn system_call(&mut self) {
         self.clock.spend(Cause::Map, self.costs.system_call);
         self.spaces.forget_place();
@@ -107,7 +107,7 @@ impl System {
         self.remove(self.pool.trim(&self.spaces, pages));
     }
 
-    /// Takes mappings away, and all that was in them.
+    /// Removes mappings and their contents.
     fn remove(&mut self, pages: Pages) {
         let gone = self.spaces.cut(pages);
         self.release_mapped(&gone);
@@ -135,7 +135,7 @@ impl System {
             if self.spaces.maps_any(window) {
                 continue;
             }
-            // Also what is swapped out, which is not resident.
+            // Includes swapped-out pages, which are not resident.
             if self.spaces.at(region).resident > 0 || self.spaces.table(region).is_some() {
                 self.release(window);
             }
@@ -197,7 +197,7 @@ impl System {
     fn populate(&mut self, pages: Pages) -> Result<(), Stop> {
         for page in (pages.first.0..pages.end().0).map(Page) {
             if self.spaces.place_of(page).is_err() {
-                // Up to a hole, and then ENOMEM.
+                // Up to a hole; then ENOMEM.
                 break;
             }
             let region = page.region();
@@ -240,7 +240,7 @@ impl System {
         }
     }
 
-    /// The child maps what the parent maps; anonymous pages are shared until one of them writes.
+    /// Maps the parent's mappings in the child; anonymous pages are shared until either writes.
     fn fork(&mut self, child: Process, offset: u32) -> Result<(), Stop> {
         self.system_call();
         if self.pool.exists() && !offset.is_multiple_of(self.pool.pages()) {
@@ -259,7 +259,7 @@ impl System {
         }
         self.spaces.begin_process(child.0);
         let mut copy = Vec::with_capacity(mappings.len());
-        // Parts of one mapping are parts of one mapping in the child.
+        // Parts of one mapping stay parts of one mapping in the child.
         let mut pools = std::collections::BTreeMap::new();
         for &(first, mut mapping) in &mappings {
             let mut origin = 0;
@@ -286,7 +286,7 @@ impl System {
         Ok(())
     }
 
-    /// The pages `start..end` are mapped in a child too.
+    /// Maps the pages `start..end` in a child too.
     fn share(&mut self, start: u32, end: u32, offset: u32, mapping: Mapping) {
         let private = !matches!(mapping.backing, Backing::Shared(_));
         let mut at = start;
@@ -307,7 +307,7 @@ impl System {
                     at = all.end().0;
                     continue;
                 }
-                // A part of it, or not aligned in the child.
+                // Only part of a larger superpage, or not aligned in the child.
                 self.split_larger(region, Payer::Program);
             }
             let whole = at.is_multiple_of(SLOTS) && stop - at == SLOTS;
@@ -335,7 +335,7 @@ impl System {
     }
 
     fn share_large(&mut self, region: Region, child: Region) {
-        // A page of the pool may lie in several parts of a mapping, and reach past the last.
+        // A pool page may lie in several parts of a mapping, and extend past the last.
         if self.spaces.is_large(child) {
             return;
         }
@@ -366,7 +366,7 @@ impl System {
         self.spaces.forget_place();
     }
 
-    /// Something happens to pages of a superpage: it is split if the policy says so.
+    /// Splits a superpage, if the policy wants so, when an event affects its pages.
     fn superpage_event(&mut self, region: Region, event: Happened) {
         if self.spaces.is_large(region)
             && self.policy.on(event, &self.facts_of_superpage(region)) == Action::Demote
@@ -375,7 +375,7 @@ impl System {
         }
     }
 
-    /// Maps a page that another mapping of its object has.
+    /// Maps a page that is in memory through another mapping of its object.
     pub(crate) fn map_in_object(&mut self, page: Page, write: bool, place: Place) {
         let other = self.spaces.in_object(page, place).expect("it was among the policy's facts");
         self.superpage_event(other.region(), Happened::Shared { whole: false, private: false });

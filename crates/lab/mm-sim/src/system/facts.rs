@@ -1,4 +1,4 @@
-//! The facts that the policy decides by, of a place in memory.
+//! The facts about a place in memory that the policy decides on.
 
 use policy::{Extent, Facts, Population, Reads, Reservation, Superpage};
 use trace::{Backing, Page, Region, SLOTS};
@@ -13,7 +13,7 @@ use crate::memory::Frame;
 use crate::reservation::{Flags, Key, ReservationId};
 
 impl Mapping {
-    /// As the policy sees it.
+    /// The mapping as the policy sees it.
     #[inline]
     pub(crate) fn facts(&self) -> policy::Mapping {
         policy::Mapping {
@@ -30,7 +30,7 @@ impl Mapping {
 }
 
 impl System {
-    /// Of a page that the program touched.
+    /// Facts about a page that the program touched.
     pub(crate) fn facts_of_fault(&self, page: Page, place: Place) -> Facts {
         let mapping = place.1;
         let region = page.region();
@@ -71,7 +71,7 @@ impl System {
         facts
     }
 
-    /// What is at a page of a region without a superpage.
+    /// State of a page in a region without a superpage.
     fn state_of(&self, page: Page, place: Place) -> policy::Page {
         let entry = self.spaces.entry(page);
         let region = page.region();
@@ -93,7 +93,7 @@ impl System {
         }
     }
 
-    /// Sizes that fit around a page, and the reservation that it lies in.
+    /// Adds the sizes that fit around a page, and the page's reservation.
     fn add_sizes(&self, page: Page, (first, mapping): Place, facts: &mut Facts) {
         let region = &mut facts.region;
         let start = |order: u8| page.0 >> order << order;
@@ -131,11 +131,11 @@ impl System {
         }
     }
 
-    /// Whether nothing is in any region of the largest superpage around one.
+    /// Whether all regions of the largest superpage around a region are empty.
     fn is_bare(&self, region: Region) -> bool {
         let nothing =
             |region| !self.spaces.is_large(region) && self.spaces.at(region).place == NO_TABLE;
-        // What was touched before is in the region itself, most often.
+        // Touched memory is mostly in the region itself.
         nothing(region) && self.spaces.around(region).all(nothing)
     }
 
@@ -144,7 +144,7 @@ impl System {
         let key = Key { page: page.0 >> order << order, order };
         let at = self.spaces.at(page.region());
         if order > LARGE_ORDER && at.resident == 0 {
-            // Other regions may be others' memory, or nobody's yet.
+            // Other regions may belong to other processes, or to none yet.
             let is_free = |part: Region| {
                 self.spaces.get(part).is_none_or(|other| {
                     other.resident == 0 && [at.process, NOBODY].contains(&other.process)
@@ -159,7 +159,7 @@ impl System {
         !self.frames.reservations().overlaps(key) && !is_populated
     }
 
-    /// Of a reservation, and a page in it.
+    /// Facts about a reservation and a page in it.
     pub(crate) fn reservation_facts(&self, id: ReservationId, page: Page) -> Reservation {
         let reservations = self.frames.reservations();
         let key = reservations.key(id);
@@ -172,7 +172,8 @@ impl System {
         }
     }
 
-    /// Of a region all of whose pages are in memory: whether they are a reservation's, and which were written.
+    /// Adds, for a region whose pages are all in memory, whether they belong to one reservation, and which are
+    /// dirty.
     pub(crate) fn add_whole(&self, page: Page, facts: &mut Facts) {
         self.add_full(page, facts);
         if facts.region.reservation.is_some_and(|reservation| reservation.is_full)
@@ -182,7 +183,7 @@ impl System {
         }
     }
 
-    /// The same, but not which pages are dirty.
+    /// As [`Self::add_whole`], without the dirty pages.
     fn add_full(&self, page: Page, facts: &mut Facts) {
         if !self.reads.has(Reads::FULL) {
             return;
@@ -194,7 +195,7 @@ impl System {
         facts.region.nothing_shared = self.frames.nothing_shared();
     }
 
-    /// Of a region all of whose pages are mapped.
+    /// Facts about a region whose pages are all mapped.
     pub(crate) fn facts_of_mapped(&self, page: Page, (_, mapping): Place) -> Facts {
         let region = page.region();
         let at = self.spaces.at(region);
@@ -221,8 +222,8 @@ impl System {
         facts
     }
 
-    /// Which pages of a region were written; of the regions of a larger reservation, whether none was, all were but perhaps
-    /// one, or some.
+    /// The dirty pages of a region; for the regions of a larger reservation: none, all except perhaps one, or
+    /// some.
     fn dirty_around(&self, region: Region, but: Option<Page>) -> Population {
         if self.group == 0 {
             return self.spaces.dirty_map(region);
@@ -238,7 +239,7 @@ impl System {
         if all { [!0; 8] } else { [0; 8] }
     }
 
-    /// Of a superpage that is unmapped, protected or mapped once more.
+    /// Facts about a superpage that is unmapped, protected or mapped once more.
     pub(crate) fn facts_of_superpage(&self, region: Region) -> Facts {
         let at = self.spaces.at(region);
         let mut facts = Facts::default();
@@ -259,7 +260,7 @@ impl System {
         }
     }
 
-    /// Of a candidate for a superpage. Its page table is not read.
+    /// Facts about a candidate for a superpage. Its page table is not read.
     pub(crate) fn facts_of_candidate(&self, region: Region) -> Facts {
         let at = self.spaces.at(region);
         let mut facts = self.facts_of_superpage(region);
@@ -288,8 +289,8 @@ impl System {
         facts
     }
 
-    /// The facts that conditions test of a part of a region with base pages, or of all of it. Of a part the coverage is that
-    /// of its entries now, of all of it the average of the samples.
+    /// The facts that conditions test about a part of a region with base pages, or about the whole region. A
+    /// part's coverage is its entries' current coverage, a whole region's is the average of the samples.
     pub(crate) fn extent(&self, first: Page, order: u8) -> Extent {
         let region = first.region();
         let at = self.spaces.at(region);
@@ -306,7 +307,7 @@ impl System {
         Extent { order, populated, coverage, misses, profiled: self.profiled(region) }
     }
 
-    /// The misses that a region's profile has. It is of the program, not of the fragmenter before it.
+    /// TLB misses in a region's profile. The profile is of the program, not of the fragmenter before it.
     fn profiled(&self, region: Region) -> u64 {
         if !self.is_awake() {
             return 0;
@@ -315,7 +316,7 @@ impl System {
         self.policy.profiled(u64::from(regions) << 21)
     }
 
-    /// The facts that conditions test of free memory.
+    /// The facts about free memory that conditions test.
     pub(crate) fn facts_of_machine(&self) -> policy::Machine {
         policy::Machine {
             free: self.memory.free_frames(),
@@ -327,7 +328,7 @@ impl System {
         }
     }
 
-    /// Adds what a candidate's page table says.
+    /// Adds the facts from a candidate's page table.
     pub(crate) fn add_inspected(&self, region: Region, facts: &mut Facts) {
         let table = self.spaces.table(region).unwrap_or_default();
         facts.region.has_writable =

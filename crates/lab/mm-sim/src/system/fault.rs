@@ -1,4 +1,4 @@
-//! Page faults: what the policy asks for is done, and charged.
+//! Page faults: performs the policy's actions and charges them.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::Cause;
 use crate::memory::{Frame, Mobility, Owner};
 use crate::reservation::{Key, ReservationId};
 
-/// Pages that are read from a file at once.
+/// Number of pages read from a file at once.
 const READ_AROUND: u32 = 16;
 
 impl System {
-    /// The program touched a page that is not mapped, or not for this.
+    /// Handles a touch of a page that is not mapped, or not mapped for this access.
     pub(crate) fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         self.trap();
         let place = self.spaces.place_of(page)?;
@@ -49,7 +49,7 @@ impl System {
         match action {
             Action::MapZeros { order } => self.map_zeros(page, order, place),
             Action::MakeSuperpage { order, how: How::Fresh, effort } => {
-                // The shared one of zeros.
+                // The shared zero page.
                 let was_zeros = self.spaces.at(region).has(ZEROS);
                 if was_zeros {
                     let zeros = self.spaces.regions_of(region);
@@ -97,7 +97,7 @@ impl System {
         Ok(Served::Done)
     }
 
-    /// The page is in memory already.
+    /// Performs an action on a page that is in memory already.
     fn perform_on_resident(
         &mut self,
         action: Action,
@@ -131,7 +131,7 @@ impl System {
         Ok(())
     }
 
-    /// A daemon has this address space to itself: the fault waits until it has done.
+    /// Waits until a daemon unlocks this address space.
     #[cold]
     fn wait_for_lock(&mut self) {
         let threads = u64::from(self.clock.pace().threads.max(1));
@@ -139,7 +139,7 @@ impl System {
         self.clock.spend(Cause::Lock, cycles * threads);
     }
 
-    /// What every fault costs.
+    /// Charges the base cost of every fault.
     #[inline]
     pub(crate) fn trap(&mut self) {
         self.counters.faults += 1;
@@ -153,7 +153,7 @@ impl System {
         }
     }
 
-    /// Maps the shared zeros: a superpage of them, or a page.
+    /// Maps the shared zeros: a superpage or a page.
     fn map_zeros(&mut self, page: Page, order: u8, place: Place) {
         let region = page.region();
         self.clock.spend(Cause::Map, self.costs.map_page);
@@ -169,7 +169,7 @@ impl System {
         }
     }
 
-    /// A whole superpage at once: allocated, zeroed, mapped. `false`: none was to be had.
+    /// Allocates, zeroes and maps a whole superpage. `false`: none was available.
     fn fresh_superpage(&mut self, region: Region, effort: policy::rules::Effort) -> bool {
         let Some(got) = self.superpage(effort, Payer::Program) else { return false };
         self.clock.spend(Cause::Fault, self.costs.superpage_fault);
@@ -184,7 +184,7 @@ impl System {
         true
     }
 
-    /// A size between a base page and a superpage (mTHP). `false`: none was to be had.
+    /// As for a superpage, for a size between a base page and a superpage (mTHP). `false`: none was available.
     pub(crate) fn fresh_pages(&mut self, page: Page, order: u8, write: bool) -> bool {
         let region = page.region();
         let start = page.0 >> order << order;
@@ -205,7 +205,7 @@ impl System {
         true
     }
 
-    /// Base pages: the one that was touched, and those after it that are empty.
+    /// Maps base pages: the touched one, and empty ones after it.
     fn map_base(&mut self, page: Page, pages: u32, write: bool, place: Place) -> Result<(), Stop> {
         if self.page_order > 0 {
             return self.map_kernel_pages(page, pages, write, place);
@@ -234,7 +234,7 @@ impl System {
         Ok(())
     }
 
-    /// The contents of a page that was absent: zeros, or read from its file or from swap.
+    /// Fills an absent page: zeros, or read from its file or from swap.
     pub(crate) fn prepare_page(&mut self, page: Page, backing: Backing, zeroed: bool) {
         if self.spaces.leave_swap(page) {
             self.counters.read += 1;
@@ -254,14 +254,14 @@ impl System {
         }
     }
 
-    /// Maps a frame, which becomes the page's own.
+    /// Maps a frame and makes the page its owner.
     pub(crate) fn install(&mut self, page: Page, frame: Frame, write: bool) {
         self.memory.set_owner(frame, Owner::Page(page));
         self.spaces.map_page(page, frame, write || !self.reads.has(Reads::WRITTEN));
         self.populated(page.region(), 1);
     }
 
-    /// A region has `more` pages than before: it may be a candidate now.
+    /// Records that a region has `more` additional pages; it may become a candidate.
     #[inline]
     pub(crate) fn populated(&mut self, region: Region, more: u16) {
         let at = self.spaces.at(region);
@@ -272,12 +272,12 @@ impl System {
         }
     }
 
-    /// The policy may want a region listed that grew from so many pages to so many.
+    /// Asks the policy whether to list a region that grew from `before` to `after` pages.
     #[cold]
     fn crossed(&mut self, region: Region, (before, after): (u16, u16), is_reserved: bool) {
         let mut facts = Facts::default();
         facts.region.reservation = is_reserved.then(Default::default);
-        // Looked at once, while the mapping that was touched is known.
+        // Checked now, while the touched mapping is known.
         facts.region.inside = self
             .spaces
             .last_place()
@@ -326,7 +326,7 @@ impl System {
         self.map_beside(pages);
     }
 
-    /// A frame for a page of a file that is read with another one: of its reservation, or any.
+    /// A frame for a file page that is read along with another: from its reservation, or any.
     fn frame_beside(&mut self, page: Page) -> Option<Frame> {
         let reservations = self.frames.reservations();
         let Some(id) = reservations.find(page.0) else {
@@ -347,16 +347,16 @@ impl System {
 enum Served {
     /// The fault was handled.
     Done,
-    /// Something was prepared: ask the policy again.
+    /// Something was prepared; ask the policy again.
     Again,
     /// Out of memory.
     NoMemory,
 }
 
-// Reservations: made, populated page by page, filled, mapped in place, given back.
+// Reservations: creation, population, filling, mapping in place, release.
 
 impl System {
-    /// A page of a reservation gets its contents and is mapped.
+    /// Fills and maps a page of a reservation.
     pub(crate) fn map_reserved(&mut self, page: Page, write: bool, around: u8, place: Place) {
         let region = page.region();
         let reservations = self.frames.reservations();
@@ -374,7 +374,7 @@ impl System {
         self.promote(page, place);
     }
 
-    /// Prepares the rest of a reservation, if the policy says so.
+    /// Prepares the rest of a reservation, if the policy wants so.
     fn fill_at_fault(&mut self, page: Page, write: bool, id: ReservationId, place: Place) {
         let mut facts = policy::Facts { mapping: place.1.facts(), ..Default::default() };
         facts.region.reservation = Some(self.reservation_facts(id, page));
@@ -395,8 +395,8 @@ impl System {
         }
     }
 
-    /// Maps the superpage of a file that is in memory whole. What other processes map of it is not shared here: each
-    /// has frames of its own, which are as many for as long.
+    /// Maps the superpage of a file that is wholly in memory. Other processes' mappings of the file are not
+    /// shared here: each has its own frames, which are as many for as long.
     pub(crate) fn map_file(&mut self, region: Region) {
         let id = self
             .frames
@@ -421,7 +421,7 @@ impl System {
         }
     }
 
-    /// Makes a reservation for the extent around `page`. `false`: no memory was to be had.
+    /// Makes a reservation for the extent around `page`. `false`: no memory was available.
     pub(crate) fn reserve(&mut self, page: Page, order: u8, effort: Effort, preempt: bool) -> bool {
         let key = Key { page: page.0 >> order << order, order };
         let mut got = self.block(order);
@@ -439,7 +439,7 @@ impl System {
         self.counters.reserved += 1;
         self.clock.spend(Cause::Map, self.costs.reserve);
         if order > LARGE_ORDER {
-            // It may reach past the mapping.
+            // The extent may reach past the mapping.
             self.spaces.cover(Pages { first: Page(key.page), count: 1 << order });
         }
         self.frames.reserve(&mut self.spaces, key, block, self.clock.now());
@@ -456,7 +456,7 @@ impl System {
         Some((got.frame, got.zeroed || self.physical.is_ideal))
     }
 
-    /// Prepares clear pages of a reservation, up to `most`: they are resident, and not mapped. Returns how many.
+    /// Prepares up to `most` clear pages of a reservation: resident, not mapped. Returns the number of pages.
     pub(crate) fn fill(&mut self, id: ReservationId, payer: Payer, most: u32) -> u32 {
         let reservations = self.frames.reservations();
         let (key, base) = (reservations.key(id), reservations.base(id));
@@ -489,7 +489,7 @@ impl System {
         filled
     }
 
-    /// Runs of clear pages that can be filled, ascending, each in one region: from which slot on, how many.
+    /// Runs of clear pages that can be filled, ascending, each within one region: first slot and length.
     fn runs_to_fill(&self, id: ReservationId, key: Key) -> Vec<(u32, u32)> {
         let order = key.order.min(LARGE_ORDER);
         let owner = self.spaces.at(Page(key.page).region()).process;
@@ -508,7 +508,7 @@ impl System {
         runs
     }
 
-    /// A page was mapped: where all of its region are, the policy may want them mapped as one.
+    /// After a page was mapped: if all pages of its region are mapped, the policy may want them mapped as one.
     pub(crate) fn promote(&mut self, page: Page, place: Place) {
         let region = page.region();
         let at = self.spaces.at(region);
@@ -543,7 +543,7 @@ impl System {
         self.counters.made_in_place += 1;
         for (part, slot) in self.spaces.around(region).zip((0..).step_by(SLOTS as usize)) {
             if self.spaces.is_large(part) {
-                // Of a larger one that was split.
+                // Part of a larger superpage that was split.
                 self.spaces.unmap_large(part);
             }
             self.map_superpage(part, Frame(base.0 + slot), dirty);
@@ -552,7 +552,7 @@ impl System {
         }
     }
 
-    /// Looks for runs of 16 pages, where the hardware joins them in one entry of its TLB.
+    /// Finds runs of 16 pages, where the hardware joins them in one TLB entry.
     pub(crate) fn find_runs(&mut self, region: Region) {
         if self.joins {
             self.spaces.find_runs(region);

@@ -1,17 +1,17 @@
-//! Whether an event is one that a program could make: what is not is refused before anything is changed.
+//! Checks whether a program could issue an event; invalid events are refused before anything changes.
 //!
-//! Recorded streams are files that others wrote. Nothing in one may make the laboratory panic, take memory
-//! without bound or compute for ever.
+//! Recorded streams are untrusted files. No stream may make the laboratory panic, use unbounded memory or compute
+//! for ever.
 
 use trace::{Event, Page, Pages, Process, SLOTS};
 
 use super::spaces::region::NOBODY;
 use super::{Stop, System};
 
-/// How far beyond all regions before a mapping may begin. Regions are numbered densely; a program's parts
-/// and its children's begin a little further on.
+/// Maximum number of regions that a mapping may skip beyond all earlier regions. Regions are numbered densely; a
+/// program's parts and its children's begin a little further on.
 pub(super) const MAX_SKIPPED: u32 = 1 << 17;
-/// The longest time that passes at once, in microseconds: daemons work all through it.
+/// Maximum time that passes at once, in microseconds: daemons work throughout.
 pub(crate) const MAX_MICROSECONDS: u64 = 10 * 24 * 3600 * 1_000_000;
 
 pub(super) fn ill_formed<T>(what: String) -> Result<T, Stop> {
@@ -19,7 +19,7 @@ pub(super) fn ill_formed<T>(what: String) -> Result<T, Stop> {
 }
 
 impl System {
-    /// Checks what can be without changing anything.
+    /// Checks everything that needs no change of state.
     pub(super) fn well_formed(&self, event: &Event) -> Result<(), Stop> {
         if let Some(Pages { first: Page(first), count }) = event.pages()
             && (count == 0 || u64::from(first) + u64::from(count) >= 1 << 31)

@@ -1,7 +1,7 @@
-//! What frames belong to, beside the page that `crate::memory` knows as their owner: to reservations, to superpages that
-//! were split and are kept together, and to further pages after a fork or of shared objects.
+//! What frames belong to, beside the owner page in `crate::memory`: reservations, split superpages that are kept
+//! together, and further pages after a fork or of shared objects.
 //!
-//! Whoever changes what a frame belongs to hands in the memory, and the address spaces where a region must know.
+//! Callers pass in the memory, and the address spaces where a region must be updated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::reservation::{Config, Depopulated, Flags, Key, ReservationId, Reserva
 /// The order of a superpage.
 pub(crate) const LARGE_ORDER: u8 = 9;
 
-/// The one queue of partly populated reservations that simulated systems keep.
+/// The only queue of partly populated reservations in simulated systems.
 pub(crate) const QUEUE: u8 = 0;
 
 /// What frames belong to.
@@ -26,15 +26,15 @@ pub(crate) struct Frames {
     reservations: Reservations,
     /// Reserved blocks whose frames were zeroed beforehand, by first frame.
     zeroed: BTreeSet<u32>,
-    /// Frames mapped more than once: the pages beside the owner.
+    /// Frames mapped more than once: the pages other than the owner.
     shares: BTreeMap<u32, Vec<u32>>,
-    /// Superpages whose mapping was split and that lie together still, by first frame: how many of
-    /// their pages are mapped. The others' frames are held until memory is short.
+    /// Superpages whose mapping was split but whose frames are kept together, by first frame: the number of
+    /// pages still mapped. The other pages' frames are held until memory is short.
     folios: BTreeMap<u32, u16>,
 }
 
 impl Frames {
-    /// All frames are their owners' alone. A tick is in cycles.
+    /// No reservations, shares or split superpages. A tick is in cycles.
     pub(crate) fn new(tick: u64, preemptible: Orders) -> Self {
         let preemption_sizes = preemptible.iter().collect();
         Self {
@@ -57,7 +57,7 @@ impl Frames {
         !self.zeroed.is_empty() && self.zeroed.contains(&base.0)
     }
 
-    /// A free block is reserved.
+    /// Reserves a free block.
     pub(crate) fn reserve(
         &mut self,
         spaces: &mut Spaces,
@@ -69,7 +69,7 @@ impl Frames {
         if zeroed {
             self.zeroed.insert(base.0);
         } else {
-            // Of a reservation that began there and was preempted.
+            // Left from a preempted reservation that began there.
             self.zeroed.remove(&base.0);
         }
         if key.order == LARGE_ORDER {
@@ -78,7 +78,7 @@ impl Frames {
         self.reservations.create(key, base, QUEUE, now);
     }
 
-    /// Pages of a reservation from a slot on are populated.
+    /// Populates pages of a reservation from a slot on.
     #[inline(always)]
     pub(crate) fn populate(&mut self, id: ReservationId, slot: u32, count: u32, now: u64) {
         if count == 1 {
@@ -88,12 +88,12 @@ impl Frames {
         }
     }
 
-    /// A reservation could not be filled.
+    /// Marks a reservation that could not be filled.
     pub(crate) fn mark_bad(&mut self, id: ReservationId) {
         self.reservations.mark(id, Flags::BAD);
     }
 
-    /// Breaks a reservation: its free part goes back, its pages are ordinary ones.
+    /// Breaks a reservation: its unpopulated part is freed, its pages become ordinary ones.
     pub(crate) fn break_one(
         &mut self,
         memory: &mut Memory,
@@ -107,7 +107,8 @@ impl Frames {
         }
     }
 
-    /// Takes reservations apart for a block of a size. Returns how many; `None`: no such block can be had so.
+    /// Preempts reservations for a block of an order. Returns the number broken; `None`: no such block can be
+    /// obtained.
     pub(crate) fn preempt(&mut self, memory: &mut Memory, order: u8) -> Option<u32> {
         let yielded = self.reservations.preempt(order)?;
         for (frame, pages) in yielded.free_runs {
@@ -125,8 +126,8 @@ impl Frames {
         }
     }
 
-    /// Migrates all pages of an inactive reservation and gives its block back whole (Quicksilver).
-    /// Returns how many were moved; `None`: they could not be.
+    /// Migrates all pages of an inactive reservation and frees its block whole (Quicksilver). Returns the number
+    /// of pages moved; `None`: they could not be moved.
     pub(crate) fn evacuate(
         &mut self,
         memory: &mut Memory,
@@ -142,7 +143,7 @@ impl Frames {
         let slots: Vec<u32> = (0..1u32 << key.order)
             .filter(|&slot| self.reservations.is_populated(id, slot))
             .collect();
-        // First all new frames, so that nothing is half moved; they must not come from this block.
+        // Allocate all new frames first, so that nothing is half moved; they must not come from this block.
         let mut frames = Vec::with_capacity(slots.len());
         for _ in &slots {
             match memory.allocate(0, Mobility::Movable, 0, false) {
@@ -156,7 +157,7 @@ impl Frames {
         self.reservations.remove(id);
         self.is_gone(spaces, key, base);
         for (&slot, frame) in slots.iter().zip(frames) {
-            // After a fork and the parent's end the page may be the child's.
+            // After a fork and the parent's exit the page may be the child's.
             let Owner::Page(page) = memory.owner(Frame(base.0 + slot)) else { continue };
             memory.set_owner(Frame(base.0 + slot), Owner::None);
             memory.set_owner(frame, Owner::Page(page));
@@ -169,29 +170,29 @@ impl Frames {
         Some(slots.len() as u32)
     }
 
-    /// The frames of a superpage that was split are held together.
+    /// Holds the frames of a split superpage together.
     pub(crate) fn hold(&mut self, base: Frame) {
         self.folios.insert(base.0, SLOTS as u16);
     }
 
-    /// They are a superpage's again.
+    /// Ends the hold: the frames form a superpage again.
     pub(crate) fn end_hold(&mut self, base: Frame) {
         self.folios.remove(&base.0);
     }
 
-    /// Whether no split superpage has its frames held.
+    /// Whether no split superpage holds frames.
     #[cfg(test)]
     pub(crate) fn nothing_held(&self) -> bool {
         self.folios.is_empty()
     }
 
-    /// How many frames of a split superpage are used, if its frames are held.
+    /// Number of used frames of a split superpage, if its frames are held.
     pub(crate) fn used_of_held(&self, base: Frame) -> Option<u16> {
         self.folios.get(&base.0).copied()
     }
 
-    /// Says what is wrong, if anything is: with reservations, and with the notes of those for which `is_used` says
-    /// that a page has the frame.
+    /// Checks reservations and all notes about frames; `is_used` says whether a page has a frame. Reports the
+    /// first error.
     pub(crate) fn verify(&self, is_used: impl Fn(u32) -> bool) -> Result<(), String> {
         self.reservations.verify()?;
         if let Some(frame) = self.shares.keys().find(|frame| !is_used(**frame)) {
@@ -208,9 +209,9 @@ impl Frames {
     }
 }
 
-// Frames that no page has any more: freed, or kept for what they belong to.
+// Frames no longer used by any page: freed, or kept for their reservation or superpage.
 
-/// Frames side by side that belonged to pages side by side.
+/// Contiguous frames that belonged to contiguous pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
     page: u32,
@@ -219,7 +220,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// A page and its frame.
+    /// A run of one page and its frame.
     pub(crate) fn new(page: Page, frame: Frame) -> Self {
         Self { page: page.0, first: frame.0, count: 1 }
     }
@@ -229,7 +230,7 @@ impl Run {
         Frame(self.first)
     }
 
-    /// Takes one page more, with its frame. `false`: they are not the next.
+    /// Appends a page and its frame. `false`: they are not the next.
     #[inline]
     pub(crate) fn take(&mut self, page: Page, frame: Frame) -> bool {
         let is_next = self.first + self.count == frame.0 && self.page + self.count == page.0;
@@ -239,7 +240,7 @@ impl Run {
 }
 
 impl Frames {
-    /// Frees frames that lie together and belonged to pages that lie together.
+    /// Frees contiguous frames of contiguous pages.
     pub(crate) fn free(
         &mut self,
         memory: &mut Memory,
@@ -248,7 +249,7 @@ impl Frames {
         run: Run,
     ) {
         let Run { page, first, count } = run;
-        // A run does not cross a superpage's worth of frames, so that it is of one reservation or folio.
+        // A run does not cross a superpage's worth of frames, so that it belongs to one reservation or folio.
         let cut = SLOTS - Frame(first).slot();
         if count > cut {
             self.free(memory, spaces, clock, Run { page, first, count: cut });
@@ -265,7 +266,7 @@ impl Frames {
         memory.free_run(Frame(first), count);
     }
 
-    /// As `free`, where some of the frames may be of reservations (of any size).
+    /// As `free`, where some frames may belong to reservations (of any size).
     fn free_reserved(
         &mut self,
         memory: &mut Memory,
@@ -297,7 +298,7 @@ impl Frames {
         }
     }
 
-    /// Frees a superpage that was mapped whole; one of a reservation goes back to it.
+    /// Frees a superpage that was mapped whole; a reservation's frames return to it.
     pub(crate) fn free_superpage(
         &mut self,
         memory: &mut Memory,
@@ -311,7 +312,7 @@ impl Frames {
         }
     }
 
-    /// Frames of a reservation are populated no more; with the last one all of it is free.
+    /// Depopulates frames of a reservation; with the last one the whole block is freed.
     fn unreserve(
         &mut self,
         memory: &mut Memory,
@@ -333,7 +334,7 @@ impl Frames {
         }
     }
 
-    /// Frames of a split superpage are held until memory is short, or all of them are unused.
+    /// Holds frames of a split superpage until memory is short or all of them are unused.
     fn free_of_folio(&mut self, memory: &mut Memory, head: u32, first: u32, count: u32) {
         for frame in first..first + count {
             memory.set_owner(Frame(frame), Owner::None);
@@ -346,8 +347,8 @@ impl Frames {
         }
     }
 
-    /// Gives back the frames that split superpages hold for pages that are gone. Returns how many, and of how many
-    /// superpages.
+    /// Frees the frames that split superpages hold for pages no longer mapped. Returns the numbers of frames and
+    /// of superpages.
     pub(crate) fn release_held(&mut self, memory: &mut Memory) -> (u64, u64) {
         let folios = std::mem::take(&mut self.folios);
         let superpages = folios.len() as u64;
@@ -371,7 +372,7 @@ impl Frames {
     }
 }
 
-// Frames that several pages have: all but the owner are noted.
+// Frames used by several pages: all pages except the owner are noted.
 
 impl Frames {
     /// Whether no frame is mapped more than once.
@@ -379,22 +380,22 @@ impl Frames {
         self.shares.is_empty()
     }
 
-    /// Whether other pages than the owner have a frame.
+    /// Whether pages other than the owner use a frame.
     pub(crate) fn is_shared(&self, frame: Frame) -> bool {
         !self.shares.is_empty() && self.shares.contains_key(&frame.0)
     }
 
-    /// Whether other pages have a frame of the superpage that begins here.
+    /// Whether other pages use any frame of the superpage that begins here.
     pub(crate) fn is_any_shared(&self, base: Frame) -> bool {
         !self.shares.is_empty() && self.shares.range(base.0..base.0 + SLOTS).next().is_some()
     }
 
-    /// One page more has a frame.
+    /// Adds a page that uses a frame.
     pub(crate) fn share(&mut self, frame: Frame, page: Page) {
         self.shares.entry(frame.0).or_default().push(page.0);
     }
 
-    /// `page` maps `frame` no more. `true`: others still do, and the frame is theirs.
+    /// Removes the use of `frame` by `page`. `true`: others still use the frame.
     #[inline]
     pub(crate) fn drop_share(&mut self, memory: &mut Memory, page: Page, frame: Frame) -> bool {
         !self.shares.is_empty() && self.drop_one_share(memory, page, frame)
@@ -430,21 +431,21 @@ impl Frames {
         regions
     }
 
-    /// All pages that have a frame, whose owner is `owner`.
+    /// All pages that use a frame, whose owner is `owner`.
     pub(crate) fn mappers(&self, owner: Page, frame: Frame) -> impl Iterator<Item = Page> {
         let further = self.shares.get(&frame.0).into_iter().flatten();
         std::iter::once(owner).chain(further.map(|&page| Page(page)))
     }
 
-    /// The pages beside the owner that have a frame.
+    /// The pages other than the owner that use a frame.
     pub(crate) fn sharers(&self, frame: Frame) -> &[u32] {
         self.shares.get(&frame.0).map_or(&[], |pages| pages)
     }
 }
 
-// Those who have frames: what compaction moves and reclaim evicts is followed in page tables.
+// Users of frames: page tables follow what compaction moves and reclaim evicts.
 
-/// Those who have frames, as compaction and reclaim ask them.
+/// The users of frames, for compaction and reclaim.
 #[derive(Debug)]
 pub(crate) struct Users<'a> {
     pub spaces: &'a mut Spaces,

@@ -18,21 +18,21 @@ use crate::Cause;
 use crate::memory::{Frame, Owner};
 use crate::reservation::ReservationId;
 
-/// What became of a candidate.
+/// Outcome for a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Larger {
-    /// It is one superpage now.
+    /// Made: one superpage now.
     Made,
     /// Smaller ones are to be made of its parts.
     Parts,
-    /// It does not qualify, and there are no smaller ones.
+    /// It does not qualify, and no smaller superpages exist.
     Unfit,
-    /// No superpage was to be had, and there are no smaller ones.
+    /// No superpage was available, and no smaller ones exist.
     NoMemory,
 }
 
 impl System {
-    /// The order of the largest superpages.
+    /// Order of the largest superpages.
     pub(crate) fn larger_order(&self) -> u8 {
         LARGE_ORDER + self.group as u8
     }
@@ -96,7 +96,7 @@ impl System {
         Some((base, before - self.memory.zeroed_frames()))
     }
 
-    /// All of one at once: allocated, zeroed, mapped. `false`: none was to be had.
+    /// Allocates, zeroes and maps one at once. `false`: none was available.
     pub(crate) fn fresh_larger(&mut self, region: Region) -> bool {
         let Some((base, zeroed)) = self.free_larger() else { return false };
         let pages = u64::from(SLOTS) << self.group;
@@ -109,7 +109,7 @@ impl System {
         true
     }
 
-    /// Maps one. What was mapped there is gone.
+    /// Maps one; earlier mappings there are gone.
     pub(crate) fn map_larger(&mut self, region: Region, base: Frame) {
         for (number, region) in (0..).zip(self.spaces.around(region)) {
             let frame = Frame(base.0 + number * SLOTS);
@@ -192,7 +192,7 @@ impl System {
         }
     }
 
-    /// Of the candidate around a region. Its page tables are not read.
+    /// Facts about the candidate around a region. Its page tables are not read.
     pub(crate) fn facts_of_larger(&self, region: Region) -> Facts {
         let all = self.extent_around(region);
         let mut facts = self.facts_of_candidate(region);
@@ -201,7 +201,7 @@ impl System {
             .is_some_and(|(first, mapping)| first <= all.first.0 && all.end().0 <= mapping.end);
         facts.extent = Extent { order: self.larger_order(), ..Extent::default() };
         if !facts.region.inside {
-            // Its other regions may be others' memory.
+            // Its other regions may belong to other processes.
             return facts;
         }
         facts.region.superpage = None;
@@ -214,14 +214,14 @@ impl System {
             at.is_protected |= found.is_protected;
             at.accessed |= found.accessed;
             at.is_pooled |= found.is_pooled;
-            // The one that stands most in the way.
+            // The one that is the largest obstacle.
             let rank = |page: &policy::Superpage| (page.zeros || page.cow, page.order);
             at.superpage = at.superpage.into_iter().chain(found.superpage).max_by_key(rank);
         }
         facts
     }
 
-    /// Adds what its page tables say.
+    /// Adds the facts from its page tables.
     fn inspect_larger(&self, region: Region, facts: &mut Facts) {
         let mut all = policy::Region::default();
         for part in self.spaces.around(region) {
@@ -308,7 +308,7 @@ impl System {
         self.clock.spend(Cause::Map, self.costs.split);
     }
 
-    /// The same, not paid for. Returns in how many address spaces.
+    /// As [`Self::demote`], not charged. Returns the number of address spaces.
     pub(crate) fn split_superpage(&mut self, region: Region) -> u64 {
         let at = self.spaces.at(region);
         let is_shared = at.has(COW);

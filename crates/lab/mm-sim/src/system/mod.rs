@@ -60,23 +60,23 @@ use pool::Pool;
 use spaces::Spaces;
 use spaces::region::LISTED;
 
-/// Why a program goes no further.
+/// Why a program stopped early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// No frame was left, also after reclaim.
+    /// No frame was left, even after reclaim.
     OutOfMemory,
     /// The explicit pool is too small for a mapping.
     Refused {
-        /// Superpages that were missing.
+        /// Number of missing superpages.
         short_by: u64,
     },
-    /// The program was killed: a page that the pool had promised was not there.
+    /// The program was killed: a page that the pool had reserved was missing.
     Killed(String),
-    /// The stream does what no program can do.
+    /// An event that no program could issue.
     IllFormed(String),
 }
 
-/// A simulated machine under one design: the parts, the policy, and what does not change.
+/// A simulated machine under one design: the parts, the policy, and constants.
 #[derive(Debug)]
 pub(crate) struct System {
     /// Decides everything; the executor only performs.
@@ -85,18 +85,18 @@ pub(crate) struct System {
     reads: Reads,
     /// Single-page faults take free pages and bypass reservations.
     is_single: bool,
-    /// Serves faults one by one: for the test that compares the fast path.
+    /// Serves faults one by one: for the test that checks the fast path.
     #[cfg(test)]
     serves_singly: bool,
     /// The hardware joins 16 aligned base pages in one TLB entry.
     joins: bool,
     pcid: bool,
     costs: Prices,
-    /// log2 of the base pages in a page of the kernel.
+    /// log2 of the base pages per kernel page.
     page_order: u8,
-    /// log2 of the regions that the largest superpages have.
+    /// log2 of the regions per largest superpage.
     group: u32,
-    /// The machine has superpages of one region too: larger ones are split into these, else into base pages.
+    /// The machine also has superpages of one region: larger ones are split into these, else into base pages.
     splits_whole: bool,
     spaces: Spaces,
     memory: Memory,
@@ -107,26 +107,26 @@ pub(crate) struct System {
     clock: Clock,
     counters: Counters,
     observed: Observed,
-    /// Empty but while pages are released.
+    /// Empty except while pages are released.
     runs: Vec<frames::Run>,
-    /// How memory was used when the program began, and when it had most; empty where it has one part.
+    /// Use of memory at the program's start and at the peak; empty if memory has one part.
     uses: [Vec<PartUse>; 2],
 }
 
-/// What is known of a run at its end.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Base pages that are resident.
+    /// Resident base pages.
     pub resident_pages: u64,
     /// The program's CPU cycles by cause.
     pub ledger: CycleCounts,
-    /// The daemons'.
+    /// The daemons' CPU cycles by cause.
     pub background: CycleCounts,
-    /// What was counted.
+    /// Counters.
     pub counters: Counters,
-    /// What was seen beside that.
+    /// Further observations.
     pub observations: Observations,
-    /// How memory was used, part by part, if it has several: when the program began, and when it had most.
+    /// Use of memory by part, if it has several: at the program's start and at the peak.
     pub uses: [Vec<PartUse>; 2],
 }
 
@@ -134,7 +134,7 @@ pub struct Outcome {
 /// its machine's 32 and asks for 29 to 30 GB to be free (docs/sources/policies.md 4.1), so the kernel has 2.5 GB there.
 const KERNEL_64THS: u64 = 5;
 
-/// The units in which a machine's policies count.
+/// The units of a machine's policies.
 pub fn scale(machine: &Machine) -> Scale {
     Scale {
         base_page: machine.base_page.bytes(),
@@ -143,7 +143,7 @@ pub fn scale(machine: &Machine) -> Scale {
     }
 }
 
-/// What the kernel of a machine with so much memory has for itself.
+/// The kernel's own share of a machine with this much memory.
 /// See docs/decisions/lab-model.md#4.
 pub fn kernel_memory(memory: ByteSize) -> ByteSize {
     ByteSize(memory.bytes() / 64 * KERNEL_64THS)
@@ -201,7 +201,7 @@ impl System {
         }
     }
 
-    /// From here on it is the program that counts; the daemons begin their work.
+    /// Ends fragmenting: from here on the program is counted, and the daemons start.
     pub(crate) fn begin(&mut self, first: (u32, u32)) {
         self.clock.begin();
         self.counters = Counters::default();
@@ -219,23 +219,23 @@ impl System {
         }
     }
 
-    /// From here on walks to base pages are counted, for a profile.
+    /// Starts counting walks to base pages, for a profile.
     pub(crate) fn count_walks(&mut self) {
         self.spaces.count_walks();
     }
 
-    /// Those of each region of the program's memory.
+    /// Walks to base pages of each region of the program's memory.
     pub(crate) fn walks(&mut self) -> Vec<u64> {
         self.spaces.walks(self.clock.pace().weight)
     }
 
-    /// Superpages that are mapped now.
+    /// Number of superpages mapped now.
     pub(crate) fn superpages(&self) -> u64 {
         let (of_region, larger) = self.spaces.superpages_by_size();
         of_region + larger
     }
 
-    /// Whether a daemon asks which pages were touched.
+    /// Whether a daemon needs to know which pages were touched.
     pub(crate) fn watches(&self) -> bool {
         self.reads.has(Reads::ZEROS)
     }
@@ -245,7 +245,7 @@ impl System {
         self.daemons.are_awake()
     }
 
-    /// Notes the peak, and a moment of the time line when one is due.
+    /// Records the peak, and a moment of the timeline if one is due.
     #[inline]
     pub(crate) fn observe(&mut self) {
         self.counters.superpages = self.counters.superpages.max(self.superpages());
@@ -289,7 +289,7 @@ impl System {
         self.observed.note(moment, now);
     }
 
-    /// The program waited for walks: its process is charged, for designs that ask who suffers most.
+    /// Charges walks to the running process, for designs that rank processes by TLB overhead.
     #[inline]
     pub(crate) fn note_walks(&mut self, cycles: u64) {
         if self.reads.has(Reads::COVERAGE) {
@@ -297,7 +297,7 @@ impl System {
         }
     }
 
-    /// The end: what is still open is closed.
+    /// Ends the run and returns its results.
     pub(crate) fn finish(&mut self) -> Outcome {
         if self.is_awake() {
             self.daemons.cut_off(&mut self.clock);

@@ -15,8 +15,8 @@ use crate::memory::{Frame, Mobility, Owner};
 use crate::reservation::ReservationId;
 
 impl System {
-    /// How many plain faults `accesses` begin with, if the first found its page absent: of pages side by side whose
-    /// frames will lie side by side.
+    /// Number of plain faults that `accesses` start with, given that the first found its page absent: contiguous
+    /// pages whose frames will be contiguous.
     #[inline]
     pub(crate) fn plain_ahead(&self, accesses: &[Access]) -> u32 {
         let (Some(access), Some((first, mapping))) = (accesses.first(), self.spaces.last_place())
@@ -56,7 +56,7 @@ impl System {
             .count() as u32
     }
 
-    /// How many pages from `page` on have their frames in a reservation that does nothing more than populate them.
+    /// Number of pages from `page` on whose frames lie in a reservation and only need populating.
     #[inline]
     fn reserved_ahead(&self, page: Page, below: u32) -> u32 {
         // What is resident and not mapped may be mapped along with a neighbour.
@@ -76,8 +76,8 @@ impl System {
         }
     }
 
-    /// Maps `count` pages of which [`Self::plain_ahead`] said that their faults are plain. `false`: nothing was done,
-    /// no frame is free.
+    /// Maps `count` pages that [`Self::plain_ahead`] found plain. `false`: nothing was done, as no frame is
+    /// free.
     #[inline]
     pub(crate) fn plain_faults(&mut self, page: Page, write: bool, count: u32) -> bool {
         if self.is_single {
@@ -105,7 +105,7 @@ impl System {
         if count > 1 {
             let more = u64::from(count - 1);
             self.charge_faults(more, more * zeroes);
-            // The reservation's place on its queue is that of the last of several changes.
+            // The reservation's queue position follows from the last of several changes.
             self.populate_plain(id, page.slot() + 1, count - 1);
         }
         true
@@ -117,7 +117,7 @@ impl System {
         self.frames.populate(id, slot, count, now);
     }
 
-    /// Faults, and pages that they zeroed.
+    /// Charges faults and the pages that they zeroed.
     #[inline(always)]
     pub(super) fn charge_faults(&mut self, faults: u64, zeroed: u64) {
         self.counters.faults += faults;
@@ -145,16 +145,16 @@ impl System {
 // Plain faults on pages that lie apart, one after another: what is the same for all of them is looked up once, and
 // charged at the end. As in `plain`, all of it does what `fault` would; only `engine` calls it.
 
-/// Where faults take their frames.
+/// Source of a fault's frames.
 #[derive(Debug, Clone, Copy)]
 enum Frames {
-    /// From here on side by side; so many are left.
+    /// Contiguous free frames from `next` on, `left` of them.
     Free { next: u32, left: u32 },
-    /// From the reservation of the page, while it has less than this.
+    /// The page's reservation, while it has fewer than `below` pages.
     Reserved { below: u32 },
 }
 
-/// Faults that follow one another in one mapping.
+/// Consecutive faults in one mapping.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Apart {
     first: u32,
@@ -162,19 +162,19 @@ pub(crate) struct Apart {
     write: bool,
     dirty: bool,
     frames: Frames,
-    /// How many took free frames, and are not charged yet.
+    /// Number of free frames taken but not yet charged.
     taken: u32,
 }
 
-/// Accesses that are looked ahead.
+/// Number of accesses to look ahead.
 const AHEAD: usize = 32;
-/// Accesses, or events, that are looked at together.
+/// Number of accesses, or events, examined together.
 pub(crate) const PIECE: usize = 8;
-/// Closer pages share lines of the host's caches, more or less.
+/// Closer pages share lines of the host's caches, approximately.
 const SAME_LINES: u32 = 64;
 
 impl Apart {
-    /// No fault is one of these.
+    /// State that matches no fault.
     pub(crate) const NONE: Self = Self {
         first: 0,
         end: 0,
@@ -186,7 +186,7 @@ impl Apart {
 }
 
 impl System {
-    /// What is the same for plain faults as that of `access`, which was served.
+    /// The state shared by plain faults like that of `access`, which was served.
     #[inline]
     pub(crate) fn begin_apart(&self, access: Access) -> Apart {
         let Some((first, mapping)) = self.spaces.last_place() else { return Apart::NONE };
@@ -207,7 +207,7 @@ impl System {
         Apart { first: *first, end: mapping.end, write, dirty, frames, taken: 0 }
     }
 
-    /// Serves a fault, if it is as the others. The page was walked to and is not mapped.
+    /// Serves a fault if it is like the others. The page was walked to and is not mapped.
     #[inline(always)]
     pub(crate) fn plain_apart(&mut self, apart: &mut Apart, access: Access) -> bool {
         let page = access.page();
@@ -264,7 +264,7 @@ impl System {
         self.populated(page.region(), 1);
     }
 
-    /// Charges what has not been charged yet. No fault is one of these afterwards.
+    /// Charges uncharged faults. Afterwards the state matches no fault.
     #[inline(always)]
     pub(crate) fn end_apart(&mut self, apart: &mut Apart) {
         if apart.taken > 0 {

@@ -24,23 +24,23 @@ use crate::memory::{Frame, Memory, Mobility, Owner};
 #[derive(Debug)]
 pub(crate) struct Pool {
     pool: Option<HugetlbPool>,
-    /// log2 of a page's regions.
+    /// log2 of the regions per pool page.
     group: u32,
-    /// What the pool backs of each mapping, in its pages: the first, how many there were, how many are left.
+    /// By mapping, in pool pages: the first backed page, the original number, the number left.
     windows: BTreeMap<u32, (u32, u32, u32)>,
-    /// Those of which the end was unmapped: they do not grow again.
+    /// Mappings whose end was unmapped: they do not grow again.
     ended: BTreeSet<u32>,
 }
 
-/// Physical memory as the pool asks for it.
+/// Physical memory for the pool.
 struct Physical<'a> {
     memory: &'a mut Memory,
-    /// log2 of a page's regions.
+    /// log2 of the regions per pool page.
     group: u32,
 }
 
 impl Physical<'_> {
-    /// The pageblocks of a page.
+    /// The pageblocks of a pool page.
     fn blocks(&self, first: Frame) -> impl Iterator<Item = Frame> + use<> {
         (0..1 << self.group).map(move |block| Frame(first.0 + block * SLOTS))
     }
@@ -78,35 +78,35 @@ impl Pool {
         Self { pool, group, windows: BTreeMap::new(), ended: BTreeSet::new() }
     }
 
-    /// Takes memory for one of its pages, on any node; `None`: none is free.
+    /// Allocates memory for a pool page on any node; `None`: none is free.
     pub(crate) fn take(&self, memory: &mut Memory) -> Option<Frame> {
         let nodes = memory.nodes() as u8;
         let mut physical = Physical { memory, group: self.group };
         (0..nodes).find_map(|node| physical.allocate(node))
     }
 
-    /// Gives that back.
+    /// Frees a pool page.
     pub(crate) fn put(&self, memory: &mut Memory, frame: Frame) {
         Physical { memory, group: self.group }.free(frame, 0);
     }
 
-    /// Whether it takes pages from memory when they are mapped.
+    /// Whether the pool allocates pages from memory when they are mapped.
     pub(crate) fn grows(&self) -> bool {
         self.pool.as_ref().is_some_and(HugetlbPool::grows)
     }
 
-    /// Base pages of one of its pages.
+    /// Base pages per pool page.
     pub(crate) fn pages(&self) -> u32 {
         SLOTS << self.group
     }
 
-    /// The regions of the page that has this one.
+    /// The regions of the pool page around a region.
     pub(crate) fn regions(&self, region: Region) -> impl Iterator<Item = Region> + use<> {
         let first = region.0 >> self.group << self.group;
         (first..first + (1 << self.group)).map(Region)
     }
 
-    /// The number of the page that has a region.
+    /// Number of the pool page around a region.
     fn number(&self, region: Region) -> u32 {
         region.0 >> self.group
     }
@@ -118,7 +118,7 @@ impl Pool {
             .flat_map(|frame| (0..1 << self.group).map(move |block| Frame(frame.0 + block * SLOTS)))
     }
 
-    /// The first frames of all its pages' regions, or what is wrong with it.
+    /// The first frames of all pool pages' regions, or the first error.
     pub(crate) fn verify(&self) -> Result<BTreeSet<u32>, String> {
         let Some(pool) = &self.pool else { return Ok(BTreeSet::new()) };
         pool.verify()?;
@@ -138,12 +138,12 @@ impl Pool {
         Some(Frame(page.0 + (region.0 & ((1 << self.group) - 1)) * SLOTS))
     }
 
-    /// What the pool backs of a mapping; nothing, when all of that is unmapped.
+    /// The window that the pool backs of a mapping; empty once all of it is unmapped.
     fn window(&self, id: u32) -> (u32, u32, u32) {
         self.windows.get(&id).copied().unwrap_or_default()
     }
 
-    /// Whether there is one.
+    /// Whether the design has a pool.
     pub(crate) fn exists(&self) -> bool {
         self.pool.is_some()
     }
@@ -152,8 +152,8 @@ impl Pool {
         self.pool.as_mut().expect("asked only where there is one")
     }
 
-    /// Sets `count` pages aside, from this number on. Returns the mapping's number; an error is by how many the pool
-    /// is short.
+    /// Reserves `count` pages from number `first` on. Returns the mapping's number; the error is the number of
+    /// missing pages.
     pub(crate) fn map(&mut self, memory: &mut Memory, first: u32, count: u32) -> Result<u32, u64> {
         let request =
             Request { kind: Kind::Private, pages: count, reserve: true, place: Place::ANY };
@@ -164,7 +164,7 @@ impl Pool {
         Ok(id)
     }
 
-    /// Sets further pages aside, so that a mapping has `wanted`.
+    /// Reserves further pages, so that a mapping has `wanted`.
     pub(crate) fn extend(&mut self, memory: &mut Memory, id: u32, wanted: u32) -> Result<(), u64> {
         let (first, count, left) = self.window(id);
         let more = wanted - count;
@@ -175,14 +175,14 @@ impl Pool {
         Ok(())
     }
 
-    /// The first page of a mapping, and how many there are if it ends at base page `end`; `None`: there are as many.
+    /// The first page of a mapping, and the number of pages if it ends at base page `end`; `None`: unchanged.
     pub(crate) fn grown(&self, id: u32, end: u32) -> Option<(u32, u32)> {
         let (first, count, _) = self.window(id);
         let wanted = end.div_ceil(self.pages()).saturating_sub(first);
         (wanted > count).then_some((first, wanted))
     }
 
-    /// Pages are unmapped: what was used and what was promised goes back. Returns the regions where they were.
+    /// Unmaps pages and releases used and reserved pool pages. Returns their regions.
     pub(crate) fn unmap(
         &mut self,
         memory: &mut Memory,
@@ -206,7 +206,7 @@ impl Pool {
         (start + from) << self.group..(start + to) << self.group
     }
 
-    /// Pages are discarded; the promise for them is renewed. Returns the regions where they were.
+    /// Discards pages and restores their reservation. Returns their regions.
     pub(crate) fn discard(
         &mut self,
         memory: &mut Memory,
@@ -221,7 +221,7 @@ impl Pool {
         (start + from) << self.group..(start + to) << self.group
     }
 
-    /// A fault on the page behind a region of a mapping.
+    /// Handles a fault on the page behind a region of a mapping.
     pub(crate) fn fault(
         &mut self,
         memory: &mut Memory,
@@ -234,7 +234,7 @@ impl Pool {
         self.accounting().fault(MappingId(id), index, write, Place::ANY, physical)
     }
 
-    /// The first region of another mapping that has the same page as one of this has.
+    /// The first region of another mapping that maps the same pool page as a region of this one.
     pub(crate) fn same_page(&self, id: u32, region: Region, other: MappingId) -> Region {
         let index = self.number(region) - self.window(id).0;
         Region((self.window(other.0).0 + index) << self.group)
@@ -323,13 +323,13 @@ impl Pool {
             .find_map(|at| at.pool.filter(|&id| self.backs(id, region)))
     }
 
-    /// The base pages that the pool backs of a mapping, or did.
+    /// The base pages that the pool backs, or backed, of a mapping.
     pub(crate) fn backed(&self, id: u32) -> Pages {
         let (first, count, _) = self.window(id);
         Pages { first: Page(first * self.pages()), count: count * self.pages() }
     }
 
-    /// A child's copy of a mapping: the pages are shared, the promises are not.
+    /// A child's copy of a mapping: shares the pages, not the reservations.
     pub(crate) fn fork(&mut self, id: u32, offset: u32) -> Option<u32> {
         if !self.windows.contains_key(&id) {
             // All that the pool backed of it is unmapped.
@@ -346,10 +346,10 @@ impl Pool {
     }
 }
 
-// Mappings of the explicit pool: made, grown, unmapped, and faults on them.
+// Mappings of the explicit pool: creation, growth, unmapping, faults.
 
 impl System {
-    /// A mapping is made: `Some` if the pool backs its superpages.
+    /// Maps memory from the pool: `Some` if the pool backs its superpages.
     pub(crate) fn pool_map(&mut self, pages: Pages, backing: Backing) -> Result<Option<u32>, Stop> {
         // A fragmenter does not use the pool.
         if !self.pool.exists() || !self.daemons.are_awake() {
@@ -371,7 +371,7 @@ impl System {
         Ok(id)
     }
 
-    /// The regions of what the pool backs are the running process' own, also past the mapping's end.
+    /// Gives the regions that the pool backs to the running process, even past the mapping's end.
     fn take_for_pool(&mut self, pages: Pages) {
         self.spaces.cover(pages);
         if pages.count > 0 {
@@ -471,7 +471,7 @@ impl System {
         }
     }
 
-    /// A heap on the pool ends at page `end` now.
+    /// Sets the end of a heap on the pool to page `end`.
     pub(crate) fn pool_grow(&mut self, id: u32, end: u32) -> Result<(), Stop> {
         let Some((first, wanted)) = self.pool.grown(id, end) else { return Ok(()) };
         if self.pool_ask(|pool, memory| pool.extend(memory, id, wanted))?.is_some() {
@@ -488,7 +488,7 @@ impl System {
         gone.map(Region).for_each(|region| self.unmap_of_pool(region));
     }
 
-    /// Pages `first..end` of a mapping are discarded.
+    /// Discards pages `first..end` of a mapping.
     pub(crate) fn pool_discard(&mut self, id: u32, first: u32, end: u32) {
         let gone = self.pool.discard(&mut self.memory, id, (first, end));
         gone.map(Region).for_each(|region| self.unmap_of_pool(region));
@@ -500,7 +500,7 @@ impl System {
         }
     }
 
-    /// A fault on a page that the pool backs.
+    /// Handles a fault on a page that the pool backs.
     pub(crate) fn pool_fault(&mut self, page: Page, id: u32, write: bool) -> Result<(), Stop> {
         let region = page.region();
         let found = self.pool.fault(&mut self.memory, id, region, write);
@@ -538,14 +538,14 @@ impl System {
         Ok(())
     }
 
-    /// Maps the page of the pool that has a region: all its regions.
+    /// Maps all regions of a pool page.
     fn map_pool(&mut self, region: Region, frame: Frame) {
         for (number, region) in (0..).zip(self.pool.regions(region)) {
             self.map_region_of_pool(region, Frame(frame.0 + number * SLOTS));
         }
     }
 
-    /// The page has one owner now, who may write it.
+    /// Makes the page writable by its only owner.
     fn take_pool(&mut self, region: Region) {
         self.pool.regions(region).for_each(|region| self.spaces.take_large(region));
     }
@@ -560,7 +560,7 @@ impl System {
         self.spaces.join_larger(region);
     }
 
-    /// Takes a mapping of a pool page away; the page is the pool's matter.
+    /// Unmaps a pool page; freeing it is up to the pool.
     fn unmap_pool(&mut self, region: Region) {
         for region in self.pool.regions(region) {
             if self.spaces.is_large(region) {

@@ -1,4 +1,4 @@
-//! Pages go: unmapped, discarded, or copied because they were shared.
+//! Releasing pages: unmapping, discarding, copy on write.
 
 use policy::{Action, Event};
 use trace::{Page, Pages, Region, SLOTS};
@@ -10,11 +10,11 @@ use super::{Stop, System};
 use crate::Cause;
 use crate::memory::{Frame, Owner};
 
-/// Frees that are looked ahead.
+/// Number of frees to look ahead.
 const AHEAD: usize = 16;
 
 impl System {
-    /// Takes the frames of `pages` away; the mappings that held them are the caller's matter.
+    /// Releases the frames of `pages`; the mappings are up to the caller.
     pub(crate) fn release(&mut self, pages: Pages) {
         let (mut at, end) = (pages.first.0, pages.end().0);
         if self.group > 0 {
@@ -33,14 +33,14 @@ impl System {
         }
     }
 
-    /// The same for a daemon: the program pays nothing for that.
+    /// As [`Self::release`] for a daemon: the program is not charged.
     pub(crate) fn release_unpaid(&mut self, pages: Pages) {
         let books = *self.clock.ledger();
         self.release(pages);
         self.clock.restore(books);
     }
 
-    /// Slots `start..end` of a region. Returns how many mappings went.
+    /// Releases slots `start..end` of a region. Returns the number of removed mappings.
     fn release_in(&mut self, region: Region, start: u32, end: u32) -> u32 {
         if self.spaces.is_large(region) {
             let unmapped = Event::Unmapped { whole: end - start == SLOTS };
@@ -50,7 +50,7 @@ impl System {
                     return 1;
                 }
                 Action::Demote => self.demote(region, Payer::Program),
-                // The kernel refuses this; the superpage stays until all of it goes.
+                // The kernel refuses this; the superpage stays until all of it is released.
                 _ => return 0,
             }
         }
@@ -84,7 +84,7 @@ impl System {
         gone
     }
 
-    /// One page of a region that has a table: as the others, without the lists of runs.
+    /// Releases one page of a region with a table, without the lists of runs.
     fn release_page(&mut self, page: Page) -> u32 {
         let gone = self.spaces.empty_entry(page);
         if let Some(frame) = gone.frame
@@ -97,7 +97,7 @@ impl System {
         gone.mappings
     }
 
-    /// Frees frames that no page has any more.
+    /// Frees frames that no page uses any more.
     #[inline]
     fn free(&mut self, run: Run) {
         self.frames.free(&mut self.memory, &mut self.spaces, &self.clock, run);
@@ -129,7 +129,7 @@ impl System {
         self.frames.free_superpage(&mut self.memory, &mut self.spaces, &self.clock, base);
     }
 
-    /// A write to a page that others have too, after a fork: it gets a copy.
+    /// Copies a shared page on a write after a fork.
     pub(crate) fn copy_page(&mut self, page: Page) -> Result<(), Stop> {
         let frame = self.spaces.entry(page).frame().expect("only a page with a frame is shared");
         let got = self.base_page(Payer::Program)?;

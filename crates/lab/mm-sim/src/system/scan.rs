@@ -21,17 +21,17 @@ use crate::memory::compaction::{Mode, Request};
 use crate::reservation::ReservationId;
 use crate::touched::TouchedView;
 
-/// What a daemon came by in a piece of its work.
+/// State of a daemon's piece of work.
 #[derive(Debug, Default)]
 pub(crate) struct Visited {
-    /// The reservation that it looks at next, once it has looked at one.
+    /// The reservation to examine next, once one was examined.
     pub partial: Option<Option<ReservationId>>,
-    /// The last one whose pages could not be moved.
+    /// The last reservation whose pages could not be moved.
     pub passed: Option<ReservationId>,
 }
 
 impl System {
-    /// Does what the policy asks of a scan. Returns how that ended, and how many mappings were passed over.
+    /// Performs a scan's action. Returns how it ended, and the number of mappings skipped.
     pub(crate) fn scan(&mut self, action: Action, pass: &mut Pass) -> (Ended, u32) {
         let done = (Ended::Done { pages: 0 }, 0);
         match action {
@@ -115,7 +115,7 @@ impl System {
         all
     }
 
-    /// The best of those that were ranked.
+    /// Visits the best of the ranked regions.
     fn visit_best(&mut self, pass: &mut Pass) -> Ended {
         let Some(region) = pass.chosen.pop() else { return Ended::Nothing };
         match self.collapse(region, Payer::Daemon) {
@@ -129,7 +129,7 @@ impl System {
         }
     }
 
-    /// The next region at or after (process, page) that lies wholly in a mapping of a kind that is scanned.
+    /// The next region at or after (process, page) that lies wholly in a mapping of a scanned kind.
     fn next_region(&self, (process, page): (u32, Page), passed: &mut u32) -> Option<(u32, Region)> {
         for (number, space) in self.spaces.processes_from(process) {
             let from = if number == process { page.0 } else { 0 };
@@ -206,7 +206,7 @@ impl System {
 // Daemons that keep memory, as far as it is not the policy's: what it asks for is done, and charged.
 
 impl System {
-    /// What is known to a daemon at work.
+    /// The facts for a daemon at work.
     pub(crate) fn facts_of_daemon(&mut self, task: Daemon, pass: &Pass, piece: &Visited) -> Facts {
         let mut facts = Facts::default();
         let spent_in_piece = self.daemons.spent_in_piece(&self.clock);
@@ -251,7 +251,7 @@ impl System {
         facts
     }
 
-    /// Does what the policy asks of a daemon that keeps memory.
+    /// Performs an action of a daemon that maintains memory.
     pub(crate) fn keep_memory(
         &mut self,
         action: Action,
@@ -288,7 +288,7 @@ impl System {
         }
     }
 
-    /// The pages of the oldest inactive reservation are migrated, so that its superpage becomes free whole.
+    /// Migrates the pages of the oldest inactive reservation, so that its superpage becomes wholly free.
     fn evacuate_oldest(&mut self, after: u64, piece: &mut Visited) -> Ended {
         let now = self.daemons.now();
         let found = self.frames.reservations().oldest_inactive(QUEUE, piece.passed, now, after);
@@ -308,7 +308,7 @@ impl System {
         }
     }
 
-    /// The most recently changed reservation that was not looked at in this piece of work.
+    /// Fills the most recently changed reservation not yet examined in this piece of work.
     fn fill_next(&mut self, at: u16, piece: &mut Visited) -> Ended {
         let first = || self.frames.reservations().newest_partial(QUEUE, None, at);
         let Some(id) = piece.partial.unwrap_or_else(first) else {
@@ -344,7 +344,7 @@ impl System {
         Ended::Done { pages: pages as u32 }
     }
 
-    /// kcompactd, or Ingens' periodic compaction.
+    /// Compacts in the background: kcompactd, or Ingens' periodic compaction.
     fn compact_behind(&mut self, mode: Compaction) -> Ended {
         let before = self.counters.migrated;
         for node in 0..self.memory.nodes() {
@@ -396,7 +396,7 @@ impl System {
 // Superpages whose accesses are watched: for a while they are mapped by their base pages, where they are.
 
 impl System {
-    /// Does what the policy asks of the daemon that splits superpages.
+    /// Performs an action of the daemon that splits superpages.
     pub(crate) fn watch(&mut self, action: Action) -> Ended {
         match action {
             Action::Watch { most } => self.watch_next(most),
@@ -405,7 +405,7 @@ impl System {
         }
     }
 
-    /// The next superpages by address are watched, once round at most.
+    /// Starts watching the next superpages by address, at most once round.
     fn watch_next(&mut self, most: u32) -> Ended {
         let (all, from) = (self.spaces.region_count(), self.daemons.watches_from().0);
         let mut found = Vec::new();
@@ -431,7 +431,7 @@ impl System {
         Ended::Done { pages: 0 }
     }
 
-    /// The next of those: split for good, or mapped as one again.
+    /// Visits the next watched superpage: split for good, or mapped as one again.
     fn visit_watched(&mut self) -> Ended {
         let Some(region) = self.daemons.next_watched() else { return Ended::Nothing };
         if !self.spaces.at(region).has(WATCHED) {

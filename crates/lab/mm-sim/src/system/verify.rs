@@ -28,7 +28,7 @@ impl System {
         }
     }
 
-    /// Says what is wrong first, if anything is.
+    /// Reports the first error, if any.
     pub(crate) fn verify(&self) -> Result<(), String> {
         self.memory.verify()?;
         let pooled = self.pool.verify()?;
@@ -39,7 +39,7 @@ impl System {
         self.frames.verify(is_used)
     }
 
-    /// Page tables and what is counted of them.
+    /// Checks page tables and their counts.
     fn verify_regions(&self) -> Result<Users, String> {
         let mut users = Vec::new();
         let mut swapped = 0;
@@ -61,7 +61,7 @@ impl System {
         at: &RegionEntry,
         users: &mut Users,
     ) -> Result<(), String> {
-        // That of zeros is no memory.
+        // The zero superpage is not memory.
         let resident = if at.has(ZEROS) { 0 } else { SLOTS as u16 };
         if at.resident != resident || at.clean != 0 {
             return Err(format!("a superpage with the counts of base pages: {at:?}"));

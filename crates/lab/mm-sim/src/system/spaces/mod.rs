@@ -22,18 +22,18 @@ use region::{
 };
 use reuse::Lines;
 
-/// What must leave the TLBs.
+/// A TLB invalidation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TlbInvalidation {
     /// A base page.
     Page(u32),
-    /// All of a region.
+    /// A whole region.
     Region(Region),
-    /// Everything.
+    /// All entries.
     All,
 }
 
-/// Beyond so many, emptying the TLB is what a kernel does, and quicker (Linux: 33 pages,
+/// Number of pages beyond which a kernel flushes the whole TLB, as that is faster (Linux: 33 pages,
 /// `tlb_single_page_flush_ceiling`).
 pub(crate) const FLUSH_CEILING: usize = 33;
 
@@ -54,27 +54,27 @@ pub(crate) struct Spaces {
     /// Lines of the page table that walks read.
     lines: Lines,
     invalidations: Vec<TlbInvalidation>,
-    /// The first process of the program and its first region: those before are the fragmenter's.
+    /// First process and first region of the program; earlier ones belong to the fragmenter.
     first_process: u32,
     first_region: u32,
-    /// Base pages resident for the program.
+    /// Resident base pages of the program.
     resident: u64,
-    /// Regions mapped as superpages for the program.
+    /// Regions of the program mapped as superpages.
     superpages: u64,
-    /// Of these, those that are parts of larger ones.
+    /// Parts of larger superpages among them.
     parts: u64,
     /// Regions of the program mapped as zeros: superpages of their own, and parts of larger ones.
     zeros: (u64, u64),
-    /// log2 of the regions of a larger one.
+    /// log2 of the regions per larger superpage.
     group: u32,
-    /// Pages swapped out now, and how many fit.
+    /// Number of swapped-out pages, and the maximum.
     swapped: u64,
     swap: u64,
 }
 
 impl Spaces {
-    /// No process yet, on a machine of so many frames. Without `counts_misses` nobody asks for walks; `swap` is in pages.
-    /// The largest superpages have 2^`group` regions.
+    /// No processes, on a machine of `frames` frames. Without `counts_misses`, walks are not counted; `swap` is
+    /// in pages. The largest superpages have 2^`group` regions.
     pub(crate) fn new(frames: u32, counts_misses: bool, swap: u64, group: u32) -> Self {
         Self {
             kinds: Vec::new(),
@@ -99,7 +99,7 @@ impl Spaces {
         }
     }
 
-    /// From here on it is the program whose pages are counted.
+    /// Starts counting the program's pages.
     pub(crate) fn begin(&mut self, (first_region, first_process): (u32, u32)) {
         (self.first_region, self.first_process) = (first_region, first_process);
         self.lines.restart();
@@ -107,7 +107,7 @@ impl Spaces {
         self.zeros = (0, 0);
     }
 
-    /// Where the program's memory begins.
+    /// First region of the program's memory.
     pub(crate) fn first_region(&self) -> u32 {
         self.first_region
     }
@@ -117,37 +117,37 @@ impl Spaces {
         &mut self.lines
     }
 
-    /// Base pages resident for the program.
+    /// Resident base pages of the program.
     #[inline]
     pub(crate) fn resident(&self) -> u64 {
         self.resident
     }
 
-    /// Regions mapped as superpages for the program.
+    /// Regions of the program mapped as superpages.
     #[inline]
     pub(crate) fn superpages(&self) -> u64 {
         self.superpages
     }
 
-    /// Those of them that no superpage maps.
+    /// Resident pages of the program that no superpage maps.
     pub(crate) fn base_pages(&self) -> u64 {
         let of_memory = self.superpages - self.zeros.0 - self.zeros.1;
         self.resident.saturating_sub(of_memory * u64::from(SLOTS))
     }
 
-    /// Superpages of memory mapped for the program, not of zeros: those of one region, and larger ones.
+    /// The program's mapped superpages without zero superpages: those of one region, and larger ones.
     #[inline]
     pub(crate) fn superpages_by_size(&self) -> (u64, u64) {
         let (singly, parts) = self.zeros;
         (self.superpages - self.parts - singly, (self.parts - parts) >> self.group)
     }
 
-    /// Pages that are swapped out.
+    /// Number of swapped-out pages.
     pub(crate) fn swapped(&self) -> u64 {
         self.swapped
     }
 
-    /// How many regions there are.
+    /// Number of regions.
     pub(crate) fn region_count(&self) -> u32 {
         self.regions.len() as u32
     }
@@ -163,7 +163,7 @@ impl Spaces {
         &self.regions[region]
     }
 
-    /// A region, if there is one of that number.
+    /// A region, if it exists.
     pub(crate) fn get(&self, region: Region) -> Option<&RegionEntry> {
         self.regions.get(region)
     }
@@ -191,23 +191,23 @@ impl Spaces {
         (place != NO_TABLE && !self.is_large(region)).then(|| self.tables.table(place))
     }
 
-    /// What must leave the TLBs since it was last taken note of.
+    /// Pending TLB invalidations.
     #[inline]
     pub(crate) fn invalidations(&self) -> &[TlbInvalidation] {
         &self.invalidations
     }
 
-    /// All of that left them.
+    /// Clears the pending invalidations.
     pub(crate) fn clear_invalidations(&mut self) {
         self.invalidations.clear();
     }
 
-    /// All entries must leave the TLBs.
+    /// Invalidates all TLB entries.
     pub(crate) fn invalidate_all(&mut self) {
         self.invalidations.push(TlbInvalidation::All);
     }
 
-    /// Grows so that it covers the regions of `pages`.
+    /// Grows to cover the regions of `pages`.
     pub(crate) fn cover(&mut self, pages: Pages) {
         let regions = ((pages.end().0).div_ceil(SLOTS) + 1) as usize;
         if regions > self.regions.len() {
@@ -235,13 +235,13 @@ impl Spaces {
         self.kinds.get(region.index()).is_some_and(|kind| kind & SIZE == HUGE)
     }
 
-    /// The aligned regions around one that a larger superpage has.
+    /// The aligned regions of the larger superpage around a region.
     pub(crate) fn around(&self, region: Region) -> impl Iterator<Item = Region> + use<> {
         let first = region.0 >> self.group << self.group;
         (first..first + (1 << self.group)).map(Region)
     }
 
-    /// The regions of the superpage that a region is mapped by.
+    /// The regions of the superpage that maps a region.
     pub(crate) fn regions_of(&self, region: Region) -> impl Iterator<Item = Region> + use<> {
         let group = if self.is_part(region) { self.group } else { 0 };
         let first = region.0 >> group << group;
@@ -253,7 +253,7 @@ impl Spaces {
         process >= self.first_process && process != NOBODY
     }
 
-    /// `pages` more base pages (fewer, if negative) are resident in a region.
+    /// Adds `pages` resident base pages to a region (negative: removes).
     #[inline]
     fn count_resident(&mut self, region: Region, pages: i64) {
         let at = self.regions.extend(region);
@@ -263,7 +263,7 @@ impl Spaces {
         }
     }
 
-    /// `count` more superpages are mapped in a region's process.
+    /// Adds `count` mapped superpages to a region's process.
     fn count_superpages(&mut self, region: Region, count: i64) {
         let process = self.regions[region].process;
         if self.is_ours(process) {
@@ -274,7 +274,7 @@ impl Spaces {
         }
     }
 
-    /// `count` more regions of a process are mapped as zeros.
+    /// Adds `count` regions mapped as zeros to a process.
     pub(super) fn count_zeros(&mut self, region: Region, count: i64) {
         let is_part = self.is_part(region);
         if self.is_ours(self.regions[region].process) {
@@ -283,7 +283,7 @@ impl Spaces {
         }
     }
 
-    /// One part more (or less) of larger superpages is mapped in a region's process.
+    /// Adds (or removes) one mapped part of larger superpages in a region's process.
     fn count_part(&mut self, region: Region, count: i64) {
         if self.is_ours(self.regions[region].process) {
             self.parts = self.parts.wrapping_add_signed(count);
@@ -296,29 +296,28 @@ impl Spaces {
 /// A process.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// Its mappings by first page: neither empty nor overlapping.
+    /// Mappings by first page; neither empty nor overlapping.
     mappings: BTreeMap<u32, Mapping>,
-    /// Superpages mapped.
+    /// Number of mapped superpages.
     superpages: u64,
-    /// Cycles spent on walks and passed in all, when a daemon last looked: (walks, all).
+    /// At a daemon's last look: (cycles of walks, cycles in total).
     overhead: (u64, u64),
 }
 
 /// A mapping of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mapping {
-    /// The page after its last.
+    /// The page after the mapping's last.
     pub end: u32,
-    /// What backs it.
+    /// Backing.
     pub backing: Backing,
-    /// What the program advised: superpages, none, or nothing.
+    /// The program's advice: superpages, no superpages, or none.
     pub advised: Option<bool>,
-    /// May be written.
+    /// Writable.
     pub writable: bool,
-    /// Superpages of the explicit pool were set aside for it: its number there.
+    /// Mapping number in the explicit pool, if the pool reserved superpages for it.
     pub pool: Option<u32>,
-    /// The first page of what it was when it was mapped: parts keep it, so that a page's place in its
-    /// object is known.
+    /// First page of the original mapping; parts keep it, so that a page's index in its object is known.
     pub origin: u32,
 }
 
@@ -331,12 +330,12 @@ impl Process {
         self.mappings.iter().map(|(&first, &mapping)| (first, mapping))
     }
 
-    /// Those that begin before a page.
+    /// The mappings that begin before a page.
     pub(crate) fn mappings_before(&self, page: u32) -> impl DoubleEndedIterator<Item = Place> {
         self.mappings.range(..page).map(|(&first, &mapping)| (first, mapping))
     }
 
-    /// Those that begin at a page or after it.
+    /// The mappings that begin at or after a page.
     pub(crate) fn mappings_from(&self, page: u32) -> impl DoubleEndedIterator<Item = Place> {
         self.mappings.range(page..).map(|(&first, &mapping)| (first, mapping))
     }
@@ -357,7 +356,7 @@ impl Process {
         (page.0 < mapping.end).then_some((first, mapping))
     }
 
-    /// The mapping that holds `pages` and more on both sides.
+    /// The mapping that holds `pages` and extends beyond both ends.
     fn strictly_within(&self, pages: Pages) -> Option<Place> {
         let end = pages.end().0;
         self.find(pages.first)
@@ -388,7 +387,7 @@ impl Process {
         self.mappings.range(range).map(|(&first, &mapping)| (first, mapping)).collect()
     }
 
-    /// Joins neighbours that differ in nothing, as kernels do, over and beside `pages`.
+    /// Merges identical neighbours over and beside `pages`, as kernels do.
     fn join(&mut self, pages: Pages) {
         for at in [pages.end().0, pages.first.0] {
             let Some(&right) = self.mappings.get(&at) else { continue };
@@ -402,11 +401,11 @@ impl Process {
 }
 
 impl Mapping {
-    /// Whether the 512 pages from `window` on lie in it, which begins at `first`.
+    /// Whether the 512 pages from `window` on lie in the mapping, which begins at `first`.
     pub(crate) fn holds_window(&self, first: u32, window: u32) -> bool {
         first <= window && window + trace::SLOTS <= self.end
     }
-    /// Whether its memory is the program's own.
+    /// Whether the mapping is anonymous memory.
     pub(crate) fn is_anonymous(&self) -> bool {
         matches!(self.backing, Backing::Anonymous | Backing::Heap)
     }
@@ -418,15 +417,15 @@ impl Mapping {
 
 /// Why the loop was left, and at which access.
 pub(crate) enum Attention {
-    /// All is done.
+    /// All accesses are done.
     None,
     /// The page is not mapped.
     Absent(usize),
-    /// The write must be looked at.
+    /// The write must be checked.
     Check(usize),
 }
 
-/// How the TLB sees superpages.
+/// Superpages as the TLB sees them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Superpage {
     /// Base pages of one that one entry translates: for those the filter takes any page.
@@ -434,7 +433,7 @@ pub(crate) struct Superpage {
     /// log2 of the regions of one that has several, where the TLB has no size for it of its own: its page's number is that
     /// of the superpage.
     pub group: u32,
-    /// The TLB's size for it.
+    /// The TLB's size for larger superpages.
     pub size: Size,
 }
 
@@ -536,7 +535,7 @@ impl Spaces {
         Attention::None
     }
 
-    /// A region was walked to.
+    /// Marks a region accessed by a walk.
     pub(crate) fn walked(&mut self, region: Region) {
         self.region(region).flags |= ACCESSED;
     }
@@ -545,28 +544,28 @@ impl Spaces {
 // Walks of the page table, counted by runs of 16 base pages (64 KiB): TLB misses, as a profiler samples them. Each is
 // counted, where perf would take every so many.
 
-/// Runs of 16 base pages in a region.
+/// Number of runs of 16 base pages per region.
 pub(crate) const RUNS: usize = 32;
 
-/// Counts of walks to base pages. Those that found no page are faults, and are not counted.
+/// Counts of walks to base pages. Walks that found no page are faults, and not counted.
 #[derive(Debug, Default)]
 pub(crate) struct Misses {
-    /// Since the window began, by run.
+    /// Counts since the window began, by run.
     now: Vec<u32>,
     /// A moving average over windows, by run.
     average: Vec<u32>,
-    /// By region, before `now`: for a profile.
+    /// Counts before `now`, by region: for a profile.
     before: Option<Vec<u64>>,
 }
 
 impl Misses {
-    /// Grows to so many regions.
+    /// Grows to this number of regions.
     pub(crate) fn cover(&mut self, regions: usize) {
         self.now.resize(regions * RUNS, 0);
         self.average.resize(regions * RUNS, 0);
     }
 
-    /// A walk to a page.
+    /// Counts a walk to a page.
     #[inline(always)]
     pub(crate) fn count(&mut self, page: Page) {
         if let Some(now) = self.now.get_mut((page.0 >> 4) as usize) {
@@ -574,12 +573,12 @@ impl Misses {
         }
     }
 
-    /// A window begins.
+    /// Starts a window.
     pub(crate) fn clear(&mut self) {
         self.now.fill(0);
     }
 
-    /// A window is over: it weighs `newest` per cent.
+    /// Ends a window, which weighs `newest` percent.
     pub(crate) fn sample(&mut self, newest: u32) {
         for (average, now) in self.average.iter_mut().zip(&self.now) {
             let old = u64::from(*average) * u64::from(100 - newest);
@@ -587,14 +586,14 @@ impl Misses {
         }
     }
 
-    /// For a profile of so many regions: nobody else asks.
+    /// Counts for a profile of this number of regions only.
     pub(crate) fn for_profile(regions: usize) -> Self {
         let mut misses = Self { before: Some(Vec::new()), ..Self::default() };
         misses.cover(regions);
         misses
     }
 
-    /// Whether it is for a profile.
+    /// Whether the counts are for a profile.
     pub(crate) fn is_for_profile(&self) -> bool {
         self.before.is_some()
     }

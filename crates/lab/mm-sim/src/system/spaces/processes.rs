@@ -1,4 +1,4 @@
-//! Processes: which runs, what they mapped, and whose regions are whose.
+//! Processes: the running one, their mappings, and the owners of regions.
 
 use trace::{Backing, Page, Pages};
 
@@ -11,22 +11,22 @@ use crate::system::formed::{MAX_SKIPPED, ill_formed};
 use crate::touched::MAX_REGIONS;
 
 impl Spaces {
-    /// A process begins.
+    /// Starts a process.
     pub(crate) fn begin_process(&mut self, process: u32) {
         self.processes.insert(process, Process::default());
     }
 
-    /// A process, of which nothing is mapped any more, is gone.
+    /// Removes a process that has no mappings left.
     pub(crate) fn end_process(&mut self, process: u32) {
         self.processes.remove(&process);
     }
 
-    /// Whether a process has begun, and not ended.
+    /// Whether a process is alive.
     pub(crate) fn lives(&self, process: u32) -> bool {
         self.processes.contains_key(&process)
     }
 
-    /// A process that lives.
+    /// A live process.
     pub(crate) fn process(&self, process: u32) -> Option<&Process> {
         self.processes.get(&process)
     }
@@ -36,13 +36,13 @@ impl Spaces {
         self.processes.range(process..).map(|(&number, process)| (number, process))
     }
 
-    /// The process that runs.
+    /// The running process.
     #[inline(always)]
     pub(crate) fn running(&self) -> u32 {
         self.running
     }
 
-    /// Has a process run. `false`: it does already.
+    /// Switches to a process. `false`: it runs already.
     pub(crate) fn run(&mut self, process: u32) -> bool {
         let others = self.running != process;
         if others {
@@ -52,7 +52,7 @@ impl Spaces {
         others
     }
 
-    /// What the running process mapped.
+    /// The running process's mappings.
     pub(super) fn own(&mut self) -> &mut Process {
         self.processes.entry(self.running).or_default()
     }
@@ -63,7 +63,7 @@ impl Spaces {
         self.last.as_ref()
     }
 
-    /// The mapping of the last fault is known no more: mappings change.
+    /// Forgets the mapping of the last fault, as mappings change.
     pub(crate) fn forget_place(&mut self) {
         self.last = None;
     }
@@ -101,7 +101,7 @@ impl Spaces {
         }
     }
 
-    /// Changes the running process's mappings of `pages`, and of no more.
+    /// Changes the running process's mappings of `pages` only.
     pub(crate) fn change(&mut self, pages: Pages, change: impl Fn(&mut Mapping)) {
         let own = self.own();
         own.cut(pages);
@@ -110,24 +110,24 @@ impl Spaces {
         own.join(pages);
     }
 
-    /// The running process's mappings of `pages`, cut so that they hold no more.
+    /// The running process's mappings of `pages`, cut to these pages.
     pub(crate) fn cut(&mut self, pages: Pages) -> Vec<Place> {
         let own = self.own();
         own.cut(pages);
         own.within(pages)
     }
 
-    /// Joins the running process's mappings again that were cut for `pages`.
+    /// Merges the running process's mappings that were cut for `pages`.
     pub(crate) fn join(&mut self, pages: Pages) {
         self.own().join(pages);
     }
 
-    /// The running process's mapping that holds `pages` and more on both sides.
+    /// The running process's mapping that holds `pages` and extends beyond both ends.
     pub(crate) fn strictly_within(&mut self, pages: Pages) -> Option<Place> {
         self.own().strictly_within(pages)
     }
 
-    /// Takes mappings of the running process away. What they had in memory must be gone.
+    /// Removes mappings of the running process. Their memory must be released already.
     pub(crate) fn unmap(&mut self, places: &[Place]) {
         for (first, _) in places {
             self.own().mappings.remove(first);
@@ -137,7 +137,7 @@ impl Spaces {
         }
     }
 
-    /// Whether the running process maps a page of these.
+    /// Whether the running process maps any of these pages.
     pub(crate) fn maps_any(&mut self, pages: Pages) -> bool {
         self.own().meets(pages)
     }
@@ -158,12 +158,12 @@ impl Spaces {
         Some((first, mapping))
     }
 
-    /// A mapping of the running process has another end.
+    /// Sets a new end of a mapping of the running process.
     pub(crate) fn extend(&mut self, (first, mapping): Place) {
         self.own().mappings.insert(first, mapping);
     }
 
-    /// A child begins with these mappings.
+    /// Gives a child its initial mappings.
     pub(crate) fn fork_to(&mut self, child: u32, mappings: Vec<Place>) {
         self.processes.entry(child).or_default().mappings = mappings.into_iter().collect();
     }
@@ -179,7 +179,8 @@ impl Spaces {
         }
     }
 
-    /// Gives the regions of `pages` to a process. They must not be mapped by another, and the pages by none.
+    /// Gives the regions of `pages` to a process. No other process may have mapped them, and the pages must be
+    /// unmapped.
     pub(crate) fn take_regions(&mut self, pages: Pages, process: u32) -> Result<(), Stop> {
         let first = pages.first.0;
         let known = self.regions.len() as u64;
@@ -211,7 +212,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// The process that a region belongs to, if it lives.
+    /// The process that a region belongs to, if alive.
     pub(crate) fn owner(&self, at: &RegionEntry) -> Option<&Process> {
         self.processes.get(&at.process)
     }

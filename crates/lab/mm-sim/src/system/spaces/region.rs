@@ -1,4 +1,4 @@
-//! Page tables: what is mapped in each region, and where its frames are.
+//! Page tables: what is mapped in each region, and the frames.
 //!
 //! A region is 512 base pages of one process, what one superpage can back. `kinds` (one byte each) is
 //! all that the path of a TLB hit reads. A [`RegionEntry`] is read on a walk. Which of its base pages are mapped (a bitmap)
@@ -28,7 +28,7 @@ pub(crate) const LARGE: Kind = 2;
 pub(crate) const HUGE: Kind = 3;
 /// The page size of a kind. The numbers are those of `machine::Size`.
 pub(crate) const SIZE: Kind = 3;
-/// Writes must be looked at: a page may be written for the first time, or be shared, or be zeros.
+/// Writes must be checked: a page may be clean, shared, or zeros.
 pub(crate) const CHECK: Kind = 4;
 /// A walk has nothing to look at and nothing to note: all pages are mapped, and the region was walked to. Only
 /// the engine sets it; [`Regions::edit`] takes it away.
@@ -62,19 +62,19 @@ pub(crate) const ACCESSED: u16 = 1;
 pub(crate) const DIRTY: u16 = 2;
 /// Frames are shared after a fork: a write copies.
 pub(crate) const COW: u16 = 4;
-/// Its frames lie in a reservation.
+/// The region's frames lie in a reservation.
 pub(crate) const RESERVED: u16 = 8;
-/// It is on a list of candidates.
+/// The region is on a list of candidates.
 pub(crate) const LISTED: u16 = 16;
-/// From an explicit pool.
+/// The frames come from an explicit pool.
 pub(crate) const POOL: u16 = 32;
 /// The shared superpage of zeros.
 pub(crate) const ZEROS: u16 = 64;
-/// Its pages were made read-only by the program.
+/// The program made the pages read-only.
 pub(crate) const PROTECTED: u16 = 128;
-/// A superpage that is mapped by its base pages for a while, to see which are accessed.
+/// A superpage temporarily mapped by its base pages, to see which are accessed.
 pub(crate) const WATCHED: u16 = 256;
-/// Entries of it may be [`Entry::UNACCESSED`].
+/// Entries may be [`Entry::UNACCESSED`].
 pub(crate) const UNACCESSED: u16 = 512;
 
 impl RegionEntry {
@@ -101,7 +101,7 @@ impl Regions {
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, RegionEntry> {
         self.0.iter()
     }
-    /// Makes it larger.
+    /// Grows to `regions`.
     pub(crate) fn grow(&mut self, regions: usize) {
         self.0.resize(regions, RegionEntry::EMPTY);
     }
@@ -183,19 +183,19 @@ impl Entry {
     pub(crate) fn without(self, flag: u32) -> Self {
         Self(self.0 & !flag)
     }
-    /// Marks it written.
+    /// Marks the entry written.
     #[inline]
     pub(crate) fn set_dirty(&mut self) {
         self.0 |= Self::DIRTY;
     }
-    /// The same flags, another frame.
+    /// The entry with the same flags and another frame.
     #[must_use]
     pub(crate) fn at(self, frame: Frame) -> Self {
         Self(self.0 & !FRAME | (frame.0 + 1))
     }
 }
 
-/// Entries of a table.
+/// Number of entries in a table.
 const TABLE: usize = SLOTS as usize;
 
 /// Which base pages of a region are mapped.
@@ -239,7 +239,7 @@ impl Tables {
     pub(crate) fn get(&self, table: u32, slot: u32) -> Entry {
         self.entries.get(table as usize * TABLE + slot as usize).copied().unwrap_or(Entry::EMPTY)
     }
-    /// Brings what is asked at a fault into the host's caches.
+    /// Prefetches what a fault reads into the host's caches.
     #[inline(always)]
     pub(crate) fn prefetch(&self, table: u32, slot: u32) {
         prefetch_index(&self.entries, table as usize * TABLE + slot as usize);
@@ -295,7 +295,7 @@ impl Spaces {
         }
     }
 
-    /// The entry of a base page, in a table that is made if need be.
+    /// The entry of a base page; creates the table if needed.
     #[inline]
     pub(super) fn entry_mut(&mut self, page: Page) -> &mut Entry {
         let region = self.regions.extend(page.region());
@@ -337,7 +337,7 @@ impl Spaces {
             .then(|| &self.tables.table(place)[page.slot() as usize..])
     }
 
-    /// How many pages of a region with base pages are mapped; `None`: others are resident too.
+    /// Number of mapped pages of a region with base pages; `None` if others are also resident.
     #[inline(always)]
     pub(crate) fn mapped_if_all(&self, region: Region) -> Option<u32> {
         let at = &self.regions[region];
@@ -363,7 +363,7 @@ impl Spaces {
         }
     }
 
-    /// Maps a page to a frame, which becomes its own.
+    /// Maps a page to a frame of its own.
     #[inline]
     pub(crate) fn map_page(&mut self, page: Page, frame: Frame, dirty: bool) {
         let entry = Entry::new(frame);
@@ -403,7 +403,7 @@ impl Spaces {
         }
     }
 
-    /// Maps the page of zeros.
+    /// Maps the zero page.
     pub(crate) fn map_zero_page(&mut self, page: Page) {
         self.map_entry(page, Entry::zero_page());
     }
@@ -446,7 +446,7 @@ impl Spaces {
         self.count_resident(first.region(), count.into());
     }
 
-    /// A page's first write, where it is mapped.
+    /// Records a page's first write where it is mapped.
     pub(crate) fn set_dirty(&mut self, page: Page) {
         self.entry_mut(page).set_dirty();
         self.region(page.region()).clean -= 1;
@@ -465,7 +465,7 @@ impl Spaces {
         }
     }
 
-    /// A page's contents are in another frame now.
+    /// Moves a page's contents to another frame.
     pub(crate) fn move_page(&mut self, page: Page, frame: Frame) {
         let entry = self.entry_mut(page);
         *entry = entry.at(frame);
@@ -534,13 +534,13 @@ impl Spaces {
         }
     }
 
-    /// An entry, if there is one.
+    /// An entry, if it exists.
     #[inline]
     pub(crate) fn get_entry(&self, page: Page) -> Entry {
         self.table_of(page).map_or(Entry::EMPTY, |table| self.tables.get(table, page.slot()))
     }
 
-    /// Brings what faults and discards read of a page's table into the host's caches.
+    /// Prefetches what faults and discards read of a page's table into the host's caches.
     #[inline]
     pub(crate) fn prefetch(&self, page: Page) {
         if let Some(table) = self.table_of(page) {
@@ -714,7 +714,7 @@ impl Spaces {
         })
     }
 
-    /// Which pages of a region with a table were written.
+    /// The dirty pages of a region with a table.
     pub(crate) fn dirty_map(&self, region: Region) -> Population {
         let mut dirty = [0; 8];
         for (slot, entry) in self.table(region).into_iter().flatten().enumerate() {

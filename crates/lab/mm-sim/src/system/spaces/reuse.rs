@@ -36,7 +36,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The program does something else from now on.
+    /// Restarts at a new phase of the program.
     pub(crate) fn restart(&mut self) {
         *self = Self { last: std::mem::take(&mut self.last), next: FIRST, ..Self::default() };
     }
@@ -60,7 +60,7 @@ impl Lines {
         let began = *self.began.get_or_insert(walks);
         let region = page.region().index();
         if region >= self.last.len() {
-            // Never read: before it began.
+            // Never read: counts as read before the start.
             self.last.resize((region + 1).next_multiple_of(512), began.wrapping_sub(1));
         }
         let before = std::mem::replace(&mut self.last[region], walks);
@@ -91,22 +91,22 @@ impl Lines {
     }
 }
 
-/// Walks to base pages.
+/// Number of walks to base pages.
 fn walks(tally: Tally) -> u32 {
     (tally.walks_of(Size::Base) + tally.walks_of(Size::Cont)) as u32
 }
 
-/// Whether the line of a page is the sampled one of its region.
+/// Whether the page's line is the sampled one of its region.
 #[inline(always)]
 fn is_sampled(page: Page) -> bool {
-    // Regions differ in which it is, so that no stride falls on all or none.
+    // The sampled line differs between regions, so that no stride hits all or none.
     page.slot() >> ENTRIES == page.region().0.wrapping_mul(0x9e37_79b9) >> (32 - LINES)
 }
 
 // What was walked to: samples of accessed entries, misses by run, cycles by process.
 
 impl Spaces {
-    /// A sample of accesses begins. Returns how many entries were looked at.
+    /// Starts a sample of accesses. Returns the number of entries scanned.
     pub(crate) fn clear_accessed(&mut self) -> u64 {
         let mut tables = 0;
         for region in (0..self.region_count()).map(Region) {
@@ -121,7 +121,7 @@ impl Spaces {
         if let Some(misses) = &mut self.misses {
             misses.clear();
         }
-        // Entries that stay in a TLB are not walked to again: without this they would look unused.
+        // Entries that stay in a TLB are not walked to again: without the flush they would look unused.
         self.invalidations.push(TlbInvalidation::All);
         for process in self.processes.values_mut() {
             process.overhead = (0, 0);
@@ -129,7 +129,7 @@ impl Spaces {
         tables * u64::from(SLOTS)
     }
 
-    /// A sample of accesses ends, and weighs `newest` per cent. Returns how many entries were looked at.
+    /// Ends a sample of accesses, which weighs `newest` percent. Returns the number of entries scanned.
     pub(crate) fn count_accessed(&mut self, newest: u32) -> u64 {
         if let Some(misses) = &mut self.misses {
             misses.sample(newest);
@@ -162,7 +162,7 @@ impl Spaces {
         accessed
     }
 
-    /// Nothing of a region counts as accessed.
+    /// Resets a region's access coverage.
     pub(crate) fn forget_coverage(&mut self, region: Region) {
         self.region(region).coverage = 0;
     }
@@ -185,7 +185,7 @@ impl Spaces {
         self.misses = Some(Misses::for_profile(self.regions.len()));
     }
 
-    /// Whether they are.
+    /// Whether walks are counted for a profile.
     pub(crate) fn counts_walks(&self) -> bool {
         self.misses.as_ref().is_some_and(Misses::is_for_profile)
     }
@@ -203,7 +203,7 @@ impl Spaces {
         all.get(self.first_region as usize..).unwrap_or_default().to_vec()
     }
 
-    /// The running process waited for walks.
+    /// Charges walks to the running process.
     #[inline]
     pub(crate) fn note_walks(&mut self, cycles: u64, now: u64) {
         if let Some(process) = self.processes.get_mut(&self.running) {
@@ -218,14 +218,14 @@ impl Spaces {
 /// Entries that were emptied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Emptied {
-    /// Mappings that went.
+    /// Number of removed mappings.
     pub mappings: u32,
     /// The frame of the last one.
     pub frame: Option<Frame>,
 }
 
 impl Spaces {
-    /// A page is written out. Its frame is the caller's matter.
+    /// Swaps a page out. Its frame is up to the caller.
     pub(crate) fn swap_out(&mut self, page: Page) {
         self.unmap_entry(page);
         *self.entry_mut(page) = Entry::swapped();
@@ -233,14 +233,14 @@ impl Spaces {
         self.swapped += 1;
     }
 
-    /// Whether a page's contents are in swap; there they are no more.
+    /// Whether a page's contents were in swap; removes them.
     pub(crate) fn leave_swap(&mut self, page: Page) -> bool {
         let was_swapped = self.entry(page).is_swapped();
         self.swapped -= u64::from(was_swapped);
         was_swapped
     }
 
-    /// Takes a page's mapping away; its frame stays.
+    /// Unmaps a page; its frame stays.
     fn unmap_entry(&mut self, page: Page) {
         let clean = !self.entry(page).has(Entry::DIRTY);
         self.scatter(page.region());
@@ -318,7 +318,7 @@ impl Spaces {
         mappings
     }
 
-    /// Gives a region's table back if nothing is in it.
+    /// Frees a region's table if empty.
     pub(crate) fn tidy(&mut self, region: Region) {
         let at = self.regions.edit(&mut self.kinds, region);
         if self.kinds[region.index()] & LARGE == 0
@@ -334,7 +334,7 @@ impl Spaces {
         }
     }
 
-    /// Whether a page more can be swapped out.
+    /// Whether swap has room for another page.
     pub(crate) fn can_swap(&self) -> bool {
         self.swapped < self.swap
     }
