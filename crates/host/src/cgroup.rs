@@ -1,26 +1,26 @@
-//! What the cgroup a process is in still lets it have. Versions 1 and 2.
+//! Memory headroom of a process in its cgroups. Versions 1 and 2.
 
 use units::{ByteSize, Pid};
 
 use crate::Root;
 
-/// How much more memory this process's cgroup and every one above it allow with nothing of theirs reclaimed; `None`
-/// where no limit is set or none can be read.
+/// Memory that this process's cgroup and all its ancestors still allow without reclaim; `None` if no limit is set or
+/// none can be read.
 pub fn memory_headroom(root: &Root) -> Option<ByteSize> {
     least_left(root, "/proc/self/cgroup", |_| 0)
 }
 
-/// The same with what is cached of files there, which the kernel reclaims first.
+/// Headroom including cached file pages of the groups, which the kernel reclaims first.
 pub fn memory_available(root: &Root) -> Option<ByteSize> {
     least_left(root, "/proc/self/cgroup", |group| group.reclaimable(root))
 }
 
-/// The same of another process.
+/// [`memory_available`] of another process.
 pub fn memory_available_of(root: &Root, pid: Pid) -> Option<ByteSize> {
     least_left(root, &format!("/proc/{pid}/cgroup"), |group| group.reclaimable(root))
 }
 
-/// A group in the directory `path`; `v1` says which version's names its files have.
+/// A group in the directory `path`; `v1` selects the file names of version 1.
 struct Group {
     path: String,
     v1: bool,
@@ -33,7 +33,8 @@ fn least_left(root: &Root, groups: &str, reclaimable: impl Fn(&Group) -> u64) ->
 }
 
 impl Group {
-    /// The groups of a line of `/proc/self/cgroup`, `0::/path` (v2) or `4:memory:/path` (v1), and those above.
+    /// The groups of a line of `/proc/self/cgroup`, `0::/path` (v2) or `4:memory:/path` (v1), and their
+    /// ancestors.
     fn all_of(line: &str) -> Vec<Self> {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else {
@@ -63,8 +64,8 @@ impl Group {
         Some(limit.saturating_add(reclaimable(self)).saturating_sub(usage).min(limit))
     }
 
-    /// Cached files that were not used for long, and half of what was, or of what the kernel keeps about files, as
-    /// `MemAvailable` has it (si_mem_available). Version 1 counts groups below under other names.
+    /// Inactive file cache, and half of the active file cache and of the reclaimable slab, as in `MemAvailable`
+    /// (si_mem_available). Version 1 counts descendant groups under other names.
     fn reclaimable(&self, root: &Root) -> u64 {
         let Ok(text) = root.read(&format!("{}/memory.stat", self.path)) else { return 0 };
         let share = |line: &str| {
@@ -123,7 +124,8 @@ mod tests {
             ("sys/fs/cgroup/a/memory.max", "1000\n"),
             ("sys/fs/cgroup/a/memory.current", "1000\n"),
             ("sys/fs/cgroup/a/memory.stat", two),
-            // More than it uses can be reclaimed by what was read at another time: never more than the limit.
+            // Values read at different times may suggest more reclaimable memory than usage: the limit is
+            // the maximum.
             ("sys/fs/cgroup/a/b/memory.max", "800\n"),
             ("sys/fs/cgroup/a/b/memory.current", "10\n"),
             ("sys/fs/cgroup/a/b/memory.stat", two),

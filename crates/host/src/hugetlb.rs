@@ -8,9 +8,9 @@ use units::{NodeId, PageSize};
 use crate::root::Reasons;
 use crate::{Root, root};
 
-/// Where the machine's pools are.
+/// Directory of the machine's pools.
 pub(crate) const DIR: &str = "/sys/kernel/mm/hugepages";
-/// Where the nodes are.
+/// Directory of the nodes.
 pub(crate) const NODES: &str = "/sys/devices/system/node";
 
 /// Every hugetlb pool of the machine.
@@ -27,13 +27,13 @@ pub struct HugetlbPools {
 pub struct Pool {
     /// Pages in the pool, surplus pages included.
     pub total: Option<u64>,
-    /// Of these, not in use (some may be reserved).
+    /// Number of these pages not in use (some may be reserved).
     pub free: Option<u64>,
-    /// Promised to mappings but not yet faulted in.
+    /// Number of pages reserved for mappings but not yet faulted in.
     pub reserved: Option<u64>,
-    /// MountOutcome on demand beyond the persistent pool; given back when freed.
+    /// Number of pages made on demand beyond the persistent pool; released when freed.
     pub surplus: Option<u64>,
-    /// How many surplus pages may be made.
+    /// Maximum number of surplus pages.
     pub overcommit: Option<u64>,
     /// The smaller size a page of this pool can be split into; `None` for the smallest.
     pub demote_size: Option<PageSize>,
@@ -44,19 +44,19 @@ pub struct Pool {
 pub struct NodePool {
     /// Pages in the pool on this node, surplus pages included.
     pub total: Option<u64>,
-    /// Of these, not in use.
+    /// Number of these pages not in use.
     pub free: Option<u64>,
-    /// MountOutcome on demand.
+    /// Number of pages made on demand.
     pub surplus: Option<u64>,
 }
 
 impl Pool {
-    /// Pages that a new mapping could still reserve without making surplus pages.
+    /// Number of pages that a new mapping could still reserve without surplus pages.
     pub fn unreserved(&self) -> Option<u64> {
         Some(self.free?.saturating_sub(self.reserved?))
     }
 
-    /// Pages that stay when they are freed: `total` less `surplus`.
+    /// Number of pages that stay when they are freed: `total` less `surplus`.
     pub fn persistent(&self) -> Option<u64> {
         Some(self.total?.saturating_sub(self.surplus?))
     }
@@ -80,7 +80,7 @@ impl Pool {
 }
 
 impl HugetlbPools {
-    /// Reads every pool; reasons for what is missing are left to [`crate::Snapshot`].
+    /// Reads every pool; [`crate::Snapshot`] gives the reasons for missing values.
     pub fn read_sizes(root: &Root) -> BTreeMap<PageSize, Pool> {
         sizes_in(root, DIR, |dir| Pool::read(root, dir, &mut Reasons::default()))
     }

@@ -1,9 +1,8 @@
-//! This computer as plain data: pools, THP, zones, processes' memory, and the journal of changed settings.
+//! The machine's state as plain data: pools, THP, zones, processes' memory, and the journal of changed settings.
 //!
-//! Every reader takes a [`Root`], so that a fixture directory can stand in for `/`.
-//! What could not be read is `None` with a reason, never zero. Settings are written
-//! by [`journal`] alone, and it can always undo what it wrote; what holds no value to put back
-//! (compaction, demotion, mounts) is a function of its own in [`pool`] or at the top.
+//! Every reader takes a [`Root`], so that a fixture directory can replace `/`. A value that could not be read is
+//! `None` with a reason, never zero. Only [`journal`] writes settings, and it can always undo its changes; actions
+//! without a value to restore (compaction, demotion, mounts) are separate functions in [`pool`] or at the top.
 #![forbid(unsafe_code)]
 
 pub mod cgroup;
@@ -40,7 +39,7 @@ pub use thp::{Khugepaged, Thp, ThpSize};
 pub use tlb::{AMD_UNIT, Leaves, TlbArray, TlbKind};
 pub use zones::{ZoneFree, ZoneLevels};
 
-/// The kernel's parsers on text at hand, for tests and tools that already hold a file's text.
+/// The parsers of kernel files, for tests and tools that already have a file's text.
 pub mod parse {
     pub use crate::counters::parse as vmstat;
     pub use crate::cpu::parse as cpuinfo;

@@ -1,27 +1,26 @@
-//! The processor's performance monitoring unit as sysfs describes it: its number for
-//! `perf_event_open(2)` and which bits of the configuration its terms fill.
+//! The processor's performance monitoring unit according to sysfs: its type for `perf_event_open(2)`, and the
+//! configuration bits of its terms.
 
 use std::collections::BTreeMap;
 
 use crate::{ReadError, Root, root};
 
-/// Where the kernel lists what can count events (`Documentation/ABI/testing/
-/// sysfs-bus-event_source-devices-format`).
+/// Directory of the kernel's event sources (`Documentation/ABI/testing/ sysfs-bus-event_source-devices-format`).
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
 /// A processor's counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pmu {
-    /// `cpu`, `cpu_core` where the cores are of two kinds, `armv8_pmuv3_0`.
+    /// `cpu`; `cpu_core` on hybrid processors; `armv8_pmuv3_0`.
     pub name: String,
     /// Its `type` for `perf_event_open(2)`.
     pub kind: u32,
-    /// How many counters it has, where it says so; `caps/num_counters` is not on every kernel.
+    /// Number of counters, if known; not every kernel has `caps/num_counters`.
     pub counters: Option<u32>,
     formats: BTreeMap<String, Format>,
 }
 
-/// Which bits a term fills, lowest bits of the value first.
+/// The bits of a term, lowest bits of the value first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Format {
     /// 0 for `config`, 1 for `config1`, 2 for `config2`.
@@ -29,7 +28,7 @@ struct Format {
     bits: Vec<(u32, u32)>,
 }
 
-/// A term that this PMU cannot express.
+/// A term that the PMU's format cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pmu} has no place for {term}={value:#x}; its format directory does not name it so wide")]
 pub struct NoSuchTerm {
@@ -37,13 +36,13 @@ pub struct NoSuchTerm {
     pub pmu: String,
     /// The term.
     pub term: String,
-    /// What it was to hold.
+    /// The value.
     pub value: u64,
 }
 
 impl Pmu {
-    /// The PMU of the processor's cores (of the faster kind, if there are two); `None` where the
-    /// kernel found none, as in most virtual machines.
+    /// The PMU of the processor's cores (of the faster kind, if there are two); `None` if the kernel found none,
+    /// as in most virtual machines.
     pub fn read(root: &Root) -> Result<Option<Self>, ReadError> {
         let names = match root.list(DEVICES) {
             Err(error) if error.is_gone() => return Ok(None),
@@ -75,8 +74,7 @@ impl Pmu {
         Ok(Self { name: name.to_string(), kind, counters, formats })
     }
 
-    /// The words `config`, `config1` and `config2` in which each term has its value. Terms of
-    /// value 0 need no place.
+    /// The words `config`, `config1` and `config2` with the value of each term. Terms of value 0 need no bits.
     pub fn encode(&self, terms: &[(&str, u64)]) -> Result<[u64; 3], NoSuchTerm> {
         let mut words = [0; 3];
         for (term, value) in terms.iter().filter(|(_, value)| *value != 0) {
@@ -92,7 +90,7 @@ impl Pmu {
 }
 
 impl Format {
-    /// The value's bits where they belong; `None` if it has more of them.
+    /// The value's bits in place; `None` if the value has too many bits.
     fn place(&self, mut value: u64) -> Option<u64> {
         let mut placed = 0;
         for (first, last) in &self.bits {

@@ -1,4 +1,4 @@
-//! `Root`: the directory that stands for `/`, and the one error of everything that reads from it.
+//! `Root`: the directory that replaces `/`, and the common error of all its readers.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,37 +10,37 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use units::PageSize;
 
-/// No text file of /proc or /sys that is read whole is longer; what is longer is not one of them.
+/// Maximum length of a text file of /proc or /sys that is read whole; a longer file is an error.
 const MAX_TEXT: u64 = 64 << 20;
 
-/// Where the kernel's files are: `/` on the real machine, a directory in fixtures.
+/// The root of the kernel's files: `/` on the real machine, a directory in fixtures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
     dir: PathBuf,
     page_size: PageSize,
 }
 
-/// Why something could not be read.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file is missing, or the kernel refused.
     #[error("cannot read {}: {source}{}", path.display(), remedy(path, source))]
     Io {
-        /// The file, with the root before it.
+        /// The file, including the root.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A line that is not what this file is made of.
+    /// A line that does not match the format of the file.
     #[error("{}:{line}: expected {expected}, found {text:?}", path.display())]
     Malformed {
-        /// The file, with the root before it.
+        /// The file, including the root.
         path: PathBuf,
-        /// The line's number, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The line, cut after 120 characters.
+        /// The line, truncated to 120 characters.
         text: String,
-        /// What would have been right.
+        /// Expected content.
         expected: &'static str,
     },
     /// A system call failed.
@@ -54,9 +54,8 @@ impl Root {
         Self { dir: PathBuf::from("/"), page_size: sys::param::page_size() }
     }
 
-    /// A directory that stands for `/`. The base page size is taken to be this machine's: it is in
-    /// none of the files read here, so fixtures of another machine say it with
-    /// [`Root::with_page_size`].
+    /// A directory that replaces `/`. The base page size is assumed to be this machine's: no file read here
+    /// contains it, so fixtures of another machine set it with [`Root::with_page_size`].
     pub fn at(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), page_size: sys::param::page_size() }
     }
@@ -71,21 +70,21 @@ impl Root {
         self.page_size
     }
 
-    /// Whether this is the real machine: only then may a reader ask the processor itself.
+    /// Whether this is the real machine: only then may a reader query the processor itself.
     pub fn is_real(&self) -> bool {
         self.dir == Path::new("/")
     }
 
-    /// Where the absolute path `path` is under this root.
+    /// The path of the absolute path `path` under this root.
     pub fn path(&self, path: &str) -> PathBuf {
         self.dir.join(path.trim_start_matches('/'))
     }
 
-    /// The whole text of a file. Bytes that are not UTF-8 become U+FFFD: names of processes and
-    /// mappings may hold anything.
+    /// The whole text of a file. Invalid UTF-8 becomes U+FFFD: names of processes and mappings may contain any
+    /// bytes.
     pub fn read(&self, path: &str) -> Result<String, ReadError> {
         let path = self.path(path);
-        // Headroom for most at once: read_to_end begins with 32 bytes.
+        // Initial capacity for most files: read_to_end begins with 32 bytes.
         let mut bytes = Vec::with_capacity(4096);
         let read = File::open(&path).and_then(|f| f.take(MAX_TEXT + 1).read_to_end(&mut bytes));
         read.and_then(|_| {
@@ -96,7 +95,7 @@ impl Root {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The names in a directory, sorted, so that every run sees them in one order.
+    /// The names in a directory, sorted, for a deterministic order.
     pub fn list(&self, path: &str) -> Result<Vec<String>, ReadError> {
         let path = self.path(path);
         let names = fs::read_dir(&path).and_then(|entries| {
@@ -108,7 +107,7 @@ impl Root {
     }
 }
 
-/// A file of /proc that is read many times a second: to find and open it costs more than to read it.
+/// A file of /proc that is read many times a second: looking it up and opening it costs more than reading it.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
     file: File,
@@ -125,8 +124,8 @@ impl KeptFile {
         }
     }
 
-    /// The text as it is now, and where it is from. Of a process that ended: ESRCH, whoever has its pid then.
-    /// Only for files that the kernel writes in one piece.
+    /// The current text and its path. For an ended process: ESRCH, even if its pid is reused. Only for files
+    /// that the kernel writes in one piece.
     pub(crate) fn read(&mut self) -> Result<(Cow<'_, str>, &Path), ReadError> {
         loop {
             let read = self.file.read_at(&mut self.bytes, 0);
@@ -140,8 +139,8 @@ impl KeptFile {
 }
 
 impl ReadError {
-    /// Whether the file or the process is not there (any more): ENOENT, or ESRCH from a file of a
-    /// process that ended while it was open.
+    /// Whether the file or the process does not exist (any more): ENOENT, or ESRCH from a file of a process that
+    /// ended while it was open.
     pub fn is_gone(&self) -> bool {
         /// asm-generic/errno-base.h, the same on every Linux architecture.
         const ENOENT: i32 = 2;
@@ -183,34 +182,34 @@ fn remedy(path: &Path, source: &io::Error) -> &'static str {
     }
 }
 
-// What could not be read, and why. Rule `unknown-is-not-zero`.
+// Values that could not be read, with reasons. Rule `unknown-is-not-zero`.
 
-/// A value that is `None` somewhere, with the reason.
+/// An unknown value, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unknown {
-    /// What is unknown: a file's absolute path, or a few words.
+    /// The unknown value: a file's absolute path, or a few words.
     pub what: String,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub why: String,
 }
 
-/// Gathers reasons while a snapshot is read. Owned by the reader, never shared.
+/// Collects reasons while a snapshot is read. Owned by the reader, never shared.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons(pub Vec<Unknown>);
 
 impl Reasons {
-    /// The value, or `None` with the reason noted.
+    /// The value, or `None` after recording the reason.
     pub fn ask<T>(&mut self, what: &str, result: Result<T, ReadError>) -> Option<T> {
         result.map_err(|why| self.note(what, why.to_string())).ok()
     }
 
-    /// Notes a reason.
+    /// Records a reason.
     pub fn note(&mut self, what: &str, why: impl Into<String>) {
         self.0.push(Unknown { what: what.to_string(), why: why.into() });
     }
 }
 
-// The few shapes that the kernel's text files share.
+// Common formats of the kernel's text files.
 
 /// A file that holds one number.
 pub fn number(root: &Root, path: &str) -> Result<u64, ReadError> {
@@ -249,7 +248,7 @@ pub fn word(root: &Root, path: &str) -> Result<String, ReadError> {
     Ok(word.to_string())
 }
 
-/// `123 kB` as bytes, `123` as it is.
+/// Parses `123 kB` to bytes, `123` unchanged.
 pub fn bytes(value: &str) -> Option<u64> {
     let mut words = value.split_ascii_whitespace();
     let number: u64 = words.next()?.parse().ok()?;
@@ -271,7 +270,7 @@ pub fn dir_of_size(size: PageSize) -> String {
     format!("hugepages-{}kB", size.bytes() / 1024)
 }
 
-/// `Node 0, zone   Normal` and what follows the zone's name.
+/// Splits `Node 0, zone   Normal` and the text after the zone's name.
 pub fn node_and_zone(line: &str) -> Option<(units::NodeId, &str, &str)> {
     let (node, rest) = line.strip_prefix("Node")?.split_once(',')?;
     let node = units::NodeId(node.trim().parse().ok()?);

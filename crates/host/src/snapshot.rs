@@ -1,4 +1,4 @@
-//! `Snapshot`: everything about the machine that a result depends on, in one document.
+//! `Snapshot`: all facts about the machine that a result depends on, in one document.
 
 use serde::{Deserialize, Serialize};
 use units::PageSize;
@@ -9,8 +9,8 @@ use crate::{
     ZoneLevels, root, tlb,
 };
 
-/// The machine at one moment. Reading it changes nothing. What is `None` has its reason in
-/// `unknown`, named by the file it would have come from.
+/// The machine at one moment. Reading it changes nothing. The reason for each `None` is in `unknown`, under the file
+/// of the value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// `uname -r`.
@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub page_size: PageSize,
     /// The processor.
     pub cpu: Option<Cpu>,
-    /// The TLB as CPUID tells it; empty where it does not.
+    /// The TLB according to CPUID; empty if CPUID does not describe it.
     pub tlb: Vec<TlbArray>,
     /// Memory of the whole machine.
     pub memory: Option<MemInfo>,
@@ -37,13 +37,13 @@ pub struct Snapshot {
     pub page_types: Option<PageTypes>,
     /// Event counters since boot.
     pub counters: Option<Counters>,
-    /// What could not be read, and why.
+    /// Values that could not be read, with reasons.
     pub unknown: Vec<Unknown>,
 }
 
 impl Snapshot {
-    /// Reads everything; never fails, but may know little. 10 to 20 ms on a 24 GB guest, nearly all
-    /// of it pagetypeinfo's walk over every pageblock.
+    /// Reads all facts; never fails, but may find few. 10 to 20 ms on a 24 GB guest, nearly all of it
+    /// pagetypeinfo's walk over every pageblock.
     pub fn read(root: &Root) -> Self {
         let mut reasons = Reasons::default();
         let mut word = |path: &str| reasons.ask(path, root::word(root, path));
@@ -77,5 +77,5 @@ pub fn host_name(root: &Root) -> Option<String> {
     root::word(root, "/proc/sys/kernel/hostname").ok()
 }
 
-/// Where the kernel tells the random id of this boot.
+/// The file with the random id of this boot.
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

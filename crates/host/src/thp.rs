@@ -1,4 +1,4 @@
-//! `/sys/kernel/mm/transparent_hugepage`: what THP is set to, by size, and khugepaged.
+//! `/sys/kernel/mm/transparent_hugepage`: the THP settings, by size, and khugepaged.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use units::PageSize;
 use crate::root::Reasons;
 use crate::{ReadError, Root, root};
 
-/// Where all of it is.
+/// Directory of the THP files.
 pub(crate) const DIR: &str = "/sys/kernel/mm/transparent_hugepage";
 
 /// The settings of transparent huge pages. A field is `None` where this kernel has no such file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thp {
-    /// Who gets superpages at a fault: `always`, `madvise` or `never`.
+    /// Memory that gets superpages at a fault: `always`, `madvise` or `never`.
     pub enabled: Option<Choice>,
-    /// How hard a fault tries: `always`, `defer`, `defer+madvise`, `madvise` or `never`.
+    /// Effort of a fault: `always`, `defer`, `defer+madvise`, `madvise` or `never`.
     pub defrag: Option<Choice>,
-    /// The same for shared memory.
+    /// `enabled` for shared memory.
     pub shmem_enabled: Option<Choice>,
     /// Whether a read of untouched memory maps the huge page of zeroes.
     pub use_zero_page: Option<bool>,
@@ -26,9 +26,9 @@ pub struct Thp {
     pub shrink_underused: Option<bool>,
     /// The size of a superpage that one PMD maps: 2 MiB on x86, 512 MiB with 64K base pages.
     pub pmd_size: Option<PageSize>,
-    /// Every size this kernel can make (mTHP); empty on kernels that have only the PMD's.
+    /// Every size that this kernel can make (mTHP); empty on kernels with only the PMD size.
     pub sizes: BTreeMap<PageSize, ThpSize>,
-    /// The background daemon.
+    /// The background daemon khugepaged.
     pub khugepaged: Khugepaged,
 }
 
@@ -54,11 +54,11 @@ pub struct Khugepaged {
     pub scan_sleep_ms: Option<u64>,
     /// Milliseconds of rest after an allocation failed.
     pub alloc_sleep_ms: Option<u64>,
-    /// Empty base pages a region may have to be collapsed still.
+    /// Maximum number of empty base pages in a region to collapse.
     pub max_ptes_none: Option<u64>,
-    /// Swapped-out base pages it may have.
+    /// Maximum number of swapped-out base pages in such a region.
     pub max_ptes_swap: Option<u64>,
-    /// Base pages shared with other processes it may have.
+    /// Maximum number of base pages shared with other processes in such a region.
     pub max_ptes_shared: Option<u64>,
     /// Superpages made since boot.
     pub pages_collapsed: Option<u64>,
@@ -66,7 +66,7 @@ pub struct Khugepaged {
     pub full_scans: Option<u64>,
 }
 
-/// How much is read: some 17 counters of each of 9 sizes are most of the files.
+/// The files to read: some 17 counters for each of 9 sizes are most of the files.
 #[derive(Clone, Copy)]
 enum Parts {
     Settings,
@@ -74,13 +74,12 @@ enum Parts {
 }
 
 impl Thp {
-    /// The PMD's superpage size, read alone; it is what `coverage` needs.
+    /// The PMD's superpage size, read alone; `coverage` needs only this.
     pub fn pmd_size_of(root: &Root) -> Result<PageSize, ReadError> {
         root::page_size(root, &format!("{DIR}/hpage_pmd_size"))
     }
 
-    /// Reads the settings alone, which is a tenth of the files; reasons for what is missing are left to
-    /// [`crate::Snapshot`].
+    /// Reads only the settings, a tenth of the files; [`crate::Snapshot`] gives the reasons for missing values.
     pub fn from_root(root: &Root) -> Option<Self> {
         Self::read_parts(root, Parts::Settings, &mut Reasons::default())
     }
@@ -134,7 +133,7 @@ impl Thp {
 
 impl ThpSize {
     fn read(root: &Root, dir: &str, parts: Parts, reasons: &mut Reasons) -> Self {
-        // A size has only the files that make sense for it, so a missing one is no mystery.
+        // A size has only the files that apply to it, so a missing file needs no reason.
         let mut choice = |name: &str| match Choice::read(root, &format!("{dir}/{name}")) {
             Err(error) if error.is_gone() => None,
             result => reasons.ask(&format!("{dir}/{name}"), result),
@@ -173,7 +172,7 @@ impl Khugepaged {
 
 // `Choice`: a setting printed as `always [madvise] never`.
 
-/// What is chosen, among what this kernel allows. Not an enum: kernels add words.
+/// The selected word, and the words that this kernel allows. Not an enum: kernels add words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// The word in brackets.
@@ -199,12 +198,12 @@ impl Choice {
         Some(Self { selected: selected?.to_string(), allowed })
     }
 
-    /// Whether `word` is the chosen one.
+    /// Whether `word` is selected.
     pub fn is(&self, word: &str) -> bool {
         self.selected == word
     }
 
-    /// Whether this kernel knows `word`.
+    /// Whether this kernel allows `word`.
     pub fn allows(&self, word: &str) -> bool {
         self.allowed.iter().any(|allowed| allowed == word)
     }

@@ -1,10 +1,9 @@
 //! Zero-filled superpage memory, by sampling.
 //!
-//! A superpage whose program touched one byte holds 2 MiB. What was never written reads as zero,
-//! so the share of all-zero base pages in superpages bounds what base pages would have saved
-//! (Ingens and HawkEye call it bloat; HawkEye, section 3.2, finds it the same way). Memory that
-//! the program itself wrote zeroes to counts too: that it was touched cannot be seen from outside. What a run
-//! holds more than another on base pages is what superpages cost it.
+//! A superpage of which the program touched one byte occupies 2 MiB. Unwritten memory reads as zero, so the share of
+//! all-zero base pages in superpages is an upper bound for the savings of base pages (Ingens and HawkEye call it
+//! bloat; HawkEye, section 3.2, finds it the same way). Zeroes that the program itself wrote count too: the touch
+//! cannot be seen from outside. The cost of superpages is the memory of a run in excess of a run on base pages.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -17,22 +16,21 @@ use crate::coverage::{MappingKind, zero_page};
 use crate::process::{Maps, MemoryMounts};
 use crate::{ReadError, Root};
 
-/// Base pages read when nothing else is asked: a share of one half is then known within 4.3
-/// percentage points (95 %).
+/// Default number of base pages to read: a share of one half is then known within 4.3 percentage points (95 %).
 pub const DEFAULT_SAMPLES: u32 = 512;
 
-/// What a sample of a process's superpages showed.
+/// Result of sampling a process's superpages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waste {
     /// The seed that chose the pages.
     pub seed: u64,
     /// Bytes in superpages (THP and hugetlb; anonymous and shared memory; not files).
     pub superpage_bytes: ByteSize,
-    /// Base pages that were read.
+    /// Number of base pages read.
     pub sampled: u32,
-    /// Of these, all zero.
+    /// Number of these that are all zero.
     pub zero: u32,
-    /// Base pages that were chosen but could not be read: unmapped meanwhile.
+    /// Number of base pages chosen but unreadable: unmapped meanwhile.
     pub unreadable: u32,
     /// The zero share of the sample times `superpage_bytes`; `None` if there are superpages but
     /// no page could be read.
@@ -77,8 +75,8 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
     Ok(waste)
 }
 
-/// How many of the base pages at these addresses could be read, and how many of those are all zero. Only pages that are
-/// there are to be read: others are faulted in.
+/// Number of readable base pages at these addresses, and number of these that are all zero. Pass only resident
+/// pages: others are faulted in.
 pub fn zero_pages(pid: Pid, addresses: &[u64], page: u64) -> (u32, u32) {
     let (mut buffer, zeroes) = (vec![0; page as usize], vec![0; page as usize]);
     let (mut read, mut zero) = (0, 0);
@@ -114,7 +112,7 @@ fn huge_ranges(root: &Root, pid: Pid) -> Result<Vec<PageRegion>, ReadError> {
     Ok(ranges)
 }
 
-/// One number from each of `samples` equal parts of `0..pages`; all of `0..pages` if it has no more.
+/// One number from each of `samples` equal parts of `0..pages`; all numbers if there are no more than `samples`.
 fn strata(pages: u64, samples: u32, seed: u64) -> impl Iterator<Item = u64> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let parts = pages.min(u64::from(samples));
@@ -125,10 +123,10 @@ fn strata(pages: u64, samples: u32, seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Finds addresses by their offset into ranges laid end to end; offsets must not decrease.
+/// Finds addresses by their offsets in concatenated ranges; offsets must not decrease.
 struct Cursor<'a> {
     ranges: std::slice::Iter<'a, PageRegion>,
-    /// The range at hand and the offset at which it begins.
+    /// The current range, and the offset of its beginning.
     current: Option<(PageRegion, u64)>,
 }
 

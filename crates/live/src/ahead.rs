@@ -52,7 +52,12 @@ impl Executor {
         for front in std::mem::take(&mut self.fronts) {
             let process = self.processes.get(&front.pid).filter(|_| now < front.until);
             let next = front.last + BYTES;
-            if !process.is_some_and(|process| process.is_untouched(next)) {
+            let Some(process) = process.filter(|process| process.is_untouched(next)) else {
+                continue;
+            };
+            // A read of memory that the program has discarded since would fault it in.
+            let is_huge = |at: u64| process.read_back(at, at + BYTES).get(&at) == Some(&true);
+            if !is_huge(front.probe) || !is_huge(front.last) {
                 continue;
             }
             let before = self.fronts.len();

@@ -1,5 +1,5 @@
-//! `Knob`: a setting that may be changed. The type's value is its proof: a path outside the list
-//! below cannot be made into one, not even by a forged journal.
+//! `Knob`: a setting that may be changed. A value of the type is the proof: only paths in the list below can be made
+//! into one, even by a forged journal.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -22,9 +22,9 @@ pub struct Knob(String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path:?} is not a setting that can be changed: {why}")]
 pub struct NotAKnob {
-    /// The path, cut after 200 characters.
+    /// The path, truncated to 200 characters.
     pub path: String,
-    /// Why not.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -42,7 +42,7 @@ pub enum KhugepagedKnob {
 }
 
 impl Knob {
-    /// The knob at `path`, an absolute path as the kernel has it (no root before it).
+    /// The knob at `path`, an absolute kernel path (without the root).
     pub fn new(path: &str) -> Result<Self, NotAKnob> {
         match check(path) {
             Ok(()) => Ok(Self(path.to_string())),
@@ -50,40 +50,40 @@ impl Knob {
         }
     }
 
-    /// The pool of `size` on the whole machine: its persistent pages.
+    /// The machine-wide pool of `size`: number of persistent pages.
     pub fn hugetlb_pool(size: PageSize) -> Self {
         Self(format!("{}/{}/nr_hugepages", hugetlb::DIR, root::dir_of_size(size)))
     }
 
-    /// One node's share of the pool of `size`: its persistent pages.
+    /// One node's share of the pool of `size`: number of persistent pages.
     pub fn hugetlb_node_pool(node: NodeId, size: PageSize) -> Self {
         let size = root::dir_of_size(size);
         Self(format!("{}/node{node}/hugepages/{size}/nr_hugepages", hugetlb::NODES))
     }
 
-    /// The size of its pages, if it is a pool of the whole machine.
+    /// Page size, if the knob is a machine-wide pool.
     pub(crate) fn pool_size(&self) -> Option<PageSize> {
         let name = self.0.strip_prefix(hugetlb::DIR)?.strip_prefix('/')?;
         let size = root::size_of_dir(name.strip_suffix("/nr_hugepages")?)?;
         Some(size).filter(|size| Self::hugetlb_pool(*size) == *self)
     }
 
-    /// How many surplus pages of `size` may be made on demand.
+    /// Maximum number of surplus pages of `size`.
     pub fn hugetlb_overcommit(size: PageSize) -> Self {
         Self(format!("{}/{}/nr_overcommit_hugepages", hugetlb::DIR, root::dir_of_size(size)))
     }
 
-    /// Who gets THP.
+    /// Memory that gets THP.
     pub fn thp_enabled() -> Self {
         Self(format!("{}/enabled", thp::DIR))
     }
 
-    /// How hard a fault tries to get one.
+    /// Effort of a fault to get THP.
     pub fn defrag() -> Self {
         Self(format!("{}/defrag", thp::DIR))
     }
 
-    /// The same as [`Knob::thp_enabled`] for shared memory.
+    /// [`Knob::thp_enabled`] for shared memory.
     pub fn shmem_enabled() -> Self {
         Self(format!("{}/shmem_enabled", thp::DIR))
     }
@@ -98,12 +98,12 @@ impl Knob {
         Self(format!("{}/shrink_underused", thp::DIR))
     }
 
-    /// Who gets folios of one size (mTHP).
+    /// Memory that gets folios of one size (mTHP).
     pub fn thp_size_enabled(size: PageSize) -> Self {
         Self(format!("{}/{}/enabled", thp::DIR, root::dir_of_size(size)))
     }
 
-    /// The same for shared memory.
+    /// [`Knob::thp_size_enabled`] for shared memory.
     pub fn thp_size_shmem_enabled(size: PageSize) -> Self {
         Self(format!("{}/{}/shmem_enabled", thp::DIR, root::dir_of_size(size)))
     }
@@ -127,12 +127,12 @@ impl Knob {
         Self("/proc/sys/vm/hugetlb_shm_group".to_string())
     }
 
-    /// Memory kept free for emergencies.
+    /// Memory that the kernel keeps free for emergencies.
     pub fn min_free_kbytes() -> Self {
         Self("/proc/sys/vm/min_free_kbytes".to_string())
     }
 
-    /// The largest SysV shared memory segment.
+    /// Maximum size of a SysV shared memory segment.
     pub fn shmmax() -> Self {
         Self("/proc/sys/kernel/shmmax".to_string())
     }
@@ -147,7 +147,7 @@ impl Knob {
         &self.0
     }
 
-    /// Whether several processes may raise it at a time: a pool, its limit, or who gets THP of one size.
+    /// Whether several processes may raise it at a time: a pool, its limit, or the THP setting of one size.
     pub(super) fn may_be_shared(&self) -> bool {
         self.0.ends_with("/nr_hugepages")
             || self.0.ends_with("/nr_overcommit_hugepages")
@@ -159,7 +159,7 @@ impl Knob {
             && self.0.strip_suffix("/enabled").is_some_and(|dir| dir != thp::DIR)
     }
 
-    /// A value of a knob that is shared as a number: the larger, the more is allowed.
+    /// The value of a shared knob as a number; a larger number allows more.
     pub(super) fn number(&self, value: &str) -> Option<u64> {
         match self.is_thp_size() {
             true => THP_LEVELS.iter().position(|word| *word == value).map(|level| level as u64),
@@ -167,7 +167,7 @@ impl Knob {
         }
     }
 
-    /// The value that is this number.
+    /// The value for a number.
     pub(super) fn value(&self, number: u64) -> String {
         match self.is_thp_size() {
             true => THP_LEVELS[(number as usize).min(THP_LEVELS.len() - 1)].to_string(),
@@ -175,20 +175,20 @@ impl Knob {
         }
     }
 
-    /// For a hugetlb pool, the file that tells how many of its pages are surplus.
+    /// For a hugetlb pool, the file with its number of surplus pages.
     pub(super) fn surplus(&self) -> Option<String> {
         Some(format!("{}/surplus_hugepages", self.0.strip_suffix("/nr_hugepages")?))
     }
 }
 
-/// Who gets THP of one size. `inherit` comes above `madvise`, because it is left alone: what it means is another
-/// setting's to say.
+/// Levels of the THP setting of one size. `inherit` is above `madvise`, because it is left alone: another setting
+/// decides its meaning.
 const THP_LEVELS: [&str; 4] = ["never", "madvise", "inherit", "always"];
 
-/// Files in /proc/sys/vm that do something instead of holding a setting.
+/// Files in /proc/sys/vm that trigger an action and hold no setting.
 const ACTIONS: [&str; 3] = ["compact_memory", "drop_caches", "stat_refresh"];
-/// Second names of the default pool. A change under one name could not be told from somebody
-/// else's change when the journal looks under the other.
+/// Second names of the default pool. A journal under one name could not recognize a change under the other as its
+/// own.
 const ALIASES: [&str; 3] = ["nr_hugepages", "nr_hugepages_mempolicy", "nr_overcommit_hugepages"];
 
 fn check(path: &str) -> Result<(), &'static str> {
@@ -245,13 +245,13 @@ impl fmt::Display for Knob {
     }
 }
 
-// Reading and writing a knob's value. Private writing: only the journal may.
+// Reading and writing a knob's value. Writing is private: only the journal may.
 
-/// No setting is longer.
+/// Maximum length of a setting.
 const MAX_VALUE: usize = 256;
 
-/// A value in the one form in which two readings can be compared: the word in brackets of
-/// `always [madvise] never`, a number without leading zeroes, words with one space between them.
+/// The canonical form of a value, for comparison: the word in brackets of `always [madvise] never`, a number without
+/// leading zeroes, words separated by one space.
 pub fn canonical(text: &str) -> String {
     if let Some(choice) = Choice::parse(text) {
         return choice.selected;
@@ -264,8 +264,8 @@ pub fn canonical(text: &str) -> String {
 }
 
 impl Knob {
-    /// Its value now, canonical. Of a hugetlb pool, the persistent pages: the file counts surplus
-    /// pages too, which come and go by themselves and are no setting.
+    /// The current value, canonical. For a hugetlb pool, the persistent pages: the file counts surplus pages
+    /// too, which come and go by themselves and are no setting.
     pub fn read(&self, root: &Root) -> Result<String, JournalError> {
         let value = || self.raw(root).map(|text| canonical(&text));
         match self.surplus() {
@@ -274,8 +274,8 @@ impl Knob {
         }
     }
 
-    /// Its value, read once more where it is not what was `expected`: of a pool two files say it, and pages come
-    /// and go between the looks.
+    /// The current value, read again if it is not `expected`: a pool's value comes from two files, and pages
+    /// come and go between the reads.
     pub(super) fn read_twice(
         &self,
         root: &Root,
@@ -297,7 +297,7 @@ impl Knob {
 
     pub(super) fn write(&self, root: &Root, value: &str) -> Result<(), JournalError> {
         let path = root.path(self.path());
-        // The kernel takes a value in one write; it is never created, only written.
+        // The kernel takes a value in one write; the file is never created, only written.
         let written = plain_file(&path).and_then(|()| {
             let mut file = OpenOptions::new().write(true).truncate(true).open(&path)?;
             file.write_all(format!("{value}\n").as_bytes())
@@ -305,7 +305,7 @@ impl Knob {
         written.map_err(|source| JournalError::io("write", path, source))
     }
 
-    /// Whether `value` may be written, now or when it is restored.
+    /// Whether `value` may be written, now or on restore.
     pub(super) fn check(&self, value: &str) -> Result<(), JournalError> {
         let bad = |why| JournalError::BadValue { knob: self.clone(), value: cut(value), why };
         if value.is_empty() || value.len() > MAX_VALUE {
@@ -318,8 +318,8 @@ impl Knob {
     }
 }
 
-/// A pool's pages without its surplus ones, if both are known. The surplus is read before and after: a page that came or
-/// went in between would count as a change of the pool.
+/// A pool's pages without its surplus pages, if both are known. The surplus is read before and after: a page that
+/// came or went in between would count as a change of the pool.
 fn persistent<E>(
     total: impl Fn() -> Result<String, E>,
     surplus: impl Fn() -> Option<u64>,
@@ -342,15 +342,16 @@ fn cut(value: &str) -> String {
     value.chars().take(120).collect()
 }
 
-/// Knobs are regular files; following a link would leave the list of knobs.
+/// Knobs are regular files; a symbolic link could lead outside the list of knobs.
 fn plain_file(path: &Path) -> io::Result<()> {
     let is_file = fs::symlink_metadata(path)?.is_file();
     if is_file { Ok(()) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
-// The nodes of a pool: giving pages back takes them from the nodes that grew. The kernel takes them from each in turn.
+// The nodes of a pool: a shrink should take pages from the nodes that grew. The kernel takes them from each node in
+// turn.
 
-/// Persistent pages of each node, if `knob` is a pool on several.
+/// Persistent pages of each node, if `knob` is a pool on several nodes.
 pub(super) fn read(root: &Root, knob: &Knob) -> BTreeMap<u32, u64> {
     let Some(size) = knob.pool_size() else { return BTreeMap::new() };
     let names = root.list(hugetlb::NODES).unwrap_or_default();
@@ -363,7 +364,7 @@ pub(super) fn read(root: &Root, knob: &Knob) -> BTreeMap<u32, u64> {
     if nodes.len() > 1 { nodes } else { BTreeMap::new() }
 }
 
-/// Takes up to `pages` from nodes that have more than they had.
+/// Removes up to `pages` from nodes that have more than before.
 pub(super) fn lower(
     root: &Root,
     knob: &Knob,
@@ -384,22 +385,22 @@ pub(super) fn lower(
     Ok(())
 }
 
-// Why a knob could not be changed, or the journal not be kept.
+// Why a knob could not be changed, or the journal could not be kept.
 
-/// What went wrong with a knob or the journal.
+/// An error of a knob or the journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The path is none that the journal may write.
+    /// The journal may not write the path.
     #[error(transparent)]
     NotAKnob(#[from] NotAKnob),
-    /// A value that no knob takes, or that could not be written back.
+    /// A value that the knob does not accept, or that could not be restored.
     #[error("{knob}: {value:?} {why}")]
     BadValue {
         /// The knob.
         knob: Knob,
         /// The value.
         value: String,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
     /// The kernel refused.
@@ -409,28 +410,28 @@ pub enum JournalError {
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Another process holds the journal.
     #[error("{holder} is changing this machine's settings (it holds {}); wait until it ends",
         path.display())]
     Busy {
-        /// Who.
+        /// The holder.
         holder: Holder,
         /// The lock file.
         path: PathBuf,
     },
-    /// An earlier journal is there and could not be undone.
+    /// An earlier journal exists and could not be undone.
     #[error("{} was left behind and could not be undone: {why}; run `superpage restore`, or remove \
             the file to leave its settings as they are", path.display())]
     LeftBehind {
         /// The journal.
         path: PathBuf,
-        /// What stood in the way.
+        /// The reason.
         why: String,
     },
-    /// Others could put a journal there.
+    /// Other users could place a journal there.
     #[error("{} is not a directory that only its owner can write; run `chmod 700` on it, \
         or name another journal directory", path.display())]
     OpenDirectory {
@@ -447,7 +448,7 @@ impl JournalError {
         Self::Io { doing, path: path.into(), source }
     }
 
-    /// Whether the file is not there.
+    /// Whether the file does not exist.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -482,10 +483,10 @@ mod value_tests {
             persistent(total, || surplus.borrow_mut().next().flatten())
         };
         assert_eq!(pages(&["15"], &[Some(5), Some(5)]), Ok("10".to_string()));
-        // Five pages of 15 are freed after the first look at both, or come.
+        // Five pages of 15 are freed, or added, after the first read of both.
         assert_eq!(pages(&["15", "10"], &[Some(5), Some(0), Some(0)]), Ok("10".to_string()));
         assert_eq!(pages(&["10", "15"], &[Some(0), Some(5), Some(5)]), Ok("10".to_string()));
-        // A kernel that does not tell, or never the same.
+        // A kernel without the surplus file, or with a surplus that always changes.
         assert_eq!(pages(&["15"], &[None]), Ok("15".to_string()));
         assert_eq!(pages(&["never"], &[Some(1)]), Ok("never".to_string()));
         assert_eq!(pages(&["15"; 8], &[Some(1), Some(2)]), Ok("14".to_string()));

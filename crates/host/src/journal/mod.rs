@@ -1,16 +1,15 @@
-//! Journalled knobs: the only way in which this project changes a setting of the machine.
+//! Journalled knobs: the only way in which this project changes settings of the machine.
 //!
-//! Life of a change: the knob's value is read, the change is appended to the journal and synced,
-//! the knob is written, read back, and what was got is appended. `Journal::restore`, its drop, or
-//! after a crash [`restore_orphans`] undo the changes, last knob first. [`Journal::keep`] forgets
-//! them instead. One journal at a time holds the lock; the kernel frees it when the writer ends,
-//! however it ends, so a journal without a locked lock file has no owner.
+//! A change reads the knob's value, appends the change to the journal and syncs it, writes the knob, reads it back,
+//! and appends the result. `Journal::restore`, its drop, or after a crash [`restore_orphans`] undo the changes, last
+//! knob first. [`Journal::keep`] forgets them instead. One journal at a time holds the lock; the kernel releases it
+//! when the writer ends, for any reason, so a journal without a locked lock file has no owner.
 //!
-//! Programs that only raise a pool or its overcommit limit for their time do not need the journal: any
-//! number of them share the knob ([`SharedKnob`]).
+//! Programs that only raise a pool or its overcommit limit temporarily do not need the journal: any number of them
+//! share the knob ([`SharedKnob`]).
 //!
-//! What is never done: writing a path that is not a [`Knob`], overwriting what somebody else set
-//! meanwhile, or applying a journal of another boot.
+//! Never done: writing a path that is not a [`Knob`], overwriting another writer's later value, or applying a
+//! journal of another boot.
 
 mod knob;
 mod restore;
@@ -26,7 +25,7 @@ pub use shared::{Change, Claim, SharedKnob};
 pub use writer::Holder;
 pub use writer::{Journal, KnobWriter, Written};
 
-/// The journal's name in its directory.
+/// File name of the journal.
 pub const FILE: &str = "journal.jsonl";
-/// The lock file's name in the same directory.
+/// File name of the lock, in the same directory.
 pub const LOCK: &str = "lock";

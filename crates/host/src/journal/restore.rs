@@ -1,4 +1,4 @@
-//! Undoing changes: of a journal at hand, or of one whose owner is gone.
+//! Undoing changes: of the caller's journal, or of a journal without an owner.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -12,14 +12,14 @@ use super::writer::{Change, Fault, Holder, Parsed, WriterLock};
 use super::{FILE, LOCK, shared, writer};
 use crate::{Root, root, snapshot};
 
-/// A journal holds a few hundred bytes for each change; what is longer is none.
+/// Maximum size of a journal, which holds a few hundred bytes per change.
 const MAX_JOURNAL: u64 = 4 << 20;
 
-/// Undoes the journal in `dir` if its owner is gone. Nothing there gives an empty list. Errors are
-/// about the directory and the files in it; what came of each knob is in the list.
+/// Undoes the journal in `dir` if its owner is gone. Without a journal the list is empty. Errors concern the
+/// directory and its files; the list has the result of each knob.
 pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
-    // No journal, nothing to do: an unprivileged caller should not fail over a missing directory.
-    // One that it may not look into is another matter: there may be changes to undo in it.
+    // No journal, nothing to do: an unprivileged caller should not fail for a missing directory. An unreadable
+    // directory is an error: there may be changes to undo in it.
     let has_journal = is_there(&dir.join(FILE))? || is_there(&dir.join(LOCK))?;
     if !has_journal && !shared::is_used(dir)? {
         return Ok(Vec::new());
@@ -44,8 +44,8 @@ fn restore_while(
     Ok(done)
 }
 
-/// Undoes what dead owners left in `dir`. A lock is taken only where there is a journal to look into: who
-/// opens one meanwhile is not to find it held. Who changes a knob is waited for while `goes_on`.
+/// Undoes what dead owners left in `dir`. A lock is taken only where there is a journal to inspect, so that another
+/// opener does not find it held meanwhile. Waits for a process that is changing a knob while `goes_on`.
 pub fn restore_dead(
     dir: &Path,
     root: &Root,
@@ -58,7 +58,7 @@ pub fn restore_dead(
     Ok(done.into_iter().filter(Restoration::is_of_the_dead).collect())
 }
 
-/// Undoes what lies in `dir`; the caller holds the lock.
+/// Undoes the journal in `dir`; the caller holds the lock.
 pub(super) fn recover(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
     let path = dir.join(FILE);
     let whole = |outcome| vec![Restoration { knob: None, outcome }];
@@ -99,15 +99,15 @@ impl Fault {
     }
 }
 
-/// All changes of one knob as one.
+/// All changes of one knob, combined.
 struct Undo<'a> {
     knob: &'a Knob,
-    /// What it was before our first change, or what somebody else set between two of ours.
+    /// The value before our first change, or the value that another writer set between two of ours.
     original: &'a str,
     last: &'a Change,
 }
 
-/// Undoes changes, last knob first. A knob changed twice is written back once, to its first value.
+/// Undoes changes, last knob first. A knob that was changed twice is restored once, to its first value.
 pub(super) fn undo_all(root: &Root, changes: &[Change]) -> Vec<Restoration> {
     let mut undos: Vec<Undo> = Vec::new();
     for change in changes {
@@ -152,8 +152,8 @@ impl Undo<'_> {
 }
 
 impl Change {
-    /// Whether `value` is what this change left the knob at. Killed before the read-back, a pool
-    /// may have stopped anywhere between the old and the new size.
+    /// Whether this change left the knob at `value`. If the writer was killed before the read-back, a pool may
+    /// have any size between the old and the new one.
     fn left(&self, value: &str) -> bool {
         let number = |text: &str| text.parse::<u64>().ok();
         match (&self.got, number(&self.old), number(&self.asked), number(value)) {
@@ -170,7 +170,7 @@ fn is_there(path: &Path) -> Result<bool, JournalError> {
     path.try_exists().map_err(|source| JournalError::io("look for", path, source))
 }
 
-/// The journal's bytes; `None` if there is none; the reason if it cannot be one.
+/// The journal's bytes; `None` if there is no journal; the reason if the file is invalid.
 fn read_limited(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -205,52 +205,52 @@ pub(super) fn sync_dir(dir: &Path) -> Result<(), JournalError> {
     synced.map_err(|source| JournalError::io("sync", dir, source))
 }
 
-// What came of undoing a change, as data and as one line.
+// Results of undoing changes, as data and as one line.
 
-/// What came of one knob, or of a journal as a whole (`knob` is `None`).
+/// The result for one knob, or for a journal as a whole (`knob` is `None`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restoration {
     /// The knob.
     pub knob: Option<Knob>,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// What came of undoing a change. Values are canonical.
+/// The result of undoing a change. Values are canonical.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Written back. `got` is what the knob said afterwards: a pool in use may not shrink.
+    /// Restored. `got` is the value read back: a pool in use may not shrink.
     Restored {
-        /// What it was until now.
+        /// The value until now.
         from: String,
-        /// What it was before our first change.
+        /// The value before our first change.
         to: String,
-        /// What it is.
+        /// The value read back.
         got: String,
     },
-    /// It has its old value already.
+    /// The knob already has its old value.
     AlreadyRestored {
         /// The value.
         value: String,
     },
-    /// Somebody else changed it after us: left alone.
+    /// Another writer changed it after us: left alone.
     ChangedElsewhere {
-        /// What we had set.
+        /// The value that we set.
         ours: String,
-        /// What it is.
+        /// The current value.
         now: String,
-        /// What it was before our first change.
+        /// The value before our first change.
         original: String,
     },
     /// This kernel no longer has the knob.
     Gone {
-        /// What the kernel said.
+        /// The kernel's error.
         why: String,
     },
     /// The kernel refused; the journal is kept.
     Failed {
-        /// What it said.
+        /// The kernel's error.
         why: String,
     },
     /// The journal's owner lives: left alone.
@@ -260,33 +260,33 @@ pub enum Outcome {
     },
     /// A journal of another boot, which reset every knob: removed.
     OtherBoot {
-        /// That boot's id.
+        /// The id of that boot.
         boot_id: String,
     },
     /// The writer died while writing this line, before it wrote the knob: nothing to undo.
     HalfWritten {
-        /// The line's number, from 1.
+        /// Line number, from 1.
         line: usize,
     },
     /// The line, or the whole journal (line 0), cannot be used; the journal is set aside as
     /// `journal.jsonl.rejected`.
     Rejected {
-        /// The line's number, from 1; 0 for the whole journal.
+        /// Line number, from 1; 0 for the whole journal.
         line: usize,
-        /// The line's text, cut.
+        /// The line's text, truncated.
         text: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// Another version of superpage wrote it; kept.
     OtherVersion {
-        /// That version's number of the format.
+        /// Format version of that journal.
         version: u32,
     },
 }
 
 impl Restoration {
-    /// Whether it is about what a dead owner left, not about one that lives.
+    /// Whether the result concerns a dead owner's changes, not a living owner's.
     pub(super) fn is_of_the_dead(&self) -> bool {
         !matches!(self.outcome, Outcome::OwnerAlive { .. })
     }

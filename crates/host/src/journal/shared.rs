@@ -1,5 +1,5 @@
-//! Knobs that several processes raise at a time: a pool's size, its overcommit limit, and who gets THP of a smaller
-//! size.
+//! Knobs that several processes raise at a time: a pool's size, its overcommit limit, and the THP setting of a
+//! smaller size.
 //!
 //! The knob's value is what was found there and what all holders want on top of it; the last one out
 //! restores it. In `shared/KNOB` of the journal's directory (KNOB: its path, `/` written as `,`):
@@ -33,49 +33,49 @@ use super::writer::{Holder, KnobWriter, WriterLock, Written};
 use super::{knob, restore, writer};
 use crate::{Root, root, snapshot};
 
-/// The directory in the journal's.
+/// Subdirectory of the journal's directory.
 const DIR: &str = "shared";
-/// No change takes longer than growing a pool by all of memory.
+/// Maximum wait: no change takes longer than growing a pool by all of memory.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// What a holder wants of a knob.
+/// A holder's claim on a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Claim {
-    /// That it is this much: a limit. Of several the largest counts.
+    /// A minimum value: a limit. The largest of several claims counts.
     AtLeast(u64),
-    /// So much more than without this holder: pages. Those of several add up.
+    /// An increase over the value without this holder: pages. Several claims add up.
     Plus(u64),
-    /// To set it as it likes, and that nobody else does.
+    /// Exclusive use: the holder sets any value, and no other holder exists.
     Alone,
 }
 
-/// What takes a knob from a value to another.
+/// A function that takes a knob from one value to another.
 pub type Change<'a, E> = dyn FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), E> + 'a;
 
-/// The change in one write.
+/// Changes the knob in one write.
 fn at_once(
     knob: &Knob,
 ) -> impl FnMut(&mut dyn KnobWriter, u64, u64) -> Result<(), JournalError> + '_ {
     |writer, _, to| writer.set(knob, &knob.value(to)).map(|_| ())
 }
 
-/// A share in a knob, given up when dropped.
+/// A share in a knob, released when dropped.
 #[derive(Debug)]
 pub struct SharedKnob {
     root: Root,
     place: Place,
     share: Option<Share>,
-    /// What was undone of dead holders when it was raised.
+    /// Changes of dead holders that were undone when the knob was raised.
     inherited: Vec<Restoration>,
     written: Written,
 }
 
 impl SharedKnob {
-    /// Lets memory that is advised have THP of these sizes, where nobody gets them.
+    /// Enables THP of these sizes for advised memory, where they are off.
     ///
     /// # Errors
-    /// As [`SharedKnob::raise`]; none is turned on then.
+    /// As [`SharedKnob::raise`]; then no size is enabled.
     pub fn allow_thp_sizes(
         journal_dir: &Path,
         root: &Root,
@@ -90,7 +90,7 @@ impl SharedKnob {
         sizes.iter().map(allow).collect()
     }
 
-    /// Raises `knob` as `want` has it, beside other holders. What dead holders left is undone first. Waits for a
+    /// Raises `knob` as `want` demands, beside other holders. Undoes changes of dead holders first. Waits for a
     /// process that is changing the knob while `goes_on`.
     ///
     /// # Errors
@@ -105,7 +105,8 @@ impl SharedKnob {
         Self::raise_by(journal_dir, root, knob, want, &mut at_once(knob), goes_on)
     }
 
-    /// The same; `change` takes the knob from a value to another, in steps if it likes.
+    /// [`SharedKnob::raise`] with a custom change: `change` takes the knob from one value to another, possibly
+    /// in steps.
     ///
     /// # Errors
     /// As [`SharedKnob::raise`], and what `change` fails with; the knob is then as the others want it.
@@ -142,7 +143,8 @@ impl SharedKnob {
         let written = Written { asked: String::new(), got: String::new() };
         let mut shared =
             Self { root: root.clone(), place, share: Some(share), inherited: Vec::new(), written };
-        // From here on a failure drops it, which settles the knob without it; the lock goes first.
+        // From here on a failure drops the share, which settles the knob without it; the lock is released
+        // first.
         match shared.settle_by(change) {
             Ok(()) => {
                 drop(lock);
@@ -161,7 +163,7 @@ impl SharedKnob {
         if let Some(share) = &mut self.share
             && let Claim::Plus(pages) = share.want
         {
-            // Of a pool that got less, only that much is given back.
+            // A pool that got fewer pages gives only those back.
             let missing = settled.asked.saturating_sub(settled.got);
             share.rewrite(Claim::Plus(pages.saturating_sub(missing)))?;
         }
@@ -170,17 +172,18 @@ impl SharedKnob {
         Ok(())
     }
 
-    /// What the knob was set to, and what it said then.
+    /// The value written to the knob, and the value read back.
     pub fn written(&self) -> &Written {
         &self.written
     }
 
-    /// What was undone of dead holders.
+    /// Changes of dead holders that were undone.
     pub fn inherited(&self) -> &[Restoration] {
         &self.inherited
     }
 
-    /// Gives the share up: the knob becomes what the others want, or what was found; then that is returned.
+    /// Releases the share: the knob becomes what the other holders want, or the original value, which is then
+    /// returned.
     pub fn restore(mut self) -> Option<Restoration> {
         self.close()
     }
@@ -203,12 +206,12 @@ impl SharedKnob {
 
 impl Drop for SharedKnob {
     fn drop(&mut self) {
-        // Nobody is left to hear of it; a failure leaves the state for `superpage restore`.
+        // No caller is left to report to; a failure leaves the state for `superpage restore`.
         let _ = self.close();
     }
 }
 
-/// Takes a knob for a journal alone; `None` for those that nobody shares.
+/// Takes a knob exclusively for a journal; `None` for knobs that are never shared.
 pub(super) fn take_alone(
     journal_dir: &Path,
     root: &Root,
@@ -222,13 +225,13 @@ pub(super) fn take_alone(
     if let Some(holder) = place.remove_dead()?.first() {
         return Err(place.busy(holder));
     }
-    // What a dead holder left is put back first: then it is what the journal finds.
+    // Changes of dead holders are undone first, so the journal finds the original value.
     place.settle_alone(root)?;
     let share = Share::create(&place.dir, &lock.holder, Claim::Alone)?;
     Ok(Some(Alone { knob: knob.clone(), share: Some(share) }))
 }
 
-/// A knob that a journal has for itself, until this is dropped.
+/// Exclusive use of a knob by a journal, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Alone {
     pub knob: Knob,
@@ -243,7 +246,7 @@ impl Drop for Alone {
     }
 }
 
-/// Sets every shared knob to what the living want, and says what came of it and who they are.
+/// Sets every shared knob to what the living holders want, and reports the results and the holders.
 pub(super) fn recover(
     journal_dir: &Path,
     root: &Root,
@@ -263,7 +266,7 @@ pub(super) fn recover(
         };
         let living = place.remove_dead()?;
         if living.iter().any(|one| one.want == Claim::Alone) {
-            // Its owner is named by the journal's lock.
+            // The journal's lock names its owner.
             continue;
         }
         let outcome = place.settle_alone(root).unwrap_or_else(|error| {
@@ -279,7 +282,7 @@ pub(super) fn recover(
     Ok(done)
 }
 
-/// The same, returning only what was undone of dead holders.
+/// [`recover`], returning only the undone changes of dead holders.
 pub(super) fn recover_dead(
     journal_dir: &Path,
     root: &Root,
@@ -287,12 +290,12 @@ pub(super) fn recover_dead(
     let is_undone = |one: &Restoration| {
         one.is_of_the_dead() && !matches!(one.outcome, Outcome::ChangedElsewhere { .. })
     };
-    // Who changes a knob just now has taken the dead's shares away itself.
+    // A process that is changing a knob at the moment has removed the dead shares itself.
     let done = recover(journal_dir, root, Duration::ZERO, &|| true)?;
     Ok(done.into_iter().filter(is_undone).collect())
 }
 
-/// Whether anything was ever shared here.
+/// Whether any knob was ever shared here.
 pub(super) fn is_used(journal_dir: &Path) -> Result<bool, JournalError> {
     let path = journal_dir.join(DIR);
     path.try_exists().map_err(|source| JournalError::io("look for", path, source))
@@ -305,7 +308,7 @@ struct Place {
     knob: Knob,
 }
 
-/// What a knob was set to.
+/// The result of settling a knob.
 struct Settled {
     asked: u64,
     got: u64,
@@ -328,14 +331,14 @@ impl Place {
         };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let places = names.filter_map(|name| {
-            // What is no knob was not put there by us.
+            // A name that is not a knob was not created by us.
             let knob = Knob::new(&name.replace(',', "/")).ok()?;
             Some(Self { dir: dir.join(name), knob })
         });
         Ok(places.collect())
     }
 
-    /// Keeps others from changing the knob and the files; waits for who does.
+    /// Locks the knob and its files against changes; waits for the current holder of the lock.
     fn lock(&self, goes_on: &dyn Fn() -> bool) -> Result<WriterLock, JournalError> {
         WriterLock::wait(&self.dir, MAX_WAIT, goes_on)
     }
@@ -344,7 +347,7 @@ impl Place {
         JournalError::Busy { holder: holder.holder.clone(), path: self.dir.clone() }
     }
 
-    /// The files of all holders.
+    /// The share files of all holders.
     fn shares(&self) -> Result<Vec<PathBuf>, JournalError> {
         let entries = fs::read_dir(&self.dir);
         let entries = entries.map_err(|source| JournalError::io("read", &self.dir, source))?;
@@ -353,7 +356,7 @@ impl Place {
         Ok(entries.flatten().filter(is_share).map(|entry| entry.path()).collect())
     }
 
-    /// The living holders; the dead ones' shares are taken away.
+    /// The living holders; removes the shares of dead ones.
     fn remove_dead(&self) -> Result<Vec<Wanted>, JournalError> {
         let mut living = Vec::new();
         for path in self.shares()? {

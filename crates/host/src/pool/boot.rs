@@ -1,5 +1,5 @@
-//! What has to be said at boot: gigantic pages come reliably only from memory that nobody has used
-//! yet, and every setting is forgotten by a reboot. Text only; nobody's files are edited.
+//! Boot configuration: gigantic pages come reliably only from memory that is still unused, and a reboot resets every
+//! setting. Text only; no user's files are edited.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,21 +8,21 @@ use units::{NodeId, PageSize};
 
 use super::spec::exact;
 
-/// A pool to be made at boot.
+/// A pool to make at boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootPool {
     /// The page size.
     pub size: PageSize,
-    /// Pages, spread over the nodes by the kernel or named for each.
+    /// Number of pages, spread over the nodes by the kernel or given per node.
     pub pages: BootPages,
 }
 
-/// How many pages, and where.
+/// Number and place of pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BootPages {
-    /// So many, spread evenly.
+    /// This many pages, spread evenly.
     Anywhere(u64),
-    /// So many on each node (Linux 5.16: `hugepages=0:1,1:2`).
+    /// This many pages on each node (Linux 5.16: `hugepages=0:1,1:2`).
     OnNodes(BTreeMap<NodeId, u64>),
 }
 
@@ -42,7 +42,7 @@ pub fn command_line(pools: &[BootPool], default: Option<PageSize>) -> String {
     default.into_iter().chain(pools).collect::<Vec<_>>().join(" ")
 }
 
-/// A systemd unit that brings the machine to the state in `file` before programs start.
+/// A systemd unit that applies `file` before programs start.
 pub fn systemd_unit(command: &Path, file: &Path) -> String {
     let word = |path: &Path| {
         let text = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
@@ -68,8 +68,8 @@ pub fn systemd_unit(command: &Path, file: &Path) -> String {
     )
 }
 
-/// Lines for `/etc/sysctl.d`. Only the pool of the default size has sysctls; the others need
-/// [`tmpfiles`], the command line or the unit.
+/// Lines for `/etc/sysctl.d`. Only the pool of the default size has sysctls; other pools need [`tmpfiles`], the
+/// command line or the unit.
 pub fn sysctl(default_pages: Option<u64>, settings: &[(&str, u64)]) -> String {
     let pages = default_pages.map(|pages| format!("vm.nr_hugepages = {pages}\n"));
     let settings = settings.iter().map(|(name, value)| format!("{name} = {value}\n"));

@@ -1,4 +1,4 @@
-//! A wanted state of the pools, described in a file, and the way there. Idempotent: what is as
+//! The wanted state of the pools, described in a file, and the changes to reach it. Idempotent: a setting that is as
 //! wanted is not written again.
 
 use std::fs::File;
@@ -20,8 +20,8 @@ use super::{
 use crate::journal::{Journal, Knob, Restoration};
 use crate::{Root, root};
 
-// The file: TOML, strict. Every mistake is told with its line and what is allowed, a misspelt key too, because
-// a key that is silently skipped is a pool that is silently missing.
+// The file: TOML, strict. Every mistake is reported with its line and the allowed values, including misspelt keys: a
+// silently skipped key would be a silently missing pool.
 //
 // ```toml
 // shm_group = "dba"                # name or number
@@ -41,7 +41,7 @@ use crate::{Root, root};
 // max_inodes = 100                 # optional
 // ```
 
-/// A state that the machine is to have. What is not named is left alone.
+/// A wanted state of the machine. Settings that are not named are left alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Pools.
@@ -50,33 +50,33 @@ pub struct Wanted {
     pub mounts: Vec<WantedMount>,
     /// The group that may use hugetlb shared memory, by name or number.
     pub shm_group: Option<String>,
-    /// The least that the largest SysV segment must be.
+    /// Minimum of the maximum size of a SysV segment.
     pub shmmax: Option<ByteSize>,
-    /// The least `min_free_kbytes`.
+    /// Minimum of `min_free_kbytes`.
     pub min_free_kbytes: Option<MinFree>,
 }
 
 /// One pool's wanted state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WantedPages {
-    /// Which pool.
+    /// Page size of the pool.
     pub size: PoolName,
-    /// On this node only.
+    /// The node; `None`: the whole machine.
     pub node: Option<NodeId>,
-    /// Persistent pages.
+    /// Number of persistent pages.
     pub count: u64,
-    /// How many surplus pages may be made; `None`: as it is.
+    /// Maximum number of surplus pages; `None`: unchanged.
     pub overcommit: Option<u64>,
 }
 
 /// One wanted mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedMount {
-    /// The pool its pages come from.
+    /// The pool of its pages.
     pub size: PoolName,
-    /// Whose it is.
+    /// Owner of the mount.
     pub owner: Owner,
-    /// How much it may hold.
+    /// Limits of the mount.
     pub limits: Limits,
 }
 
@@ -85,7 +85,7 @@ pub struct WantedMount {
 pub enum MinFree {
     /// [`crate::pool::recommended_min_free`].
     Recommended,
-    /// So many kB.
+    /// A number of kB.
     KBytes(u64),
 }
 
@@ -97,15 +97,15 @@ pub enum WantedError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// Keys and values that are not understood.
+    /// Invalid keys or values.
     #[error(transparent)]
     File(#[from] FileError),
 }
 
-/// No such file is longer.
+/// Maximum size of such a file.
 const MAX_FILE: u64 = 1 << 20;
 
 /// Reads the file at `path`.
@@ -206,14 +206,14 @@ impl Field for MinFree {
     }
 }
 
-// What differs between a wanted state and the machine. Reads; writes nothing.
+// Differences between a wanted state and the machine. Reads only.
 
-/// The way to a wanted state: only what differs is in it.
+/// The changes to reach a wanted state: only the differences.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Pools to resize.
     pub requests: Vec<Request>,
-    /// Overcommit limits: size, now, wanted.
+    /// Overcommit limits: size, current value, wanted value.
     pub overcommits: Vec<(PageSize, u64, u64)>,
     /// Other settings.
     pub settings: Vec<Raise>,
@@ -226,9 +226,9 @@ pub struct Plan {
 pub struct Raise {
     /// The setting.
     pub knob: Knob,
-    /// Its value.
+    /// Current value.
     pub now: u64,
-    /// Its wanted value.
+    /// Wanted value.
     pub wanted: u64,
 }
 
@@ -237,9 +237,9 @@ pub struct Raise {
 pub struct Difference {
     /// The pool, setting or mount.
     pub what: String,
-    /// As it is.
+    /// Current state.
     pub now: String,
-    /// As it should be.
+    /// Wanted state.
     pub wanted: String,
 }
 
@@ -281,7 +281,7 @@ impl Plan {
         *self == Self::default()
     }
 
-    /// Everything that differs, in words.
+    /// All differences, in words.
     pub fn differences(&self) -> Vec<Difference> {
         let pools = self.requests.iter().map(|one| Difference {
             what: outcome::pool_name(one.size, one.node),
@@ -316,7 +316,7 @@ impl Plan {
         let mut seen = Vec::new();
         for pages in &wanted.pages {
             let size = status.size(pages.size)?;
-            // `default` may be one of the sizes that are named as well.
+            // `default` may be one of the explicitly named sizes.
             if seen.contains(&(size, pages.node)) {
                 return Err(SpecError::Twice(size).into());
             }
@@ -359,16 +359,16 @@ impl Plan {
     }
 }
 
-// Going to a wanted state, under one journal.
+// Reaching a wanted state, under one journal.
 
-/// What going there came to.
+/// The results.
 #[derive(Debug)]
 pub struct Ensured {
-    /// Of each pool that was resized.
+    /// The result of each resized pool.
     pub outcomes: Vec<Outcome>,
-    /// What was put back, if it was stopped or all was to be had or nothing.
+    /// Restored settings, after a stop, or after a shortage with all-or-nothing.
     pub given_back: Option<Vec<Restoration>>,
-    /// What an earlier killed superpage had left, undone first.
+    /// Changes of an earlier, killed superpage that were undone first.
     pub inherited: Vec<Restoration>,
 }
 
@@ -379,9 +379,8 @@ impl Ensured {
     }
 }
 
-/// Carries a plan out. Settings first (they cost nothing and may help the pools grow), then pools,
-/// then mounts. An error puts back everything that was done. Mounts are made on the real machine
-/// only.
+/// Executes a plan: settings first (they cost nothing and may help the pools grow), then pools, then mounts. An
+/// error restores all changes. Mounts are made on the real machine only.
 pub fn carry_out(
     root: &Root,
     journal_dir: &Path,

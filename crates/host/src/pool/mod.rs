@@ -1,10 +1,10 @@
-//! hugetlb pools: their sizes, mounts, permissions and users, and the way to a wanted state.
+//! hugetlb pools: their sizes, mounts, permissions and users, and the changes to a wanted state.
 //!
-//! Every setting is written through [`crate::journal`]; the three things that are no settings
-//! (compaction, demotion, mounts) are typed operations of their own. Nothing here prints.
+//! Every setting is written through [`crate::journal`]; the three actions that are no settings (compaction,
+//! demotion, mounts) are typed operations. Nothing here prints.
 //!
-//! A pool in three steps: [`Status::read`] tells what there is; [`resolve`] turns [`Spec`]s into
-//! [`Request`]s, purely; [`apply`] carries them out under one journal and says what came of each.
+//! Three steps: [`Status::read`] reads the pools; [`resolve`] turns [`Spec`]s into [`Request`]s, purely; [`apply`]
+//! executes them under one journal and reports the result of each.
 
 pub mod boot;
 pub mod ensure;

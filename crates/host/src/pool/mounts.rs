@@ -1,4 +1,4 @@
-//! hugetlbfs mounts: those there are, those to be made, and lines that make them stay.
+//! hugetlbfs mounts: existing mounts, mounts to make, and lines that make them permanent.
 
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -13,23 +13,23 @@ use crate::{ReadError, Root, root};
 
 // `/proc/self/mounts`: the hugetlbfs mounts this process sees.
 //
-// Lines have any length (overlayfs names all its layers), sources may hold slashes or be empty,
-// and blanks, tabs, newlines, `#` and backslashes in names are written in octal (`\040`).
+// Lines have any length (overlayfs names all its layers), sources may contain slashes or be empty, and blanks, tabs,
+// newlines, `#` and backslashes in names are written in octal (`\040`).
 
 /// One hugetlbfs mount. `None`: the kernel does not print the option, because it has its default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// Where it is.
+    /// Mount point.
     pub point: PathBuf,
-    /// What was mounted: a word without meaning for hugetlbfs.
+    /// Mounted source: a word without meaning for hugetlbfs.
     pub source: String,
-    /// The pool its pages come from.
+    /// The pool of its pages.
     pub page_size: Option<PageSize>,
-    /// The most it may take.
+    /// Maximum size.
     pub size: Option<ByteSize>,
-    /// What is reserved for it from the start.
+    /// Size reserved from the start.
     pub min_size: Option<ByteSize>,
-    /// The most files it may hold.
+    /// Maximum number of files.
     pub inodes: Option<u64>,
     /// Its root's owner; `None`: 0.
     pub uid: Option<u32>,
@@ -43,7 +43,7 @@ pub struct Mount {
     pub options: String,
 }
 
-/// Reads the hugetlbfs mounts, in the order in which they were made.
+/// Reads the hugetlbfs mounts, in mount order.
 pub fn mounts(root: &Root) -> Result<Vec<Mount>, ReadError> {
     let path = "/proc/self/mounts";
     parse(&root.read(path)?, &root.path(path))
@@ -94,7 +94,7 @@ impl Mount {
     }
 }
 
-/// `\040` and its like as the bytes they stand for; anything else stays as it is.
+/// `\040` and similar escapes as bytes; all other text unchanged.
 fn unescape(word: &str) -> String {
     let mut bytes = Vec::with_capacity(word.len());
     let mut rest = word.as_bytes();
@@ -110,8 +110,8 @@ fn unescape(word: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-// Users and groups by name, from the files. A name that only a directory service knows is given
-// as a number: asking it would need the C library inside a program that may run at boot.
+// Users and groups by name, from the files. Give names known only to a directory service as numbers: a query would
+// need the C library in a program that may run at boot.
 
 /// A user's id; a number stands for itself.
 pub fn user_id(root: &Root, name: &str) -> Result<u32, PoolError> {
@@ -141,13 +141,12 @@ fn look_up(
     id.ok_or_else(|| PoolError::NoSuchName { kind, name: name.chars().take(80).collect(), file })
 }
 
-// What a mount is to be: its place and options, decided before anything is made. Pure, but for
-// the names looked up.
+// Place and options of a mount, decided before anything is made. Pure, except for the lookup of names.
 
-/// Below this lie all mounts, where scripts written for hugeadm look for them.
+/// Directory of all mounts, where scripts written for hugeadm expect them.
 pub const MOUNTS_DIR: &str = "/var/lib/hugetlbfs";
 
-/// Whose mount it is.
+/// Owner of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owner {
@@ -161,25 +160,25 @@ pub enum Owner {
     Group(String),
 }
 
-/// How much a mount may hold.
+/// Limits of a mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The most bytes; rounded down to whole pages.
+    /// Maximum number of bytes; rounded down to whole pages.
     pub size: Option<ByteSize>,
-    /// The most files.
+    /// Maximum number of files.
     pub inodes: Option<u64>,
 }
 
-/// A mount to be made.
+/// A mount to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountPlan {
-    /// Where.
+    /// Mount point.
     pub point: PathBuf,
-    /// The pool.
+    /// Page size of the pool.
     pub page_size: PageSize,
-    /// The most bytes it may hold, whole pages.
+    /// Maximum number of bytes, in whole pages.
     pub size: Option<ByteSize>,
-    /// The most files.
+    /// Maximum number of files.
     pub inodes: Option<u64>,
     /// Its root's owner.
     pub uid: u32,
@@ -236,7 +235,7 @@ impl MountPlan {
         options + &format!(",uid={},gid={},mode={:04o}", self.uid, self.gid, self.mode)
     }
 
-    /// How `mount`, found at the same place, differs from this; `None`: not at all.
+    /// How an existing mount at the same place differs; `None`: not at all.
     pub fn differs_from(&self, mount: &Mount) -> Option<String> {
         let known = |what: Option<ByteSize>| what.map_or("no limit".into(), |b| b.to_string());
         let differs = |what: &str, has: String, wants: String| {
@@ -271,23 +270,23 @@ impl std::str::FromStr for Owner {
     }
 }
 
-// Making and removing mounts. Not settings that a journal could restore: a mount is there or not,
-// and making one that is there already changes nothing.
+// Making and removing mounts. These are not settings that a journal could restore: a mount exists or not, and making
+// an existing one again changes nothing.
 
-/// What making a mount came to.
+/// The result of making a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MountOutcome {
-    /// It is new.
+    /// The mount is new.
     New,
-    /// It was there, just so.
+    /// The mount existed, with the same options.
     AlreadyThere,
 }
 
 impl MountPlan {
-    /// What [`make`] would do: an error if something else is mounted there. Nothing is written.
+    /// The result that [`make`] would have: an error if something else is mounted there. Writes nothing.
     pub fn check(&self, mounts: &[Mount]) -> Result<MountOutcome, PoolError> {
-        // The last one at a place hides those below it.
+        // The last mount at a place hides earlier ones.
         let Some(there) = mounts.iter().rev().find(|mount| mount.point == self.point) else {
             return Ok(MountOutcome::New);
         };
@@ -311,22 +310,22 @@ pub fn make(plan: &MountPlan) -> Result<MountOutcome, PoolError> {
     make_directories(&plan.point).map_err(failed)?;
     let mounted = sys::mount::mount_hugetlbfs(&plan.point, &plan.options());
     if mounted.is_err() && is_new {
-        // Only what this call made, and only if empty.
+        // Removes only the directory that this call made, and only if empty.
         let _ = fs::remove_dir(&plan.point);
     }
     mounted?;
     Ok(MountOutcome::New)
 }
 
-/// Makes a directory, and those above it that are missing. Whatever the umask, all may enter them: the owner of the mount
-/// need not be who makes it.
+/// Makes a directory and its missing parents. All users may enter them, whatever the umask: the mount's owner may be
+/// another user than the caller.
 fn make_directories(point: &Path) -> io::Result<()> {
     const MODE: u32 = 0o755;
     let missing = point.ancestors().take_while(|dir| !dir.as_os_str().is_empty() && !dir.is_dir());
     for dir in missing.collect::<Vec<_>>().into_iter().rev() {
         match DirBuilder::new().mode(MODE).create(dir) {
             Ok(()) => fs::set_permissions(dir, Permissions::from_mode(MODE))?,
-            // Somebody made it meanwhile: it stays as it is.
+            // Another process made it meanwhile: it stays unchanged.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             Err(error) => return Err(error),
         }
@@ -334,8 +333,8 @@ fn make_directories(point: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Unmounts `point` and removes its directory, and those above it that [`make`] made and that are
-/// now empty. Only hugetlbfs is touched.
+/// Unmounts `point` and removes its directory and the parents that [`make`] made and that are now empty. Touches
+/// only hugetlbfs.
 pub fn remove(point: &Path) -> Result<(), PoolError> {
     let mounts = mounts(&Root::real())?;
     if !mounts.iter().any(|mount| mount.point == point) {
@@ -348,7 +347,7 @@ pub fn remove(point: &Path) -> Result<(), PoolError> {
     sys::mount::unmount(point)?;
     let ours = |dir: &&Path| *dir != Path::new(MOUNTS_DIR) && dir.starts_with(MOUNTS_DIR);
     for dir in std::iter::once(point).chain(point.ancestors().skip(1).take_while(ours)) {
-        // Not empty, or somebody's working directory: it stays.
+        // Not empty, or a process's working directory: it stays.
         if fs::remove_dir(dir).is_err() {
             break;
         }
@@ -356,7 +355,7 @@ pub fn remove(point: &Path) -> Result<(), PoolError> {
     Ok(())
 }
 
-// Lines that make a mount come back after a reboot. Text only; nobody's files are edited.
+// Lines that restore a mount after a reboot. Text only; no user's files are edited.
 
 /// A line for `/etc/fstab`.
 pub fn fstab_line(plan: &MountPlan) -> String {
@@ -364,7 +363,7 @@ pub fn fstab_line(plan: &MountPlan) -> String {
     format!("none {point} hugetlbfs nosuid,nodev,{} 0 0\n", plan.options())
 }
 
-/// A systemd mount unit: its file's name, which systemd derives from the place, and its text.
+/// A systemd mount unit: its file name, which systemd derives from the mount point, and its text.
 pub fn systemd_mount(plan: &MountPlan) -> (String, String) {
     let name = format!("{}.mount", escape(&plan.point.to_string_lossy()));
     // `%` begins a specifier in unit files.
@@ -387,8 +386,8 @@ fn fstab_char(c: char) -> String {
     }
 }
 
-/// A path as systemd names units after it (systemd-escape --path): `/` is `-`, and whatever is not
-/// a letter, digit, `_`, `.` or `:` is `\x2d`.
+/// A path in systemd's unit name notation (systemd-escape --path): `/` is `-`, and any character except letters,
+/// digits, `_`, `.` and `:` is `\x2d`.
 pub(crate) fn escape(path: &str) -> String {
     let mut name = String::new();
     for (index, byte) in path.trim_matches('/').bytes().enumerate() {

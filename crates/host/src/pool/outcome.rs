@@ -1,4 +1,4 @@
-//! What is asked of a pool, how, and what came of it: plain data.
+//! Requests to pools, options, and results: plain data.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,173 +10,173 @@ use super::spec::{SpecError, exact};
 use crate::ReadError;
 use crate::journal::{JournalError, Restoration};
 
-/// A pool and the persistent pages it is to have.
+/// A pool and its wanted number of persistent pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The pool.
     pub size: PageSize,
-    /// On this node only; `None`: on the machine.
+    /// The node; `None`: the whole machine.
     pub node: Option<NodeId>,
-    /// Persistent pages now.
+    /// Number of persistent pages now.
     pub before: u64,
-    /// Persistent pages asked for.
+    /// Number of persistent pages requested.
     pub target: u64,
 }
 
-/// How to go about it.
+/// Options of a resize.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// Whether a growth that cannot fit is refused.
     pub headroom: HeadroomRule,
-    /// Whether memory may be compacted for it.
+    /// Whether memory may be compacted for the growth.
     pub compaction: Compaction,
-    /// What becomes of a pool that did not get all.
+    /// What happens to a pool that did not get all pages.
     pub shortage: Shortage,
 }
 
 /// Whether a growth that cannot fit is refused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HeadroomRule {
-    /// Refused, with nothing written.
+    /// Refused, without any write.
     #[default]
     Check,
-    /// Tried; it stops at a quarter of the margin all the same.
+    /// Tried; the growth still stops at a quarter of the margin.
     Force,
 }
 
 /// Whether memory may be compacted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compaction {
-    /// Where the free blocks of this size do not suffice.
+    /// If there are not enough free blocks of this size.
     #[default]
     WhenNeeded,
-    /// Not by us; the kernel compacts for each page as it sees fit.
+    /// Not by superpage; the kernel compacts for each page as it decides.
     Never,
 }
 
-/// What becomes of a pool that did not get all.
+/// What happens to a pool that did not get all pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Shortage {
-    /// It keeps what it got.
+    /// The pool keeps the pages that it got.
     #[default]
     Keep,
-    /// Every pool of the call gets its old size back.
+    /// Every pool of the call returns to its old size.
     GiveBack,
 }
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The pool.
     pub size: PageSize,
-    /// On this node only.
+    /// The node; `None`: the whole machine.
     pub node: Option<NodeId>,
-    /// Persistent pages asked for.
+    /// Number of persistent pages requested.
     pub asked: u64,
-    /// Persistent pages before.
+    /// Number of persistent pages before.
     pub before: u64,
-    /// Persistent pages the kernel gave, read back. Given back again if `Applied::given_back`.
+    /// Number of persistent pages that the kernel gave, read back. Released again if `Applied::given_back`.
     pub got: u64,
-    /// Attempts.
+    /// Number of attempts.
     pub rounds: u32,
-    /// How often memory was compacted.
+    /// Number of compactions.
     pub compactions: u32,
-    /// Pages in use that kept a shrinking pool's memory: they went over to surplus, and the kernel
-    /// frees each when its last user lets go of it.
+    /// Number of pages in use that kept a shrinking pool's memory: they became surplus pages, and the kernel
+    /// frees each when its last user releases it.
     pub still_in_use: u64,
-    /// Milliseconds it took.
+    /// Duration in milliseconds.
     pub milliseconds: u64,
     /// Why `got` is not `asked`.
     pub why_short: Option<WhyShort>,
 }
 
-/// Why a pool did not get all it asked for.
+/// Why a pool did not get all requested pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum WhyShort {
     /// Memory ran out.
     Memory {
-        /// Available bytes when it did.
+        /// Available bytes at that time.
         available: Option<ByteSize>,
     },
-    /// Enough was free, but not in one piece.
+    /// Enough memory was free, but not contiguous.
     Fragmented {
         /// Free bytes.
         free: ByteSize,
-        /// Of these in blocks of at least the page's size; unknown for gigantic pages.
+        /// Free bytes in blocks of at least the page's size; unknown for gigantic pages.
         in_superpages: Option<ByteSize>,
     },
-    /// Somebody asked to stop.
+    /// The caller requested a stop.
     Stopped,
-    /// The kernel left it larger than asked.
+    /// The kernel left the pool larger than requested.
     NotShrunk,
 }
 
-/// How far a resize is.
+/// Progress of a resize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// The current request.
     pub request: Request,
-    /// Persistent pages now.
+    /// Number of persistent pages now.
     pub now: u64,
-    /// Memory is being compacted, which may take seconds.
+    /// Whether memory is being compacted, which may take seconds.
     pub compacting: bool,
 }
 
-/// What came of a whole call.
+/// The result of a whole call.
 #[derive(Debug)]
 pub struct Applied {
-    /// Of each request, in the order given.
+    /// The result of each request, in the given order.
     pub outcomes: Vec<Outcome>,
-    /// With [`Shortage::GiveBack`] and a shortage, or after a stop: what was put back.
+    /// Restored settings, with [`Shortage::GiveBack`] after a shortage, or after a stop.
     pub given_back: Option<Vec<Restoration>>,
-    /// What an earlier killed superpage had left, undone first.
+    /// Changes of an earlier, killed superpage that were undone first.
     pub inherited: Vec<Restoration>,
 }
 
 impl Outcome {
-    /// Whether all of it was got.
+    /// Whether the request was fully met.
     pub fn is_full(&self) -> bool {
         self.got == self.asked
     }
 }
 
 impl Applied {
-    /// Whether every pool is as asked.
+    /// Whether every pool has the requested size.
     pub fn is_full(&self) -> bool {
         self.given_back.is_none() && self.outcomes.iter().all(Outcome::is_full)
     }
 }
 
-// Why something about the pools could not be done.
+// Why an operation on pools failed.
 
-/// What went wrong, on which pool, and the remedy.
+/// The error, the pool, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// What was asked for cannot be understood, or not of this pool.
+    /// The request is invalid, or invalid for this pool.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// The kernel has no hugetlb at all.
+    /// The kernel has no hugetlb.
     #[error(
         "this kernel has no hugetlb pools (/sys/kernel/mm/hugepages is missing): it needs \
          CONFIG_HUGETLB_PAGE"
     )]
     NoHugetlb,
-    /// No pool of this size.
+    /// There is no pool of this size.
     #[error("there is no pool of {size} pages; this machine has {}", list(has))]
     NoSuchPool {
-        /// The size asked for.
+        /// Requested size.
         size: PageSize,
-        /// The sizes there are.
+        /// Available sizes.
         has: Vec<PageSize>,
     },
-    /// No such node.
+    /// There is no such node.
     #[error("there is no node {node}; this machine has {}",
         has.iter().map(|node| format!("node {node}")).collect::<Vec<_>>().join(", "))]
     NoSuchNode {
-        /// The node asked for.
+        /// Requested node.
         node: NodeId,
-        /// The nodes there are.
+        /// Existing nodes.
         has: Vec<NodeId>,
     },
     /// A counter of the pool could not be read, so nothing may be changed.
@@ -184,29 +184,29 @@ pub enum PoolError {
     Unknown {
         /// The pool.
         size: PageSize,
-        /// What could not be read.
+        /// The unreadable counter.
         what: &'static str,
     },
-    /// It cannot fit.
+    /// The growth does not fit into memory.
     #[error(
         "not enough memory for {pages} more pages of {size} ({bytes}): {place} has {available} \
          available, of which {margin} must stay free; at most {fits} more fit (--force tries \
          anyway)"
     )]
     NoHeadroom {
-        /// Pages that would be taken from memory.
+        /// Number of pages that would be taken from memory.
         pages: u64,
-        /// Their size.
+        /// Page size.
         size: PageSize,
-        /// In bytes.
+        /// The same in bytes.
         bytes: ByteSize,
         /// The machine, or a node.
         place: String,
-        /// What could be taken.
+        /// Available memory.
         available: ByteSize,
-        /// What must stay.
+        /// Memory that must stay free.
         margin: ByteSize,
-        /// Pages that fit.
+        /// Number of pages that fit.
         fits: u64,
     },
     /// The kernel makes no surplus pages of this size.
@@ -219,51 +219,51 @@ pub enum PoolError {
         /// The size.
         size: PageSize,
     },
-    /// The smallest size there is.
+    /// Pages of this size cannot be demoted: it is the smallest size.
     #[error("pages of {size} cannot be demoted: {why}")]
     NoDemotion {
         /// The size.
         size: PageSize,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// The kernel refused an action (one that holds no value to put back).
+    /// The kernel refused an action without a value to restore.
     #[error("cannot {doing} ({}): {source}{}", path.display(), remedy(source))]
     Action {
         /// `compact memory`, `demote`, `create`, ...
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A mount that cannot be made.
     #[error("{0}")]
     Mount(String),
-    /// A name that is in no list of users or groups.
+    /// An unknown user or group name.
     #[error("unknown {kind} `{name}` (not in {}); use a name from that file, or a number", file)]
     NoSuchName {
         /// `user` or `group`.
         kind: &'static str,
         /// The name.
         name: String,
-        /// Where it was looked for.
+        /// The file that was searched.
         file: &'static str,
     },
-    /// A setting that would get smaller.
+    /// A setting that would be lowered.
     #[error("{what} is already {now} and is never lowered (requested: {asked})")]
     WouldLower {
         /// The setting.
         what: &'static str,
-        /// Its value.
+        /// Current value.
         now: u64,
-        /// What was asked for.
+        /// Requested value.
         asked: u64,
     },
-    /// A system call.
+    /// A system call failed.
     #[error(transparent)]
     Sys(#[from] sys::SysError),
-    /// Something could not be read.
+    /// A read failed.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// A setting could not be written.
@@ -272,8 +272,7 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// Whether the caller asked for something that makes no sense, as opposed to a machine that
-    /// cannot do it.
+    /// Whether the caller's request is invalid, as opposed to impossible on this machine.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -314,7 +313,7 @@ fn remedy(source: &io::Error) -> &'static str {
     }
 }
 
-// Words that more than one message is made of.
+// Text shared by several messages.
 
 /// `2 MiB pages`, `2 MiB pages on node 1`.
 pub fn pool_name(size: PageSize, node: Option<NodeId>) -> String {

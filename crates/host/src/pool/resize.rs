@@ -1,7 +1,7 @@
 //! Resizing pools: check everything, shrink first, grow in steps, read back, report.
 //!
-//! One journal covers a whole call of [`apply`]: killed anywhere in between, `superpage restore`
-//! puts every pool back; ended by itself, what was got stays (or, asked so, nothing does).
+//! One journal covers a whole call of [`apply`]: after a kill at any point, `superpage restore` restores every pool;
+//! after a normal end the pages stay (or, if requested, none do).
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -22,7 +22,7 @@ use super::status::Status;
 use crate::journal::{Journal, JournalError, Knob, KnobWriter};
 use crate::{FreeContiguity, MemInfo, ReadError, Root, ZoneFree, hugetlb, root, zones};
 
-/// Turns specs into requests, judged by the pools as they are. Nothing is written.
+/// Turns specs into requests, by the current pools. Writes nothing.
 pub fn resolve(
     status: &Status,
     specs: &[Spec],
@@ -41,10 +41,10 @@ pub fn resolve(
     Ok(requests)
 }
 
-/// Refuses what cannot fit, all requests together. Nothing is written.
+/// Refuses requests that together do not fit. Writes nothing.
 pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Result<(), PoolError> {
     let bytes = |pages: u64, request: &Request| pages.saturating_mul(request.size.bytes());
-    // By node: what is asked of one takes nothing of another.
+    // By node: a request to one node takes nothing from another.
     let (mut taken, mut freed) = (BTreeMap::new(), BTreeMap::new());
     let add = |to: &mut BTreeMap<Option<NodeId>, u64>, node, bytes| {
         let sum: &mut u64 = to.entry(node).or_default();
@@ -54,15 +54,15 @@ pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Res
         None => all.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)),
         node => all.get(&node).copied().unwrap_or(0),
     };
-    // Those that shrink are carried out first.
+    // Shrinking requests are executed first.
     for request in requests {
-        // Pages of a shrinking pool that are in use give nothing back yet.
+        // Pages in use of a shrinking pool free no memory yet.
         let free = status.pool(request.size)?.free.unwrap_or(0);
         let pages = request.before.saturating_sub(request.target).min(free);
         add(&mut freed, request.node, bytes(pages, request));
     }
     for request in requests {
-        // Surplus pages become persistent ones first: they are in the pool already.
+        // Surplus pages become persistent first: they are in the pool already.
         let surplus = status.surplus(request.size, request.node)?.unwrap_or(0);
         let pages = request.target.saturating_sub(request.before.saturating_add(surplus));
         if pages == 0 {
@@ -78,8 +78,8 @@ pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Res
     Ok(())
 }
 
-/// Carries the requests out: those that shrink first. `progress` is told after every step, and may
-/// stop it, which puts everything back.
+/// Executes the requests, shrinking ones first. `progress` is called after every step, and may stop the call, which
+/// restores all pools.
 pub fn apply(
     root: &Root,
     journal_dir: &Path,
@@ -108,7 +108,7 @@ pub fn apply(
     Ok(Applied { outcomes, given_back, inherited })
 }
 
-/// Resizes pools under a journal that the caller keeps or restores; ends early when told to stop.
+/// Resizes pools under a journal that the caller keeps or restores; ends early on a stop.
 pub(super) fn resize_all(
     root: &Root,
     journal: &mut Journal,
@@ -116,7 +116,7 @@ pub(super) fn resize_all(
     options: Options,
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Outcome>, PoolError> {
-    // What a killed command left was given back since they were made.
+    // Pages of a killed command were released after the requests were made.
     let status = Status::read(root)?;
     let mut requests = requests.to_vec();
     for request in &mut requests {
@@ -127,7 +127,7 @@ pub(super) fn resize_all(
     order.sort_by_key(|index| requests[*index].target > requests[*index].before);
     let mut outcomes: Vec<Outcome> = requests.iter().map(unchanged).collect();
     for index in order {
-        // An error drops the journal, which puts back what was done so far.
+        // An error drops the journal, which restores all changes so far.
         outcomes[index] = resize(root, journal, requests[index], options, progress)?;
         if matches!(outcomes[index].why_short, Some(WhyShort::Stopped)) {
             break;
@@ -136,8 +136,8 @@ pub(super) fn resize_all(
     Ok(outcomes)
 }
 
-/// Resizes one pool by a journal, or a share in it, that the caller keeps or restores. `options.headroom` is the
-/// caller's business: see [`check_headroom`].
+/// Resizes one pool by a journal, or by a share in it, that the caller keeps or restores. The caller handles
+/// `options.headroom`: see [`check_headroom`].
 pub fn resize(
     root: &Root,
     journal: &mut dyn KnobWriter,

@@ -23,13 +23,13 @@ pub struct Mapping {
     pub writable: bool,
     /// Whether it may be executed.
     pub executable: bool,
-    /// Whether others see what is written.
+    /// Whether writes are visible to other processes.
     pub sharing: Sharing,
-    /// Where in the file it begins, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// The file system the file is on.
+    /// Device of the file's file system.
     pub device: Device,
-    /// The file; 0 when there is none.
+    /// Inode of the file; 0 if there is none.
     pub inode: u64,
     /// The file's path, `[heap]`, `[stack]`, `[anon:NAME]`, or nothing.
     pub name: String,
@@ -45,7 +45,7 @@ pub enum Sharing {
     Shared,
 }
 
-/// A mapping that was asked for by an address.
+/// A mapping that was queried by address.
 impl From<sys::procmap::Found> for Mapping {
     fn from(found: sys::procmap::Found) -> Self {
         let (major, minor) = found.device;
@@ -79,7 +79,7 @@ impl Mapping {
         self.end - self.start
     }
 
-    /// Never, in a live process.
+    /// Always false in a live process.
     pub fn is_empty(&self) -> bool {
         self.end == self.start
     }
@@ -106,7 +106,7 @@ impl Maps<BufReader<File>> {
 }
 
 impl<R: BufRead> Maps<R> {
-    /// Reads from text at hand; `path` is named in errors.
+    /// Reads from existing text; `path` is named in errors.
     pub fn from_reader(reader: R, path: impl Into<PathBuf>) -> Self {
         Self { lines: Lines::new(reader, path.into()) }
     }
@@ -155,31 +155,31 @@ pub fn parse_line(line: &str) -> Option<Mapping> {
         offset: hex(offset)?,
         device: Device { major: hex(major)?.try_into().ok()?, minor: hex(minor)?.try_into().ok()? },
         inode: inode.parse().ok()?,
-        // Padding before the name is the kernel's; spaces inside it are the file's.
+        // The kernel pads before the name; spaces inside belong to the file name.
         name: name.trim_start_matches(' ').to_string(),
     })
 }
 
-// `/proc/PID/smaps`, one mapping at a time; fields that are not known are skipped.
+// `/proc/PID/smaps`, one mapping at a time; unknown fields are skipped.
 
 /// One mapping and what is resident in it. A byte count whose line the kernel does not print is
 /// zero, because a kernel without the line cannot make that kind of page (`ShmemPmdMapped` came
 /// with Linux 4.8's shmem THP, `FilePmdMapped` with 5.4's file THP).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmapsEntry {
-    /// The line it opens with.
+    /// The line that begins the entry.
     pub mapping: Mapping,
     /// The page size the kernel backs it with: the base size, or a hugetlb pool's.
     pub kernel_page_size: Option<PageSize>,
-    /// Resident bytes, of every page size but hugetlb's.
+    /// Resident bytes, without hugetlb pages.
     pub rss: ByteSize,
-    /// The same, each page divided by the number of processes that map it.
+    /// Resident bytes, each page divided by the number of processes that map it.
     pub pss: ByteSize,
-    /// Resident bytes that belong to no file: also copies made in private file mappings.
+    /// Resident bytes that belong to no file, including copies in private file mappings.
     pub anonymous: ByteSize,
-    /// Of these, given up with `MADV_FREE` and not yet taken.
+    /// Bytes of these that were freed with `MADV_FREE` and not yet reclaimed.
     pub lazy_free: ByteSize,
-    /// Of `anonymous`, mapped by a PMD.
+    /// Bytes of `anonymous` mapped by a PMD.
     pub anon_huge: ByteSize,
     /// Shared memory mapped by a PMD.
     pub shmem_pmd: ByteSize,
@@ -242,7 +242,7 @@ impl Smaps<BufReader<File>> {
 }
 
 impl<R: BufRead> Smaps<R> {
-    /// Reads from text at hand; `path` is named in errors.
+    /// Reads from existing text; `path` is named in errors.
     pub fn from_reader(reader: R, path: impl Into<PathBuf>) -> Self {
         Self { lines: Lines::new(reader, path.into()) }
     }
@@ -312,16 +312,15 @@ impl SmapsEntry {
     }
 }
 
-// What a process holds in memory, from `/proc/PID/status`: cheap, without a page table walk.
+// Resident memory of a process, from `/proc/PID/status`: cheap, without a page table walk.
 
-/// Resident memory of one process, in bytes. The kernel keeps these counts by CPU and may be off
-/// by some dozen pages for each (proc_pid_status(5)). `None`: a kernel thread, or a line that this
-/// kernel does not print.
+/// Resident memory of one process, in bytes. The kernel counts per CPU and may be off by some dozen pages for each
+/// CPU (proc_pid_status(5)). `None`: a kernel thread, or a line that this kernel does not print.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resident {
     /// The command's name.
     pub name: String,
-    /// `VmRSS`: `anon` + `file` + `shmem`; hugetlb is not in it.
+    /// `VmRSS`: `anon` + `file` + `shmem`, without hugetlb.
     pub rss: Option<ByteSize>,
     /// `RssAnon`.
     pub anon: Option<ByteSize>,
@@ -333,15 +332,15 @@ pub struct Resident {
     pub hugetlb: Option<ByteSize>,
     /// `VmSwap`.
     pub swap: Option<ByteSize>,
-    /// `VmHWM`: the largest `rss` ever.
+    /// `VmHWM`: the maximum of `rss`.
     pub peak_rss: Option<ByteSize>,
     /// `VmPTE`: memory in its page tables.
     pub page_tables: Option<ByteSize>,
     /// `THP_enabled`: false after `prctl(PR_SET_THP_DISABLE)`.
     pub thp_enabled: Option<bool>,
-    /// Faults it took without I/O; from `/proc/PID/stat`.
+    /// Number of faults without I/O; from `/proc/PID/stat`.
     pub minor_faults: Option<u64>,
-    /// When it started, in clock ticks since boot: pid and start name a process for good.
+    /// Start time in clock ticks since boot: pid and start time identify a process for good.
     pub start_ticks: Option<u64>,
 }
 
@@ -353,13 +352,13 @@ impl Resident {
     }
 }
 
-/// Reads `/proc/PID/status`, and no more: what comes from elsewhere is `None`. Needs no privilege.
+/// Reads only `/proc/PID/status`; values from other files are `None`. Needs no privilege.
 pub fn status(root: &Root, pid: Pid) -> Result<Resident, ReadError> {
     let path = format!("/proc/{pid}/status");
     parse(&root.read(&path)?, &root.path(&path))
 }
 
-/// The same, and faults and the start time.
+/// Reads `/proc/PID/status`, and faults and start time.
 pub fn resident(root: &Root, pid: Pid) -> Result<Resident, ReadError> {
     let resident = status(root, pid)?;
     let stat = stat(root, pid)?;

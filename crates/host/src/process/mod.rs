@@ -1,6 +1,6 @@
-//! Processes: who descends from whom, what they hold, and their mappings as streams.
+//! Processes: their ancestry, their memory, and their mappings as streams.
 //!
-//! A process that ends while it is read is no accident: see [`crate::ReadError::is_gone`].
+//! A process may end while it is read: see [`crate::ReadError::is_gone`].
 
 mod maps;
 mod mounts;
@@ -22,7 +22,7 @@ pub fn is_in_first_namespace(root: &crate::Root) -> bool {
     link.is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
 }
 
-/// The parsers on text at hand.
+/// The parsers for existing text.
 pub mod parse {
     pub use super::maps::parse as status;
     pub use super::maps::parse_line as maps_line;

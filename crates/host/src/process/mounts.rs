@@ -1,4 +1,4 @@
-//! `/proc/PID/mountinfo`: which devices hold memory, so that their pages count as what they are.
+//! `/proc/PID/mountinfo`: the devices that hold memory, so that their pages are counted by kind.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use crate::{ReadError, Root, root};
 pub struct MemoryMounts {
     /// tmpfs and devtmpfs: shared memory.
     pub tmpfs: Vec<Device>,
-    /// hugetlbfs: pages of the pools, and of which size where it is known.
+    /// hugetlbfs: pages of the pools, with their size if known.
     pub hugetlbfs: Vec<(Device, Option<PageSize>)>,
 }
 
 impl MemoryMounts {
-    /// The mounts that a process sees. Where mountinfo is missing or refused, none are known, and
-    /// the kernel's own names for shared memory still tell most of it.
+    /// The mounts that a process sees. If mountinfo is missing or refused, none are known, and the kernel's own
+    /// names for shared memory still identify most of it.
     pub fn from_pid(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         let path = format!("/proc/{pid}/mountinfo");
         match root.read(&path) {
@@ -34,15 +34,15 @@ impl MemoryMounts {
         }
     }
 
-    /// Whether a device holds pages of a pool, and their size where it is known.
+    /// Whether a device holds pages of a pool, and their size if known.
     pub(crate) fn hugetlb(&self, device: Device) -> Option<Option<PageSize>> {
         let found = self.hugetlbfs.iter().find(|(hugetlbfs, _)| *hugetlbfs == device);
         found.map(|(_, size)| *size)
     }
 }
 
-/// The kernel's own mounts, one for each size, in no table: anonymous hugetlb mappings, memory files and
-/// System V segments lie on them.
+/// The kernel's internal mounts, one per size, in no mount table: they hold anonymous hugetlb mappings, memory files
+/// and System V segments.
 fn internal_hugetlbfs(root: &Root) -> Vec<(Device, Option<PageSize>)> {
     let sizes = HugetlbPools::read_sizes(root).into_keys();
     let device = |size| {

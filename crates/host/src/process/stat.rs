@@ -1,4 +1,4 @@
-//! `/proc/PID/stat`: the parent, the state, and the start time that tells a reused pid apart.
+//! `/proc/PID/stat`: the parent, the state, and the start time that identifies a reused pid.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -27,23 +27,23 @@ pub struct Stat {
     pub group: Pid,
     /// See `group`.
     pub session: Pid,
-    /// Faults it took without I/O, its waited-for children not included.
+    /// Number of faults without I/O, without waited-for children.
     pub minor_faults: u64,
-    /// The same of its waited-for children and theirs.
+    /// Number of faults without I/O of its waited-for children and their descendants.
     pub children_minor_faults: u64,
-    /// Threads it has.
+    /// Number of threads.
     pub threads: u64,
-    /// When it started, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start_ticks: u64,
-    /// Bytes that it maps; 0 once it gave up its memory, and of kernel threads.
+    /// Mapped bytes; 0 after it released its memory, and for kernel threads.
     pub mapped: u64,
-    /// Where its stack begins: a fork keeps it, and an executed program gets another one. 0 without the right to
-    /// trace it, or where the line is shorter.
+    /// Start address of its stack: a fork keeps it, an executed program gets a new one. 0 without the permission
+    /// to trace it, or where the line is shorter.
     pub stack_start: u64,
 }
 
 impl Stat {
-    /// Whether it has ended and only its exit code is left: not while threads go on after the first.
+    /// Whether it has ended and only its exit code is left; false while other threads continue after the first.
     pub fn is_dead(&self) -> bool {
         self.state == 'X' || self.state == 'Z' && self.threads <= 1
     }
@@ -58,7 +58,7 @@ pub fn stat(root: &Root, pid: Pid) -> Result<Stat, ReadError> {
 /// Reads the text of `/proc/PID/stat`; `path` is named in errors.
 pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     let bad = || ReadError::malformed(path, 1, text.trim_end(), "`pid (name) state parent ...`");
-    // A name may hold spaces, newlines and parentheses: the last `)` ends it.
+    // A name may contain spaces, newlines and parentheses: the last `)` ends it.
     let (head, fields) = text.rsplit_once(')').ok_or_else(bad)?;
     let (_, name) = head.split_once('(').ok_or_else(bad)?;
     let mut fields = fields.split_ascii_whitespace();
@@ -83,19 +83,19 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     })
 }
 
-// What a watcher reads many times a second, from files that stay open.
+// Files that a watcher reads many times a second and keeps open.
 
-/// An open `/proc/PID/status`. It stays that process's when its pid is given out again.
+/// An open `/proc/PID/status`. It stays bound to its process when the pid is reused.
 #[derive(Debug)]
 pub struct KeptStatus(KeptFile);
 
 impl KeptStatus {
-    /// Opens it.
+    /// Opens the file.
     pub fn open(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         KeptFile::open(root, &format!("/proc/{pid}/status")).map(Self)
     }
 
-    /// What [`super::status`] reads; an error that [is gone](ReadError::is_gone) when the process ended.
+    /// Reads the same as [`super::status`]; the error [is gone](ReadError::is_gone) if the process ended.
     pub fn read(&mut self) -> Result<Resident, ReadError> {
         let (text, path) = self.0.read()?;
         maps::parse(&text, path)
@@ -106,22 +106,22 @@ impl KeptStatus {
 #[derive(Debug)]
 pub struct KeptLoad(KeptFile);
 
-/// What it says now.
+/// The current load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Threads of the machine that run or wait for a CPU, the reader's among them.
+    /// Number of threads on the machine that run or wait for a CPU, including the reader.
     pub running: u64,
-    /// The pid given out last on this machine.
+    /// The most recently assigned pid on this machine.
     pub newest: Pid,
 }
 
 impl KeptLoad {
-    /// Opens it.
+    /// Opens the file.
     pub fn open(root: &Root) -> Result<Self, ReadError> {
         KeptFile::open(root, "/proc/loadavg").map(Self)
     }
 
-    /// Reads it.
+    /// Reads the file.
     pub fn read(&mut self) -> Result<Load, ReadError> {
         let (text, path) = self.0.read()?;
         Ok(Load {
@@ -130,8 +130,8 @@ impl KeptLoad {
         })
     }
 
-    /// The pid given out last on this machine: while it stays, no process was born anywhere, so a tree read
-    /// before is still complete.
+    /// The most recently assigned pid on this machine: while it stays the same, no process was created, so a
+    /// tree read before is still complete.
     pub fn newest_pid(&mut self) -> Result<Pid, ReadError> {
         let (text, path) = self.0.read()?;
         tree::parse_newest(&text, path)
@@ -166,7 +166,7 @@ impl<R: BufRead> Lines<R> {
         Self { reader, path, number: 0, buffer: Vec::new(), pushed_back: false }
     }
 
-    /// Goes to the next line; false at the end of the file.
+    /// Advances to the next line; false at the end of the file.
     pub fn advance(&mut self) -> Result<bool, ReadError> {
         if std::mem::take(&mut self.pushed_back) {
             return Ok(true);
@@ -178,7 +178,7 @@ impl<R: BufRead> Lines<R> {
         Ok(count > 0)
     }
 
-    /// The line at hand, without its end.
+    /// The current line, without its end.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer))
     }
@@ -188,7 +188,7 @@ impl<R: BufRead> Lines<R> {
         self.pushed_back = true;
     }
 
-    /// The error for the line at hand.
+    /// The error for the current line.
     pub fn malformed(&self, expected: &'static str) -> ReadError {
         ReadError::malformed(&self.path, self.number, &self.text(), expected)
     }

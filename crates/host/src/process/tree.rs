@@ -8,15 +8,15 @@ use units::Pid;
 use super::stat::{Stat, stat};
 use crate::{ReadError, Root};
 
-/// `pid` and all its live descendants, `pid` first, parents before children. Processes that vanish
-/// meanwhile, and zombies, are left out; a `pid` that is not there gives an empty list. A child
-/// whose parent has ended belongs to the nearest subreaper and can no longer be found from here.
+/// `pid` and all its live descendants, `pid` first, parents before children. Vanished processes and zombies are left
+/// out; a missing `pid` gives an empty list. A child of an ended parent belongs to the nearest subreaper and is not
+/// found.
 pub fn tree(root: &Root, pid: Pid) -> Vec<Pid> {
     let processes = tree_with_stat(root, pid).into_iter();
     processes.filter(|(_, stat)| !stat.is_dead()).map(|(pid, _)| pid).collect()
 }
 
-/// The same, zombies too.
+/// The tree with each process's stat, including zombies.
 pub fn tree_with_stat(root: &Root, pid: Pid) -> Vec<(Pid, Stat)> {
     if stat(root, pid).is_err() {
         return Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn parse_newest(text: &str, path: &Path) -> Result<Pid, ReadError> {
     pid.map(Pid).ok_or_else(bad)
 }
 
-/// Of `2/612`: threads that run, of all there are.
+/// From `2/612`: the number of running threads.
 pub(super) fn parse_running(text: &str, path: &Path) -> Result<u64, ReadError> {
     let threads = text.split_ascii_whitespace().nth(3).and_then(|field| field.split_once('/'));
     let running = threads.and_then(|(running, _)| running.parse().ok());
@@ -52,7 +52,7 @@ pub(super) fn parse_running(text: &str, path: &Path) -> Result<u64, ReadError> {
     })
 }
 
-/// Breadth first. A pid is visited once, so reused pids cannot make a circle.
+/// Breadth first. Each pid is visited once, so reused pids cannot form a cycle.
 fn descend(
     first: Pid,
     children: impl Fn(Pid) -> Vec<Pid>,

@@ -1,4 +1,4 @@
-//! From CPUID's registers to TLB arrays: pure, so that registers of any processor can be decoded.
+//! Decodes CPUID's registers to TLB arrays: pure, so that registers of any processor can be decoded.
 
 use units::PageSize;
 
@@ -11,12 +11,12 @@ const M2: u64 = 2 << 20;
 const M4: u64 = 4 << 20;
 const G1: u64 = 1 << 30;
 
-/// What AMD's second level is counted in where L2TlbSizeX32 says so (leaf 0x8000_0021, EAX bit 14; Zen 5's 4,096
-/// entries do not fit the 12 bits of their field).
+/// Unit of AMD's second-level entries where L2TlbSizeX32 is set (leaf 0x8000_0021, EAX bit 14; Zen 5's 4,096 entries
+/// do not fit the 12 bits of their field).
 pub const AMD_UNIT: u32 = 32;
 
-/// The arrays that the leaves describe, first level first. Leaf 2 counts only where leaf 0x18 says nothing
-/// (its own descriptor 0xFE refers there).
+/// The arrays that the leaves describe, first level first. Leaf 2 is used only if leaf 0x18 is empty (leaf 2's own
+/// descriptor 0xFE refers there).
 pub fn arrays(leaves: &Leaves) -> Vec<TlbArray> {
     let mut arrays = amd(leaves);
     arrays.extend(leaves.translation.iter().filter_map(translation));
@@ -33,7 +33,7 @@ fn array(level: u32, kind: TlbKind, pages: &[u64], entries: u32, ways: Option<u3
     TlbArray { level, kind, page_sizes, entries, ways }
 }
 
-/// Leaf 2. The lowest byte of EAX is a count of no use; a register with its highest bit set says nothing.
+/// Leaf 2. The lowest byte of EAX is an unused count; a register with its highest bit set is invalid.
 fn descriptors(registers: [u32; 4]) -> Vec<TlbArray> {
     let valid = registers.into_iter().filter(|register| register >> 31 == 0);
     let bytes: Vec<u8> = valid
@@ -112,7 +112,7 @@ fn amd(leaves: &Leaves) -> Vec<TlbArray> {
     arrays
 }
 
-/// A register of 12 bits of entries and 4 of associativity, for instructions and, above them, data.
+/// A register with 12 bits of entries and 4 of associativity, for instructions and, in the upper half, data.
 fn halves(level: u32, register: u32, page: u64, unit: u32) -> [TlbArray; 2] {
     let half = |bits: u32, kind| {
         let entries = (bits & 0xfff) * unit;

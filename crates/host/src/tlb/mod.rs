@@ -1,5 +1,5 @@
-//! What the processor itself says of its TLB and its hypervisor (x86 CPUID), which no file tells.
-//! Asked on the real machine only; under a hypervisor it is what the hypervisor chose to say.
+//! CPUID's description of the TLB and the hypervisor (x86), which no file contains. Queried on the real machine
+//! only; under a hypervisor the hypervisor chooses the values.
 
 mod decode;
 
@@ -17,18 +17,18 @@ use TlbKind::{Data, Instruction, Unified};
 pub struct TlbArray {
     /// 1 for the first level, 2 for the second.
     pub level: u32,
-    /// What it translates.
+    /// The translated accesses.
     pub kind: TlbKind,
-    /// The page sizes whose translations it holds.
+    /// Page sizes of its translations.
     pub page_sizes: Vec<PageSize>,
-    /// How many translations.
+    /// Number of translations.
     pub entries: u32,
-    /// Of these, in one set; as many as `entries`: fully associative; `None`: it is not said.
+    /// Associativity; equal to `entries`: fully associative; `None`: unknown.
     #[serde(default)]
     pub ways: Option<u32>,
 }
 
-/// What CPUID says of TLBs: registers EAX, EBX, ECX, EDX of each leaf, as they are.
+/// CPUID's leaves about TLBs: registers EAX, EBX, ECX, EDX of each leaf, undecoded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leaves {
     /// Leaf 2: one-byte descriptors (Intel).
@@ -41,11 +41,11 @@ pub struct Leaves {
     pub amd_second: Option<[u32; 4]>,
     /// Leaf 0x8000_0019: pages of 1 GiB at both levels (AMD).
     pub amd_giant: Option<[u32; 4]>,
-    /// Leaf 0x8000_0021: features, of which one says how the second level is counted (AMD since Zen 5).
+    /// Leaf 0x8000_0021: features, including the unit of the second level (AMD since Zen 5).
     pub amd_features: Option<[u32; 4]>,
 }
 
-/// What a TLB array translates.
+/// The accesses that a TLB array translates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TlbKind {
@@ -59,8 +59,8 @@ pub enum TlbKind {
     Stores,
 }
 
-/// The arrays, first level first; empty on fixtures and other architectures. Arm's identification
-/// registers say which sizes of base page there are (ID_AA64MMFR0_EL1) and nothing of its TLBs.
+/// The arrays, first level first; empty on fixtures and other architectures. Arm's identification registers describe
+/// the base page sizes (ID_AA64MMFR0_EL1), but not the TLBs.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn arrays(root: &Root) -> Vec<TlbArray> {
     if root.is_real() { decode::arrays(&Leaves::read()) } else { Vec::new() }
@@ -68,7 +68,7 @@ pub(crate) fn arrays(root: &Root) -> Vec<TlbArray> {
 
 #[cfg(target_arch = "x86_64")]
 impl Leaves {
-    /// Asks this processor.
+    /// Queries this processor.
     fn read() -> Self {
         use raw_cpuid::{CpuIdReader, CpuIdReaderNative};
         let ask = |leaf, sub| {
@@ -77,7 +77,7 @@ impl Leaves {
         };
         let (basic, extended) = (ask(0, 0), ask(0x8000_0000, 0)[0]);
         let amd = |leaf: u32| (extended >= leaf).then(|| ask(leaf, 0));
-        // Reserved at other makers, and zero at best.
+        // Reserved on other vendors' processors, and zero at best.
         let is_amd =
             [basic[1], basic[3], basic[2]] == AMD || [basic[1], basic[3], basic[2]] == HYGON;
         let amd = |leaf| amd(leaf).filter(|_| is_amd);
@@ -101,7 +101,7 @@ impl Leaves {
 const AMD: [u32; 3] = [0x6874_7541, 0x6974_6e65, 0x444d_4163];
 #[cfg(target_arch = "x86_64")]
 const HYGON: [u32; 3] = [0x6f67_7948, 0x6e65_476e, 0x656e_6975];
-/// More than any processor has: a hypervisor may say anything.
+/// More than any processor has: a hypervisor may report any number.
 #[cfg(target_arch = "x86_64")]
 const MAX_SUBLEAVES: u32 = 64;
 
@@ -131,10 +131,10 @@ pub(crate) fn hypervisor_name(_: &Root) -> Option<String> {
     None
 }
 
-// Leaf 2 of CPUID: what its one-byte descriptors mean, as far as they are about TLBs. Intel SDM volume 2A,
-// CPUID, table "Encoding of CPUID Leaf 2 Descriptors" (manual).
+// Leaf 2 of CPUID: the one-byte descriptors about TLBs. Intel SDM volume 2A, CPUID, table "Encoding of CPUID Leaf 2
+// Descriptors" (manual).
 
-/// One array behind a descriptor.
+/// One array of a descriptor.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     pub code: u8,
@@ -142,16 +142,16 @@ struct Row {
     pub kind: TlbKind,
     pub pages: &'static [u64],
     pub entries: u32,
-    /// 0: fully associative; `None`: the table does not say.
+    /// 0: fully associative; `None`: not in the table.
     pub ways: Option<u32>,
 }
 
-/// The level of an array, which for some depends on the company it is in.
+/// The level of an array, which for some arrays depends on the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     /// The first.
     First,
-    /// The first, being a "DTLB0" or "uTLB": under it, [`Level::Under`] is the second.
+    /// The first, as a "DTLB0" or "uTLB": below it, [`Level::Under`] is the second.
     Micro,
     /// The second if there is a micro-TLB, otherwise the first ("DTLB1").
     Under,
@@ -175,7 +175,7 @@ const fn row(
     Row { code, level, kind, pages, entries, ways }
 }
 
-/// Every descriptor of a TLB. Two have two arrays.
+/// Every descriptor of a TLB. Two descriptors have two arrays.
 const ROWS: &[Row] = &[
     row(0x01, First, Instruction, &[K4], 32, Some(4)),
     row(0x02, First, Instruction, &[M4], 2, Some(0)),
@@ -191,7 +191,7 @@ const ROWS: &[Row] = &[
     row(0x56, Micro, Data, &[M4], 16, Some(4)),
     row(0x57, Micro, Data, &[K4], 16, Some(4)),
     row(0x59, Micro, Data, &[K4], 16, Some(0)),
-    // "DTLB0", but of Nehalem, which has no DTLB1 over it.
+    // "DTLB0", but of Nehalem, which has no DTLB1 above it.
     row(0x5a, First, Data, &[M2, M4], 32, Some(4)),
     row(0x5b, First, Data, &[K4, M4], 64, None),
     row(0x5c, First, Data, &[K4, M4], 128, None),
@@ -207,7 +207,7 @@ const ROWS: &[Row] = &[
     row(0x76, First, Instruction, &[M2, M4], 8, Some(0)),
     row(0xa0, First, Data, &[K4], 32, Some(0)),
     row(0xb0, First, Instruction, &[K4], 128, Some(4)),
-    // Of 4 MiB pages it holds half as many.
+    // It holds half as many entries for 4 MiB pages.
     row(0xb1, First, Instruction, &[M2], 8, Some(4)),
     row(0xb2, First, Instruction, &[K4], 64, Some(4)),
     row(0xb3, First, Data, &[K4], 128, Some(4)),
