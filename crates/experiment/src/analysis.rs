@@ -15,26 +15,26 @@ use crate::sample::{Purpose, Sample};
 use crate::stats::{self, Better, Comparison, SampleError, describe};
 use crate::verdict::{Effect, Verdict, noise_floor, verdict};
 
-/// What a comparison showed.
+/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
     /// One summary per arm, in the document's order.
     pub arms: Vec<Summary>,
-    /// One per arm but the reference, and per judged quantity.
+    /// One judgement per arm except the reference, and per judged quantity.
     pub judgements: Vec<Judgement>,
-    /// The largest difference that two runs of the same thing left possible, as a fraction;
-    /// `null` unless it was measured.
+    /// The largest difference that two runs of the same program left possible, as a fraction; `null` unless it
+    /// was measured.
     pub noise_floor: Option<f64>,
 }
 
-/// An arm's runs in short: medians over its measured runs. Unknown is `null`.
+/// Summary of an arm's runs: medians over its measured runs. Unknown is `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The arm's name.
     pub name: String,
-    /// Measured runs.
+    /// Number of measured runs.
     pub runs: u32,
-    /// Runs that failed (kept only with `--ignore-failure`).
+    /// Number of failed runs (kept only with `--ignore-failure`).
     pub failed_runs: u32,
     /// Median wall time.
     pub wall_seconds: Option<f64>,
@@ -50,30 +50,30 @@ pub struct Summary {
     pub peak_bytes: Option<f64>,
     /// Median figure of merit.
     pub metric: Option<f64>,
-    /// Median of each further figure, in the document's order.
+    /// Median of each further metric, in the document's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub more_metrics: Vec<Option<f64>>,
-    /// Median share of all resident memory on superpages.
+    /// Median share of resident memory on superpages.
     pub coverage: Option<f64>,
     /// Median of the mean share over a run, weighted by time.
     pub mean_coverage: Option<f64>,
     /// Median share at the end of a run.
     pub end_coverage: Option<f64>,
-    /// Median share of the memory that can be on superpages that was.
+    /// Median share of eligible memory on superpages.
     pub eligible_coverage: Option<f64>,
-    /// Median superpage memory that was all zero.
+    /// Median zero-filled superpage memory.
     pub zero_filled_bytes: Option<f64>,
-    /// Total THP faults that fell back, on the whole machine, during its runs.
+    /// Total number of THP fault fallbacks on the whole machine during its runs.
     pub thp_fault_fallbacks: Option<u64>,
-    /// Total waits for compaction, likewise.
+    /// Total number of waits for compaction on the whole machine during its runs.
     pub compaction_stalls: Option<u64>,
     /// Whether coverage comes from the warm-up because no measured run could afford a look.
     pub coverage_from_warm_up: bool,
-    /// Median time of all of a run.
+    /// Median duration of a whole run.
     pub run_seconds: Option<f64>,
-    /// Median share of its wall time that watching took.
+    /// Median share of its wall time spent watching.
     pub watch_share: Option<f64>,
-    /// The longest look into its memory during a measured run, in seconds.
+    /// The longest look at its memory during a measured run, in seconds.
     pub longest_look_seconds: Option<f64>,
 }
 
@@ -84,11 +84,11 @@ pub struct Judgement {
     pub arm: String,
     /// Wall time or a metric.
     pub quantity: Measure,
-    /// Whether this is a quantity that the comparison is about.
+    /// Whether the comparison is about this quantity.
     pub is_primary: bool,
     /// The word and its numbers.
     pub verdict: Verdict,
-    /// All figures behind it; `null` where there was nothing to compare.
+    /// All figures of the verdict; `null` if there was nothing to compare.
     pub comparison: Option<Comparison>,
 }
 
@@ -234,8 +234,8 @@ fn effect(document: &Document, arm: usize) -> Effect {
     }
 }
 
-/// Whether a program got any superpages that was to ask for them itself, or for a kind of whose memory libsuperpage.so
-/// was to. How many those are nobody knows: one is enough.
+/// Whether a program got any superpages, if it should request them itself, or if libsuperpage.so should for a kind
+/// of its memory. The expected number is unknown: one is enough.
 /// See docs/decisions/evaluate.md#1.
 fn own_effect(recipe: &Recipe, plan: &Plan, coverages: &[&Coverage]) -> Effect {
     let memory = asked_of_library(recipe, plan);
@@ -260,18 +260,18 @@ fn own_effect(recipe: &Recipe, plan: &Plan, coverages: &[&Coverage]) -> Effect {
     Effect::Missing { why }
 }
 
-/// Whether one superpage is enough for an arm that promises nothing, and none is not.
+/// Whether a single superpage satisfies an arm that promises nothing, and none does not.
 pub(crate) fn asks_for_some(recipe: &Recipe, plan: &Plan) -> bool {
     recipe.asks_itself().is_some() || asked_of_library(recipe, plan).is_some()
 }
 
-/// The kinds of memory that an arm names for libsuperpage.so to ask superpages for, where they can be read back.
+/// The kinds of memory for which an arm makes libsuperpage.so request superpages, if these can be read back.
 fn asked_of_library<'a>(recipe: &Recipe, plan: &'a Plan) -> Option<&'a str> {
     plan.asked_of_library().filter(|_| !recipe.memory.is_empty())
 }
 
-/// Measured runs that nobody could look at, but whose faults give them away: more than those of
-/// any run seen on superpages, by enough base pages to break the promise.
+/// Number of measured runs without a look whose faults reveal base pages: more faults than any run seen on
+/// superpages, by enough base pages to break the promise.
 fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
     let page = document.machine.page_size.bytes() as f64;
     let (seen, unseen): (Vec<&Sample>, Vec<&Sample>) =
@@ -296,8 +296,8 @@ fn runs_on_base_pages(document: &Document, arm: u32, least: f64) -> usize {
         .count()
 }
 
-/// Whether a promise was kept, judged by what was read back: the pages asked for are a pool's or THP, and one is
-/// not the other.
+/// Whether a promise was kept, judged by the pages read back: the requested pages are a pool's or THP, and one does
+/// not replace the other.
 pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], least: f64) -> Effect {
     let missing = |why: String| Effect::Missing { why };
     match promise {
@@ -364,7 +364,7 @@ pub fn took_effect(promise: Promise, pages: Pages, coverages: &[&Coverage], leas
     }
 }
 
-/// Bytes on pages of the pool of `size`, or of any.
+/// Bytes on pages of the pool of `size`, or of any pool.
 fn hugetlb_of(coverage: &Coverage, size: Option<PageSize>) -> u64 {
     let of_size = |sizes: &BTreeMap<PageSize, ByteSize>| {
         let is_asked = |found: &PageSize| size.is_none_or(|size| size == *found);
@@ -377,12 +377,12 @@ fn hugetlb_of(coverage: &Coverage, size: Option<PageSize>) -> u64 {
     of_size(&coverage.hugetlb_private) + of_size(&coverage.hugetlb_shared)
 }
 
-/// An arm's runs, whatever they count for.
+/// An arm's runs, for any purpose.
 fn runs_of(document: &Document, arm: u32) -> impl Iterator<Item = &Sample> {
     document.samples.iter().filter(move |sample| sample.arm == arm)
 }
 
-/// Those that count for `purpose`.
+/// An arm's runs for `purpose`.
 fn runs_for(document: &Document, arm: u32, purpose: Purpose) -> impl Iterator<Item = &Sample> {
     runs_of(document, arm).filter(move |sample| sample.purpose == purpose)
 }

@@ -1,5 +1,5 @@
-//! Gorman's rule for STREAM: where the rates of equal runs have a standard deviation over 5 %, the arrays may meet in
-//! the caches, and are to be shifted by a further cache line ("Huge pages", part 4, LWN 2010). Pure.
+//! Gorman's rule for STREAM: if the rates of equal runs have a standard deviation over 5 %, the arrays may collide
+//! in the caches, and are shifted by a further cache line ("Huge pages", part 4, LWN 2010). Pure.
 
 use launch::Word;
 use report::format::percent;
@@ -9,10 +9,10 @@ use workload::stream;
 use crate::document::{Deviation, Document};
 use crate::spread::{MAX_DEVIATION, widest};
 
-/// A cache line where the machine does not say: the longest of common ones.
+/// Cache line size if the machine does not report it: the longest of common ones.
 const UNKNOWN_LINE: u64 = 128;
 
-/// The largest standard deviation of an arm's figures.
+/// The largest standard deviation of an arm's values.
 pub fn deviation(document: &Document) -> Option<Deviation> {
     let (arms, metrics) = (document.arms.len() as u32, document.metrics().count());
     let widest = widest(&document.samples, arms, metrics)?;
@@ -23,7 +23,7 @@ pub fn deviation(document: &Document) -> Option<Deviation> {
     })
 }
 
-/// By how much arrays are shifted on the document's machine.
+/// Shift of the arrays on the document's machine.
 pub fn line(document: &Document) -> u64 {
     let cpu = document.machine.cpu.as_ref();
     cpu.and_then(|cpu| cpu.cache_line_bytes).unwrap_or(UNKNOWN_LINE)
@@ -34,8 +34,7 @@ pub fn shifted(offset: u64, line: u64) -> u64 {
     (offset + line) % stream::OFFSET_LIMIT
 }
 
-/// What a reader is to know of a comparison of STREAM: how the arrays were shifted, and whether the rates still
-/// differ too much.
+/// A note on a comparison of STREAM: how the arrays were shifted, and whether the rates still vary too much.
 pub fn note(document: &Document) -> Option<String> {
     let words: Vec<_> = document.command.iter().map(Word::text).collect();
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();

@@ -1,4 +1,5 @@
-//! Free memory is made contiguous by growing the hugetlb pool and giving it back at once: what was compacted lies free.
+//! Makes free memory contiguous by growing the hugetlb pool and shrinking it at once: the compacted memory stays
+//! free.
 //!
 //! The kernel goes on behind what it could not move there, where `compact_memory` ends at the first large folio for which
 //! it has no place.
@@ -11,14 +12,14 @@ use host::journal::{Claim, JournalError, Knob, KnobWriter, SharedKnob};
 use host::{MemInfo, Root};
 use units::PageSize;
 
-/// Superpages a step.
+/// Superpages per step.
 pub(crate) const STEP: u64 = 64;
-/// All is not worked on for longer, nor after so many steps in a row that brought less: the kernel gives up early at times,
-/// and goes on behind that place when it is asked again.
+/// Maximum time, beside a maximum number of consecutive steps with less gain: the kernel sometimes gives up early,
+/// and continues behind that place when asked again.
 const MAX_TIME: Duration = Duration::from_secs(5);
 const MAX_SHORT: u32 = 16;
 
-/// Makes all superpages free that can be, but for what everybody else needs. Root's alone.
+/// Frees as many superpages as possible, except for the memory that the rest of the machine needs. Root only.
 ///
 /// # Errors
 /// The pool cannot be changed.
@@ -26,8 +27,8 @@ pub fn gather_all(root: &Root, journal: &Path, superpage: PageSize) -> Result<u6
     gather(root, journal, superpage, most(root, superpage), (MAX_TIME, MAX_SHORT))
 }
 
-/// Makes so many free, those that lie free among them, until the time is over or more steps in a row than may be brought
-/// too few; how many were.
+/// Frees the wanted number of superpages, including free ones, until the time is over or too many consecutive steps
+/// gained too little; returns their number.
 pub(crate) fn gather(
     root: &Root,
     journal: &Path,
@@ -58,7 +59,8 @@ pub(crate) fn gather(
     Ok(got)
 }
 
-/// Superpages that all that is free would make, but for what everybody else needs (nothing is reclaimed for them).
+/// Number of superpages in all free memory, except for the memory that the rest of the machine needs (nothing is
+/// reclaimed for them).
 pub(crate) fn most(root: &Root, superpage: PageSize) -> u64 {
     let free = MemInfo::read(root).ok().and_then(|memory| {
         let spare = memory.total?.bytes() / 32;

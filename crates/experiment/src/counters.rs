@@ -1,8 +1,8 @@
-//! The counters of one run: memory that the processes of a program with libsuperpage.so map and add to, and what they
-//! come to.
+//! The counters of one run: memory that the processes of a program with libsuperpage.so map and add to, and its
+//! totals.
 //!
-//! A mapped file that somebody else can shorten kills every process that touches it (SIGBUS), so what
-//! is shared must be out of everybody's reach and of a fixed size:
+//! A mapped file that another process can shorten kills every process that touches it (SIGBUS), so the shared file
+//! must be out of reach and of a fixed size:
 //!
 //! - **A sealed memory file** (`F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL`) that this process holds. It has no
 //!   name, goes with its last user even after a SIGKILL, and is opened as `/proc/PID/fd/N` of this process, which
@@ -31,17 +31,17 @@ use host::process::{Maps, Sharing};
 use host::{ReadError, Root};
 use units::Pid;
 
-/// Where root's directories are.
+/// Parent of root's directories.
 const ROOT_DIRECTORY: &str = "/run/superpage";
-/// How their names begin.
+/// Prefix of their names.
 const PREFIX: &str = "run-";
-/// Files read of a directory: one for each user that the program became.
+/// Maximum number of files read per directory: one for each user that the program became.
 const MAX_FILES: usize = 1024;
 
 /// Why a run has no counters.
 #[derive(Debug, thiserror::Error)]
 pub enum CountersError {
-    /// No memory file.
+    /// The memory file could not be made.
     #[error(transparent)]
     Sys(#[from] sys::SysError),
     /// The program could not open it.
@@ -49,7 +49,7 @@ pub enum CountersError {
     NoProc,
 }
 
-/// The counters, gone when this is.
+/// The counters; dropping this removes them.
 #[derive(Debug)]
 pub struct CounterFile {
     sealed: File,
@@ -57,7 +57,7 @@ pub struct CounterFile {
     beside: Option<Beside>,
 }
 
-/// By what a process is seen to add to counters.
+/// Identifies processes that add to the counters.
 #[derive(Clone, Debug)]
 pub struct Mark {
     inode: u64,
@@ -65,10 +65,10 @@ pub struct Mark {
 }
 
 impl CounterFile {
-    /// An empty one.
+    /// Creates empty counters.
     pub fn create() -> Result<Self, CountersError> {
         let sealed = File::from(sys::memfd::sealed("superpage-ledger", &abi::empty())?);
-        // Opened by its path, as the program will.
+        // Opened by its path, as the program does.
         let path = path_of(&sealed);
         let metadata = fs::metadata(&path).map_err(|_| CountersError::NoProc)?;
         let beside = Beside::create();
@@ -77,7 +77,7 @@ impl CounterFile {
         Ok(Self { sealed, mark, beside })
     }
 
-    /// How the program's processes learn of it: the path, what the file there must be, the directory.
+    /// The environment variable for the program's processes: the path, the identity of the file, the directory.
     pub fn variable(&self) -> (String, String) {
         let mut value = format!("{}:{}", path_of(&self.sealed).display(), self.mark.inode);
         if let Some(path) = &self.mark.beside {
@@ -86,7 +86,7 @@ impl CounterFile {
         (abi::environment::COUNTERS.to_string(), value)
     }
 
-    /// What they added so far; `None` if it cannot be read.
+    /// The totals so far; `None` if they cannot be read.
     pub fn totals(&self) -> Option<Totals> {
         let mut bytes = [0; abi::BYTES];
         self.sealed.read_exact_at(&mut bytes, 0).ok()?;
@@ -97,12 +97,12 @@ impl CounterFile {
         Some(totals)
     }
 
-    /// The words of it that the program's processes ask by ([`abi::supply`]).
+    /// The words by which the program's processes make requests ([`abi::supply`]).
     pub(crate) fn words(&self) -> Result<sys::shared::SharedWords, sys::SysError> {
         sys::shared::SharedWords::map(&self.sealed, abi::WORDS)
     }
 
-    /// By what its users are recognised.
+    /// Identifies the processes that use the counters.
     pub fn mark(&self) -> Mark {
         self.mark.clone()
     }
@@ -131,16 +131,16 @@ impl Mark {
     }
 }
 
-/// A directory in which each user has a file of his own.
+/// A directory in which each user has a file.
 #[derive(Debug)]
 struct Beside {
     path: PathBuf,
-    /// Locked while the run lasts, so that a later run can tell what a killed one left.
+    /// Locked during the run, so that a later run can recognize the leftovers of a killed one.
     _lock: File,
 }
 
 impl Beside {
-    /// `None` where there is no place for it that only its owner can list.
+    /// `None` if there is no place for it that only its owner can list.
     fn create() -> Option<Self> {
         let (base, mode) = match sys::param::effective_user() {
             0 => (PathBuf::from(ROOT_DIRECTORY), 0o711),
@@ -152,11 +152,11 @@ impl Beside {
     fn create_in(base: &Path, mode: u32) -> Option<Self> {
         let root = sys::param::effective_user() == 0;
         if root && DirBuilder::new().mode(mode).create(base).is_ok() {
-            // Whatever the umask took.
+            // Restores the mode bits that the umask cleared.
             fs::set_permissions(base, Permissions::from_mode(mode)).ok()?;
         }
         let metadata = fs::symlink_metadata(base).ok()?;
-        // Not to be listed by others, and nobody's to replace.
+        // Other users may neither list nor replace the directory.
         let is_ours = metadata.is_dir() && metadata.uid() == sys::param::effective_user();
         if !is_ours || metadata.mode() & 0o066 != 0 {
             return None;
@@ -170,7 +170,8 @@ impl Beside {
         DirBuilder::new().mode(0o700).create(&path).ok()?;
         let lock = open_directory(&path)?;
         lock.try_lock().ok()?;
-        // Others may make files in root's, and open their own; nobody may list it or remove another's.
+        // Other users may create files in root's directory, and open their own; they may not list it or
+        // remove others' files.
         let mode = if root { 0o1733 } else { 0o700 };
         fs::set_permissions(&path, Permissions::from_mode(mode)).ok()?;
         Some(Self { path, _lock: lock })
@@ -188,7 +189,7 @@ impl Drop for Beside {
     }
 }
 
-/// One user's; `None` for what are no counters: anybody who knows the directory may put files there.
+/// One user's file; `None` if it has no counters: any user who knows the directory may put files there.
 fn read(path: &Path) -> Option<Totals> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
@@ -202,15 +203,15 @@ fn read(path: &Path) -> Option<Totals> {
     Totals::parse(&bytes)
 }
 
-/// Whether it is the random part of a run's name.
+/// Whether `text` is the random part of a run's name.
 fn is_random(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// What killed runs left; the caller holds the lock of `base`.
+/// Removes leftovers of killed runs; the caller holds the lock of `base`.
 fn clear_leftovers(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        // No other is ours: the directory may be one where people keep things.
+        // Other names are not ours: users may keep files in this directory.
         let name = entry.file_name();
         let is_run =
             name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(is_random);

@@ -50,7 +50,7 @@ pub fn samples(document: &Document) -> String {
     text
 }
 
-/// A line for each arm but the reference.
+/// One line per arm except the reference.
 pub fn rows(rows: &[Row]) -> String {
     let columns = "application,arm,quantity,verdict,ratio,ratio_low,ratio_high,p99_ratio,peak_bytes,more_bytes,coverage,runs,host";
     let mut text = format!("{columns}\n");
@@ -80,7 +80,7 @@ pub fn rows(rows: &[Row]) -> String {
     text
 }
 
-/// The rest of a line.
+/// Appends the remaining columns of a line.
 fn numbers(text: &mut String, values: impl Iterator<Item = Option<f64>>) {
     for value in values {
         let _ = write!(text, ",{}", number(value));

@@ -1,8 +1,8 @@
-//! Carrying one run out and measuring it from outside.
+//! Executes one run and measures it from outside.
 //!
-//! What is timed: from just before the fork until the kernel says the program has ended. Nothing
-//! of ours runs in between but the watch, within its budget. Afterwards, outside the timed
-//! region: output is read, processes left behind are ended, counters are read again.
+//! Timed region: from just before the fork until the kernel reports the end of the program. Only the watch runs in
+//! between, within its budget. Afterwards, outside the timed region: output is read, remaining processes are ended,
+//! counters are read again.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -31,34 +31,34 @@ use crate::supply::Supply;
 use crate::warm::{self, Blocks};
 use crate::watch::{Depth, Watch};
 
-/// What runs an arm once. The real one is [`Launcher`]; tests put a mock in its place, so that the
-/// experiment is tested without running anything.
+/// Runs an arm once. The real implementation is [`Launcher`]; tests use a mock, so that the experiment is tested
+/// without running a program.
 pub trait Executor {
-    /// Runs `run` and says what it took.
+    /// Executes `run` and returns its sample.
     fn execute(&mut self, run: Run) -> Result<Sample, RunError>;
 }
 
 /// One run to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Which arm, and where in the schedule.
+    /// Arm, and position in the schedule.
     pub at: Slot,
     /// Warm-up or measured.
     pub purpose: Purpose,
-    /// Bytes to pad the environment by: the stack's alignment is a lottery that a fixed
-    /// environment would lose or win every time (Mytkowicz et al. 2009).
+    /// Bytes of environment padding: the stack's alignment is a lottery that a fixed environment would lose or
+    /// win every time (Mytkowicz et al. 2009).
     pub environment_padding: u32,
-    /// Seeds the choice of pages looked at for waste.
+    /// Seed for the choice of pages sampled for waste.
     pub seed: u64,
 }
 
-/// Why a run gave no sample.
+/// Why a run returned no sample.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// It could not be started.
+    /// The program could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// It ran and failed.
+    /// The program failed.
     #[error(
         "arm {arm}: the program {how}{said}; fix the command, or compare failing runs too with \
          --ignore-failure"
@@ -71,15 +71,15 @@ pub enum RunError {
         /// The last line it printed to standard error.
         said: String,
     },
-    /// Its figure was not found.
+    /// A metric was not found in the output.
     #[error("arm {arm}: {source}")]
     Metric {
         /// The arm's name.
         arm: String,
-        /// Why.
+        /// The reason.
         source: MetricError,
     },
-    /// The kernel refused something of ours.
+    /// A system call of superpage failed.
     #[error(transparent)]
     System(#[from] sys::SysError),
     /// A file for the program's output could not be made.
@@ -90,7 +90,7 @@ pub enum RunError {
         "superpages cannot be made free on request: {0}; is the limit of threads or memory reached?"
     )]
     Supply(std::io::Error),
-    /// The program left processes that do not go.
+    /// The program left processes that do not end.
     #[error(
         "arm {arm}: cannot kill the processes it left behind ({pids}); kill them, or run superpage \
          as their user"
@@ -101,21 +101,21 @@ pub enum RunError {
         /// Their pids.
         pids: String,
     },
-    /// A setting of the machine could not be made for a run.
+    /// A setting of the machine could not be changed for a run.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Memory could not be fragmented for a run.
     #[error("free memory was not fragmented: {0}")]
     Fragment(FragmentError),
-    /// A service, or what is around it, failed.
+    /// A service, or one of its phases, failed.
     #[error("arm {arm}: {source}")]
     Service {
         /// The arm's name.
         arm: String,
-        /// Why.
+        /// The reason.
         source: ServiceError,
     },
-    /// Somebody asked us to stop.
+    /// The user requested a stop.
     #[error("interrupted")]
     Interrupted,
 }
@@ -129,10 +129,10 @@ impl From<FragmentError> for RunError {
     }
 }
 
-/// What is done before each run; what is asked may say that somebody wants an end.
+/// A hook before each run; the argument tells whether the user requested a stop.
 pub type Prepare<'a> = &'a mut dyn FnMut(&Interrupt) -> Result<(), RunError>;
 
-/// Ends the run under way from another thread (a signal handler's).
+/// Ends the current run from another thread (a signal handler's).
 #[derive(Debug, Default)]
 pub struct Interrupt {
     asked: AtomicBool,
@@ -140,7 +140,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Kills the program under way, if any, and lets no further one start.
+    /// Kills the current program, if any, and prevents further starts.
     pub fn interrupt(&self) {
         self.asked.store(true, Ordering::SeqCst);
         let running = self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -149,7 +149,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether somebody asked.
+    /// Whether a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst)
     }
@@ -164,7 +164,7 @@ impl Interrupt {
 pub struct Launcher<'a> {
     root: Root,
     plans: &'a [Plan],
-    /// The policies that are in force, by plan.
+    /// The policies in force, by plan.
     policies: Vec<Option<Policy>>,
     metrics: Vec<Metric>,
     ignore_failure: bool,
@@ -176,30 +176,30 @@ pub struct Launcher<'a> {
     tree: ProcessTree,
     interrupt: &'a Interrupt,
     measured: Depth,
-    /// What the last run printed.
+    /// Output of the last run.
     printed: String,
-    /// What is around the plans, if they are a service's, and whom they run as.
+    /// The service and the user to run as, if the plans are a service's.
     service: Option<(Service, Option<User>)>,
 }
 
-/// How a [`Launcher`] makes runs.
+/// Options of a [`Launcher`].
 #[derive(Debug)]
 pub struct Options {
-    /// Look for these figures of the program.
+    /// The program's metrics to look for.
     pub metrics: Vec<Metric>,
-    /// Count runs that fail.
+    /// Whether failed runs count.
     pub ignore_failure: bool,
-    /// The size that free contiguity is counted in.
+    /// Page size for counting free contiguity.
     pub superpage: PageSize,
-    /// Touch and give back memory before each run.
+    /// Whether memory is touched and released before each run.
     pub warms_memory: bool,
-    /// Where settings of the machine are written down before they are changed for a run.
+    /// Directory of the journal of changed settings.
     pub journal: PathBuf,
 }
 
 impl<'a> Launcher<'a> {
-    /// A launcher of `plans`, one per arm. Orphans of the programs become our children, so that
-    /// none outlives its run.
+    /// A launcher of `plans`, one per arm. Orphans of the programs become our children, so that none outlives
+    /// its run.
     pub fn new(
         plans: &'a [Plan],
         options: Options,
@@ -225,22 +225,22 @@ impl<'a> Launcher<'a> {
         })
     }
 
-    /// The same, watching measured runs so.
+    /// Sets the depth of watches of measured runs.
     pub fn watching(self, measured: Depth) -> Self {
         Self { measured, ..self }
     }
 
-    /// The same, with these policies in force on runs of the plans.
+    /// Sets the policies in force on runs of the plans.
     pub fn in_force(self, policies: Vec<Option<Policy>>) -> Self {
         Self { policies, ..self }
     }
 
-    /// The same of a service, as `user`: each run is one of its sessions.
+    /// Sets a service and its `user`: each run is one of its sessions.
     pub fn serving(self, service: Option<(Service, Option<User>)>) -> Self {
         Self { service, ..self }
     }
 
-    /// What the last run printed on its standard output, or the end of it.
+    /// Standard output of the last run, or the end of it.
     pub fn printed(&self) -> &str {
         &self.printed
     }
@@ -250,8 +250,8 @@ impl<'a> Launcher<'a> {
         free.in_superpages.map(ByteSize::bytes)
     }
 
-    /// Whether somebody asked to stop. The terminal's ^C reaches the program as well as us, and the
-    /// program may be gone before our handler has run: wait a moment for it.
+    /// Whether the user requested a stop. ^C at the terminal reaches both the program and us, and the program
+    /// may be gone before our handler has run: waits a moment for it.
     fn was_interrupted(&self, signal: Option<i32>) -> bool {
         let from_terminal = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
         if signal.is_some_and(|signal| from_terminal.contains(&signal)) {
@@ -276,11 +276,11 @@ impl<'a> Launcher<'a> {
     }
 }
 
-/// A launcher, and what is done before each of its runs.
+/// A launcher, with a hook before each of its runs.
 pub struct Prepared<'a, 'b> {
     /// Makes the runs.
     pub launcher: Launcher<'a>,
-    /// What is done.
+    /// The hook.
     pub prepare: Prepare<'b>,
 }
 
@@ -299,7 +299,7 @@ impl Executor for Launcher<'_> {
         let mut session = Session::new(service, user, arm, self.interrupt, tree)?;
         let made = self.make(run, Some(&mut session));
         let ended = session.tear_down();
-        // What is ended before its time fails in one way or another.
+        // A program that was killed early fails in one way or another.
         match made.and_then(|sample| ended.map(|()| sample)) {
             Err(_) if self.interrupt.is_asked() => Err(RunError::Interrupted),
             made => made,
@@ -439,7 +439,7 @@ impl Launcher<'_> {
             service: session.map(|session| session.phases),
         };
         self.largest_peak = self.largest_peak.max(sample.memory.least_peak().unwrap_or(0));
-        // A run that a signal ended was cut short: its time means nothing, whatever is ignored.
+        // A signal cut the run short: its time is meaningless, even if failures are ignored.
         if !sample.succeeded() && (!self.ignore_failure || sample.signal.is_some()) {
             return Err(match &loaded {
                 None => self.failure(plan, &sample, &tail_of(&mut stderr)?),
@@ -465,7 +465,7 @@ impl Launcher<'_> {
     }
 }
 
-/// What the first touches of a program get that a design is in force on.
+/// Pages that first touches of a program get under a design in force.
 pub fn fresh_of(plan: &Plan) -> Fresh {
     match plan.pages {
         _ if plan.in_place => Fresh::Frames,
@@ -474,7 +474,7 @@ pub fn fresh_of(plan: &Plan) -> Fresh {
     }
 }
 
-/// Which free blocks a program on these pages will take its memory from.
+/// The free blocks from which a program with these pages takes its memory.
 fn blocks_of(pages: Pages) -> Blocks {
     match pages {
         Pages::Base => Blocks::Small,
@@ -487,7 +487,7 @@ fn padding(bytes: u32) -> Vec<(String, String)> {
     vec![("SUPERPAGE_PADDING".to_string(), "x".repeat(bytes as usize))]
 }
 
-/// The last megabyte of what was written: figures of merit come at the end.
+/// The last megabyte of the output: metrics come at the end.
 pub(crate) fn tail_of(file: &mut File) -> Result<String, RunError> {
     const MAX_OUTPUT: u64 = 1 << 20;
     let read = |file: &mut File| -> std::io::Result<Vec<u8>> {

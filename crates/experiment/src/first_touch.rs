@@ -1,4 +1,4 @@
-//! The first touch of anonymous memory, timed: what faults and the kernel's zeroing cost a program.
+//! The first touch of anonymous memory, timed: the cost of faults and the kernel's zeroing.
 
 use std::time::{Duration, Instant};
 
@@ -9,21 +9,21 @@ use sys::pagemap::Pagemap;
 use sys::param::thread_cpu_time;
 use units::PageSize;
 
-/// What is touched for the first time at once.
+/// Bytes touched per round.
 const TOUCHED: usize = 128 << 20;
 
-/// One time, in nanoseconds of a page.
+/// One measurement, in nanoseconds per page.
 pub(crate) struct FirstTouch {
-    /// By the clock, the touch alone.
+    /// Wall time of the touch alone.
     pub touching: f64,
-    /// CPU time of it and of giving the memory back, which every program does: at the latest when it ends.
+    /// CPU time of the touch and of releasing the memory, which every program does at its end at the latest.
     pub with_return: f64,
-    /// The share that lay on superpages; `None` if the kernel does not tell.
+    /// Share on superpages; `None` if the kernel does not report it.
     pub on_superpages: Option<f64>,
 }
 
-/// Touches a byte of every `page` bytes in memory that is advised so, `rounds` times, after one that finds frames
-/// cold that the others find warm. A kernel without THP refuses the advice, and has base pages only.
+/// Touches one byte per `page` bytes in advised memory, `rounds` times, after a first round that warms up the
+/// frames. A kernel without THP refuses the advice, and uses base pages only.
 pub(crate) fn first_touches(
     superpage: PageSize,
     advice: Advice,
@@ -51,12 +51,12 @@ pub(crate) fn first_touches(
     Ok(times)
 }
 
-/// The share of it that lies on superpages; `None` if the kernel does not tell.
+/// Share of the memory on superpages; `None` if the kernel does not report it.
 pub(crate) fn on_superpages(memory: &Mapping) -> Option<f64> {
     Some(pages_of(memory)?.huge.bytes() as f64 / memory.len() as f64)
 }
 
-/// On which pages it lies; `None` if the kernel does not tell (before Linux 6.7).
+/// Page sizes of the memory; `None` if the kernel does not report them (before Linux 6.7).
 pub(crate) fn pages_of(memory: &Mapping) -> Option<coverage::Scanned> {
     let pagemap = Pagemap::open(sys::param::own_pid()).ok()?;
     let start = memory.address();

@@ -1,4 +1,4 @@
-//! Fragments free memory while it is held: a level of the superpages that lie free gets pages that are in use.
+//! Fragments free memory while held: a percentage of the free superpages gets pages that are in use.
 //!
 //! Memory is faulted on superpages, each of which is split (MADV_COLD on a part of it), and given back but for a few of
 //! its pages: so hardly more is in use at any time than what stays. Movable pages are as many, and lie, as in
@@ -17,7 +17,7 @@ use sys::pagemap::Pagemap;
 use sys::pin::PinnedPages;
 use units::{ByteSize, PageSize};
 
-/// What stays in use of a fragmented superpage.
+/// The pages of a fragmented superpage that stay in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -52,49 +52,49 @@ impl Kind {
     }
 }
 
-/// How much of free memory is meant.
+/// The part of free memory to fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All that is free in superpages.
+    /// All free superpages.
     All,
-    /// So much of it; the rest is left alone, and is there for everybody.
+    /// This many bytes; the rest is left alone, and stays available.
     Part(ByteSize),
-    /// All but so much is occupied; the level is of what is left.
+    /// All but this many bytes are occupied; the level applies to the rest.
     Leave(ByteSize),
-    /// A program needs so much, of which the level is not to be had; all else that is free is fragmented too. This is
-    /// the laboratory's Frag-L.
+    /// A program needs this many bytes, of which the level is unavailable; all other free memory is fragmented
+    /// too. This is the laboratory's Frag-L.
     Needed(ByteSize),
 }
 
-/// What a machine has.
+/// Free memory of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Free {
     /// The size of superpages.
     pub superpage: PageSize,
-    /// Superpages that lie free.
+    /// Number of free superpages.
     pub superpages: u64,
-    /// What can be taken without swapping, and with no control group's limit in the way.
+    /// Memory available without swapping, within the limits of control groups.
     pub available: ByteSize,
-    /// What should stay of it.
+    /// The part of it that should stay.
     pub margin: ByteSize,
 }
 
-/// What is to be taken, in superpages.
+/// The goal, in superpages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goal {
-    /// What stays of a superpage.
+    /// The pages of a superpage that stay in use.
     pub kind: Kind,
     /// In percent.
     pub level: u8,
     /// The size of superpages.
     pub superpage: PageSize,
-    /// To be taken whole.
+    /// Number of superpages to occupy whole.
     pub occupied: u64,
-    /// To be fragmented.
+    /// Number of superpages to fragment.
     pub fragmented: u64,
-    /// So many free ones are to be left on the machine; `None`: the others are left alone.
+    /// Number of free superpages to leave on the machine; `None`: the others are left alone.
     pub left: Option<u64>,
-    /// No more than this are fragmented, where more come to be free meanwhile.
+    /// Maximum number of superpages to fragment, if more become free meanwhile.
     pub most: u64,
 }
 

@@ -1,9 +1,10 @@
-//! What superpages are worth to a program: samples, statistics, comparisons, verdicts and the page about them.
+//! The benefit of superpages for a program: samples, statistics, comparisons, verdicts and their page.
 //!
 //! `procedure` decides which run comes next, `warm` makes frames equally warm, `execute` makes the run while `watch`
-//! looks at it; a `Sample` is what is known of one run, a `Document` of all of them. `stats`, `verdict` and
-//! `analysis` (from a document to its verdicts) are pure; `html` and `csv` draw it. `prices` measures what accesses
-//! cost here, `zeroing` what zeroing does, `bench` how fast a process gets memory; `fragment` fragments free memory.
+//! observes it; a `Sample` has the facts of one run, a `Document` of all runs. `stats`, `verdict` and `analysis`
+//! (from a document to its verdicts) are pure; `html` and `csv` present it. `prices` measures the cost of accesses
+//! on this machine, `zeroing` the cost of zeroing, `bench` how fast a process gets memory; `fragment` fragments free
+//! memory.
 #![forbid(unsafe_code)]
 
 pub mod analysis;

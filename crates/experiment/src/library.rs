@@ -1,5 +1,5 @@
-//! Whether libsuperpage.so was at work in an arm's runs: an arm that names memory for it, or rules of it, is
-//! what it would be without it where it was not.
+//! Whether libsuperpage.so was active in an arm's runs: an arm with `memory=` or rules for the library is
+//! meaningless without it.
 //! See docs/decisions/compare.md#3.
 
 use launch::Recipe;
@@ -7,34 +7,34 @@ use serde::Serialize;
 
 use crate::sample::Sample;
 
-/// What the library told of a run; `None` where nobody asked, or nobody knows.
+/// The library's report on a run; `None` if it was not asked or is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PreloadReport {
-    /// Whether it said that it is there.
+    /// Whether it reported that it is loaded.
     pub answered: Option<bool>,
-    /// What it was asked for in superpages, whatever came of it.
+    /// Bytes of superpages that it was asked for, granted or not.
     pub asked_bytes: Option<u64>,
 }
 
-/// What is wrong with the library in an arm.
+/// A problem with the library in an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LibraryFault {
     /// It did not answer in every run.
     Silent,
-    /// It was to hand out memory and was asked for none, in all runs of which it is known.
+    /// It should hand out memory, but was asked for none in all known runs.
     Idle,
 }
 
 impl PreloadReport {
-    /// Of a run.
+    /// The report on a run.
     pub fn from_sample(sample: &Sample) -> Self {
         Self { answered: sample.library_answered, asked_bytes: sample.library_asked_bytes }
     }
 }
 
 impl LibraryFault {
-    /// What is wrong, if anything is, by what was told of an arm's runs.
+    /// The problem, if any, according to the reports on an arm's runs.
     pub fn from_reports(
         recipe: &Recipe,
         told: impl IntoIterator<Item = PreloadReport>,
@@ -49,7 +49,7 @@ impl LibraryFault {
         is_idle.then_some(Self::Idle)
     }
 
-    /// In words, with the remedy.
+    /// A description, with the remedy.
     pub fn why(self, recipe: &Recipe) -> String {
         match self {
             Self::Silent => "libsuperpage.so, which should provide its memory, did not respond in \
@@ -83,7 +83,7 @@ mod tests {
             assert_eq!(fault(recipe, &[answered, unknown]), None, "{recipe}");
             assert_eq!(fault(recipe, &[answered, silent]), Some(LibraryFault::Silent), "{recipe}");
         }
-        // Here the library only helps glibc, and coverage says whether that was enough.
+        // Here the library only helps glibc, and coverage shows whether that was enough.
         assert_eq!(fault("thp", &[silent]), None);
     }
 

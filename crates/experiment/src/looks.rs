@@ -26,12 +26,12 @@ pub(crate) struct OwnLook {
     pub coverage: Option<Coverage>,
 }
 
-/// Their records, each read once.
+/// The records of a run's processes, each read once.
 #[derive(Debug)]
 pub(crate) struct OwnLooks {
     words: SharedWords,
     next: u64,
-    /// The size of a pool's pages that name none.
+    /// Default page size of the pools.
     default_pool: PageSize,
 }
 
@@ -40,16 +40,16 @@ impl OwnLooks {
         Self { words, next: 0, default_pool }
     }
 
-    /// From now on processes read their memory.
+    /// Makes processes read their memory from now on.
     pub(crate) fn ask(&self) {
         self.words.word(WANTED).store(1, Relaxed);
     }
 
-    /// Those that came since. One that is being written is left for later, unless this `is_last`.
+    /// The records since the last call. An incomplete record is left for later, unless this `is_last`.
     pub(crate) fn take(&mut self, is_last: bool) -> Vec<OwnLook> {
         let head = self.words.long(HEAD).load(Acquire);
         let records = RECORDS as u64;
-        // What was overwritten is lost, and so are numbers that no process can have reached.
+        // Overwritten records are lost, and impossible numbers are ignored.
         if head.saturating_sub(self.next) > records {
             self.next = head - records;
         }
@@ -58,7 +58,7 @@ impl OwnLooks {
             let number = self.next;
             match self.read(number) {
                 Some(fields) => found.push(self.understand(&fields)),
-                // Its writer may have been killed.
+                // The writer may have been killed.
                 None if !is_last && head - number < records / 2 => break,
                 None => {}
             }
@@ -118,7 +118,7 @@ mod tests {
         (counters, looks)
     }
 
-    /// As a process writes a record: all but the stamp.
+    /// Writes a record as a process does, except the stamp.
     fn begin(looks: &OwnLooks, fields: &[(Field, u64)]) -> u64 {
         let number = looks.words.long(HEAD).fetch_add(1, Relaxed);
         looks.words.long(word(number, Field::Stamp)).store(0, Relaxed);

@@ -1,10 +1,10 @@
-//! What a verdict is about: wall time, or a figure that the program prints.
+//! The quantity of a verdict: wall time, or a metric that the program prints.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// What a verdict is about. Documents have [`Measure::name`].
+/// The quantity of a verdict. Documents have [`Measure::name`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     /// Wall time; with a service, the time of its load.
@@ -22,7 +22,7 @@ impl Measure {
         }
     }
 
-    /// Heading of a table's column; the time of a service's run is its load's.
+    /// Column heading of a table; a service's time is its load's.
     pub fn column(&self, has_service: bool) -> &str {
         if *self == Self::Wall && has_service { "load" } else { self.name() }
     }
@@ -32,7 +32,7 @@ impl Measure {
         if *self == Self::Wall { "wall time" } else { self.name() }
     }
 
-    /// The percentile of a metric that is named by one: 99.9 for `p99.9`.
+    /// The percentile of a metric named after one: 99.9 for `p99.9`.
     pub fn percentile(&self) -> Option<f64> {
         match self {
             Self::Wall => None,

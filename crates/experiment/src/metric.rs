@@ -1,34 +1,33 @@
-//! The program's own figure of merit, found in what it printed.
+//! The program's own metric, parsed from its output.
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Better;
 
-/// How to find the figure, and what it means.
+/// A metric and how to find it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricSpec {
-    /// What tables call it.
+    /// Name in tables.
     pub name: String,
     /// Its unit, if known.
     pub unit: Option<String>,
-    /// The first group that took part in the last match is the figure; the whole match if there
-    /// are no groups.
+    /// The value is the first group of the last match; the whole match if there are no groups.
     pub regex: String,
-    /// Which way it is better.
+    /// The better direction.
     pub better: Better,
 }
 
-/// A metric ready to look for.
+/// A compiled metric.
 #[derive(Clone, Debug)]
 pub struct Metric {
     regex: Regex,
 }
 
-/// Why there is no figure.
+/// Why there is no value.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricError {
-    /// The pattern itself.
+    /// The pattern is invalid.
     #[error("metric regex `{0}` is not valid: {1}")]
     Pattern(String, String),
     /// Nothing matched.
@@ -36,15 +35,15 @@ pub enum MetricError {
     NoMatch {
         /// The pattern.
         pattern: String,
-        /// The beginning of what was printed.
+        /// The beginning of the output.
         printed: String,
     },
-    /// Something matched that is not a positive number.
+    /// The match is not a positive number.
     #[error("metric regex `{pattern}` matched `{found}`, which is not a positive number")]
     NotANumber {
         /// The pattern.
         pattern: String,
-        /// What it found.
+        /// The match.
         found: String,
     },
 }
@@ -61,7 +60,7 @@ impl Metric {
         Ok(Self { regex })
     }
 
-    /// The figure in `printed`: its last match, for programs that report as they go.
+    /// The value in `printed`: its last match, for programs that report progress.
     pub fn find(&self, printed: &str) -> Result<f64, MetricError> {
         let pattern = || self.regex.as_str().to_string();
         let last = self.regex.captures_iter(printed).last().ok_or_else(|| {
@@ -81,8 +80,8 @@ impl Metric {
     }
 }
 
-/// A number without the commas between its groups of three digits. Any other comma stays, and is no number: `9,75` is one of
-/// a language with decimal commas.
+/// Removes the commas between groups of three digits. Any other comma stays and makes the number invalid: `9,75` is
+/// from a language with decimal commas.
 fn without_groups(text: &str) -> String {
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let mut groups = whole.split(',');

@@ -18,11 +18,11 @@ use crate::warm::{Blocks, warm};
 /// The binary logarithm of the smallest footprint, in base pages: 64 fit the first level of every TLB
 /// that is known.
 const MIN_OCTAVE: usize = 6;
-/// Times that everything is measured in a visit; the median counts.
+/// Number of measurements per visit; the median counts.
 const REPEATS: u64 = 3;
-/// Times that far accesses are measured; the median counts.
+/// Number of measurements of far accesses; the median counts.
 const FAR_REPEATS: u64 = 9;
-/// What one measurement takes, about, in nanoseconds.
+/// Approximate duration of one measurement, in nanoseconds.
 const SLICE: f64 = 12e6;
 /// Accesses of one measurement, at least and at most.
 const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);

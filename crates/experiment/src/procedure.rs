@@ -1,7 +1,7 @@
 //! The experiment: warm-ups, then ABBA blocks until the stopping rule is met.
 //!
-//! Owns the order of runs and the decision to go on; an [`Executor`] makes the runs. Deterministic
-//! given its seed and what the executor returns.
+//! Controls the order of runs and the decision to continue; an [`Executor`] makes the runs. Deterministic given its
+//! seed and the executor's results.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::stats::stopping::{self, End, Looks, Next, Progress, Rule, Time};
 use crate::stats::{self, Better};
 use crate::verdict::{Effect, Margin, Verdict, verdict};
 
-/// How long to go on, and from which seed.
+/// Stopping rule, limits and seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Seed of the order, the padding and the waste samples.
@@ -25,7 +25,7 @@ pub struct Settings {
     pub warm_ups: u32,
     /// The stopping rule.
     pub rule: Rule,
-    /// Limit for the measured blocks together.
+    /// Time limit of all measured blocks.
     #[serde(deserialize_with = "units::seconds")]
     pub max_seconds: Option<f64>,
     /// Soft limit in seconds, used when `--max-time` was not given: the time is extended up to this for a few
@@ -34,12 +34,12 @@ pub struct Settings {
     pub patience_seconds: Option<f64>,
 }
 
-/// What is asked of the runs: a rule that looks at verdicts must know them.
+/// Parameters of the verdicts, which the stopping rule needs.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// How large a difference is worth a word.
+    /// Minimum difference that matters.
     pub margin: Margin,
-    /// Which way each metric is better, in the order of [`Sample::metric_at`].
+    /// The better direction of each metric, in the order of [`Sample::metric_at`].
     pub metrics_better: Vec<Better>,
 }
 
@@ -53,22 +53,22 @@ impl Default for Question {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stopped {
-    /// Every ratio is known well enough.
+    /// Every ratio is known precisely enough.
     RuleMet,
-    /// After a minute: every verdict is decided.
+    /// Every verdict is decided, after at least a minute.
     Decided,
-    /// Equal runs differed by more than the rule allows.
+    /// Equal runs differed more than the rule allows.
     Deviation,
-    /// The most runs allowed were made.
+    /// The maximum number of runs was made.
     MaxRuns,
-    /// The time allowed was spent.
+    /// The time limit was reached.
     MaxTime,
-    /// Somebody stopped them.
+    /// The user stopped the experiment.
     Interrupted,
 }
 
 impl Stopped {
-    /// As it matters to the error.
+    /// The reason, as far as it affects the error rate.
     pub fn end(self) -> End {
         match self {
             Self::Decided => End::Decided,
@@ -78,33 +78,33 @@ impl Stopped {
     }
 }
 
-/// What happens while it runs, for a progress bar.
+/// Progress events, for a progress bar.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A run begins.
     Begins(Run),
-    /// It ended.
+    /// A run ended.
     Ended(&'a Sample),
-    /// A block is complete; most runs per arm that number and time allow.
+    /// A block is complete; with the maximum number of runs per arm that limit and time allow.
     Block(&'a Progress, u32),
 }
 
-/// All runs, in the order they were made.
+/// All runs, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
-    /// Warm-ups first.
+    /// The samples, warm-ups first.
     pub samples: Vec<Sample>,
-    /// Why it ended.
+    /// Why the experiment ended.
     pub stopped: Stopped,
-    /// Looks at the verdicts meanwhile.
+    /// Interim looks at the verdicts.
     pub looks: Looks,
-    /// Warm-ups included.
+    /// Duration, including warm-ups.
     pub elapsed: Duration,
 }
 
-/// Runs `arms` arms. The stopping rule is asked of wall time and of every metric.
+/// Runs `arms` arms. The stopping rule applies to wall time and to every metric.
 ///
-/// Interrupted after a complete block, it returns what there is.
+/// If interrupted after a complete block, it returns the samples so far.
 pub fn run(
     executor: &mut dyn Executor,
     arms: u32,
@@ -116,7 +116,7 @@ pub fn run(
     run_by(&|| began.elapsed(), executor, arms, settings, question, observe)
 }
 
-/// The same by a clock of one's own.
+/// [`run`] with a custom clock.
 pub fn run_by(
     clock: &dyn Fn() -> Duration,
     executor: &mut dyn Executor,
@@ -207,7 +207,7 @@ fn has_block(samples: &[Sample], arms: u32) -> bool {
     samples.iter().filter(first).count() as u32 == 2 * arms
 }
 
-/// One metric's samples as the statistics want them: measured runs that succeeded, or all.
+/// One metric's samples for the statistics: measured runs that succeeded, or all.
 pub fn values(samples: &[Sample], of: impl Fn(&Sample) -> Option<f64>) -> Vec<stats::Sample> {
     let measured = samples.iter().filter(|sample| sample.purpose == Purpose::Measured);
     measured
@@ -218,11 +218,11 @@ pub fn values(samples: &[Sample], of: impl Fn(&Sample) -> Option<f64>) -> Vec<st
         .collect()
 }
 
-/// "The same" ends an experiment once it is known within so many times what the rule wants of a ratio: two
-/// arms that may be equal within 5 % may differ by 3 %, and then more runs tell.
+/// "The same" ends an experiment once the ratio is known within this many times the precision that the rule
+/// requires: arms that may be equal within 5 % may differ by 3 %, and then more runs help.
 const SAME_ENOUGH: f64 = 1.5;
 
-/// How well the ratios are known if the runs end so.
+/// The precision of the ratios if the runs end here.
 fn progress(
     samples: &[Sample],
     arms: u32,
@@ -245,7 +245,7 @@ fn progress(
     let mut all = Progress { blocks: blocks(&wall), half_width: Some(0.0), decided: true };
     for (values, better) in std::iter::once((wall, Better::Lower)).chain(metrics) {
         for arm in 1..arms {
-            // Values that cannot be compared (a metric of a failed run) never stop an experiment early.
+            // Incomparable values (a metric of a failed run) never stop an experiment early.
             let compared = stats::compare(&values, 0, arm, better, &estimate);
             let half = compared.as_ref().ok().and_then(|compared| compared.half_width());
             all.half_width = all.half_width.zip(half).map(|(all, half)| all.max(half));

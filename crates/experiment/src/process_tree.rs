@@ -1,9 +1,8 @@
-//! Which processes belong to a run.
+//! The processes of a run.
 //!
-//! An experiment is the subreaper of everything below it: a program that puts itself into the
-//! background becomes our own child and is still part of its run. What was below us before the
-//! first run (a shell's `superpage … > >(tee log)` makes `tee` our child) is preexisting, and is
-//! neither watched nor ended.
+//! An experiment is the subreaper of its descendants: a program that daemonizes becomes our own child and stays part
+//! of its run. Descendants from before the first run (a shell's `superpage … > >(tee log)` makes `tee` our child)
+//! are preexisting, and are neither watched nor ended.
 //! See docs/decisions/compare.md#2.
 
 use std::collections::BTreeSet;
@@ -14,7 +13,7 @@ use host::{Root, process};
 use sys::wait::Usage;
 use units::Pid;
 
-/// How long ended processes may take to go: a killed process in the middle of I/O may linger.
+/// Maximum wait for killed processes to disappear: one in the middle of I/O may linger.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The processes of a run.
@@ -22,19 +21,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct ProcessTree {
     root: Root,
     head: Pid,
-    /// Processes below `head` that are not part of it, with their start times; `None` where `head`
-    /// itself is a member.
+    /// Preexisting descendants of `head`, with their start times; `None` if `head` itself is a member.
     preexisting: Option<BTreeSet<(Pid, u64)>>,
 }
 
-/// What was left running.
+/// Processes left running.
 #[derive(Clone, Debug, Default)]
 pub struct Stragglers {
-    /// How many were ended.
+    /// Number of processes ended.
     pub ended: u32,
-    /// What they and other orphans of the run had used.
+    /// Resource usage of these and other orphans of the run.
     pub usage: Vec<Usage>,
-    /// Those that would not go.
+    /// Processes that did not end.
     pub remaining: Vec<Pid>,
 }
 
@@ -44,12 +42,12 @@ impl ProcessTree {
         Self { root, head: child, preexisting: None }
     }
 
-    /// All that is below a process of ours, without itself.
+    /// The descendants of one of our processes, without itself.
     pub fn below(root: Root, head: Pid) -> Self {
         Self { root, head, preexisting: Some(BTreeSet::new()) }
     }
 
-    /// All that will be below this process from now on.
+    /// The future descendants of this process.
     pub fn below_us(root: Root) -> Self {
         let head = sys::param::own_pid();
         let below = process::tree(&root, head).into_iter().filter(|pid| *pid != head);
@@ -57,13 +55,13 @@ impl ProcessTree {
         Self { root, head, preexisting: Some(preexisting) }
     }
 
-    /// Who is in it now.
+    /// The current members.
     pub fn members(&self) -> Vec<Pid> {
         let processes = self.processes().into_iter();
         processes.filter(|(_, stat)| !stat.is_dead()).map(|(pid, _)| pid).collect()
     }
 
-    /// The same, with those that ended and were not waited for; parents before children.
+    /// The current members, including zombies; parents before children.
     pub fn processes(&self) -> Vec<(Pid, Stat)> {
         let mut tree = process::tree_with_stat(&self.root, self.head);
         if let Some(preexisting) = &self.preexisting {
@@ -74,8 +72,8 @@ impl ProcessTree {
         tree
     }
 
-    /// Ends every member, so that the next run has the machine to itself. Again and again: a
-    /// member's own children reach us when it ends.
+    /// Ends every member, so that the next run has the machine to itself. Repeats, because a member's own
+    /// children become ours when it ends.
     pub fn end(&self) -> Stragglers {
         let (began, own) = (Instant::now(), sys::param::own_pid());
         let mut done = Stragglers::default();
@@ -87,7 +85,7 @@ impl ProcessTree {
             let (dead, live): (Vec<_>, Vec<_>) =
                 self.processes().into_iter().partition(|(_, stat)| stat.is_dead());
             done.remaining = live.into_iter().map(|(pid, _)| pid).collect();
-            // One that died since then is ours to wait for: what it used is the run's.
+            // A zombie that is our child must be reaped here: its usage belongs to the run.
             let is_waited_for = !dead.iter().any(|(_, stat)| stat.parent == own);
             let is_over = done.remaining.is_empty() && is_waited_for;
             if is_over || began.elapsed() > PATIENCE {

@@ -1,4 +1,4 @@
-//! `Sample`: everything known of one run. Base units; unknown is `null`.
+//! `Sample`: all facts about one run. Base units; unknown is `null`.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,11 @@ use crate::service::Phases;
 use crate::supply::Supplied;
 use crate::watch::Observed;
 
-/// What a run counted for.
+/// Purpose of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// Before the clock counts: warms memory and caches, and is watched thoroughly.
+    /// Unmeasured: warms memory and caches, and is watched thoroughly.
     WarmUp,
     /// Measured.
     #[default]
@@ -21,33 +21,34 @@ pub enum Purpose {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Sample {
-    /// Which arm, counted from 0, the reference.
+    /// Index of the arm, from 0, the reference.
     pub arm: u32,
-    /// What it counted for.
+    /// Purpose of the run.
     pub purpose: Purpose,
-    /// Its ABBA block; for a warm-up, which warm-up.
+    /// ABBA block; for a warm-up, its index.
     pub block: u32,
-    /// Its place in the block.
+    /// Position in the block.
     pub slot: u32,
-    /// From before the fork until the program had ended; of a service, the same of its load.
+    /// Wall time from before the fork until the program ended; for a service, of its load.
     #[serde(deserialize_with = "units::elapsed")]
     pub wall_seconds: f64,
-    /// In user mode, all its processes; of a service, from its start until it had stopped, and so below.
+    /// User CPU time of all processes; for a service, from its start until it had stopped, as are the following
+    /// fields.
     #[serde(deserialize_with = "units::seconds")]
     pub user_seconds: f64,
-    /// In the kernel, all its processes.
+    /// Kernel CPU time of all processes.
     #[serde(deserialize_with = "units::seconds")]
     pub system_seconds: f64,
-    /// Faults without I/O.
+    /// Number of faults without I/O.
     #[serde(deserialize_with = "units::count")]
     pub minor_faults: u64,
-    /// Faults with I/O.
+    /// Number of faults with I/O.
     #[serde(deserialize_with = "units::count")]
     pub major_faults: u64,
-    /// The largest resident set of any one of its processes; hugetlb pages are not in it.
+    /// Maximum resident set of any one process, without hugetlb pages.
     #[serde(deserialize_with = "units::bytes")]
     pub max_rss_bytes: u64,
-    /// What was seen of its memory.
+    /// Memory seen by the watch.
     pub memory: Observed,
     /// THP faults on this machine that fell back to base pages during the run.
     #[serde(deserialize_with = "units::count")]
@@ -61,13 +62,13 @@ pub struct Sample {
     /// Free memory in blocks of at least a superpage, before the run.
     #[serde(deserialize_with = "units::bytes")]
     pub free_superpage_bytes_before: Option<u64>,
-    /// The same after it.
+    /// Free memory in blocks of at least a superpage, after the run.
     #[serde(deserialize_with = "units::bytes")]
     pub free_superpage_bytes_after: Option<u64>,
-    /// The program's own figure of merit, if it was looked for.
+    /// The program's own figure of merit, if requested.
     #[serde(deserialize_with = "units::figure_of_merit")]
     pub metric: Option<f64>,
-    /// Further figures, in the order of the document's `more_metrics`; none if the first is unknown.
+    /// Further metrics, in the order of the document's `more_metrics`; empty if the first is unknown.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
@@ -77,29 +78,30 @@ pub struct Sample {
     /// Exit code; `null` if a signal ended it.
     #[serde(deserialize_with = "units::exit_code")]
     pub exit_code: Option<i32>,
-    /// The signal that ended it, if one did.
+    /// The signal that ended the run, if any.
     #[serde(deserialize_with = "units::signal")]
     pub signal: Option<i32>,
-    /// Memory touched and given back just before, so that frames were equally warm for every arm.
+    /// Memory touched and released just before, so that frames were equally warm for every arm.
     #[serde(deserialize_with = "units::bytes")]
     pub warmed_bytes: u64,
-    /// Bytes of padding put into its environment.
+    /// Bytes of padding in its environment.
     pub environment_padding: u32,
-    /// Whether libsuperpage.so, which was to be in it, said so; `null` if nobody asked, or nobody knows.
+    /// Whether libsuperpage.so, if planned, reported that it was loaded; `null` if it was not planned or is
+    /// unknown.
     #[serde(default)]
     pub library_answered: Option<bool>,
-    /// What the program asked the library for in superpages, whatever came of it; `null` as above.
+    /// Bytes of superpages that the program requested from the library, granted or not; `null` as above.
     #[serde(default, deserialize_with = "units::bytes")]
     pub library_asked_bytes: Option<u64>,
-    /// What superpage did for a design that it put in force itself.
+    /// Actions of superpage for a design that it enforced itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub design: Option<live::Report>,
-    /// Superpages that superpage made free for it.
+    /// Superpages that superpage freed for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supplied: Option<Supplied>,
-    /// Processes it left behind, ended afterwards.
+    /// Number of processes left behind, and ended afterwards.
     pub stragglers: u32,
-    /// Of a service: what it took besides the load.
+    /// For a service: times of the other phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Phases>,
 }
@@ -117,12 +119,12 @@ impl Sample {
         }
     }
 
-    /// Whether the program said it succeeded.
+    /// Whether the program succeeded.
     pub fn succeeded(&self) -> bool {
         self.exit_code == Some(0)
     }
 
-    /// The program's figure of the document's `index`-th metric, from 0.
+    /// The program's value of the document's `index`-th metric, from 0.
     pub fn metric_at(&self, index: usize) -> Option<f64> {
         match index.checked_sub(1) {
             None => self.metric,
@@ -130,17 +132,17 @@ impl Sample {
         }
     }
 
-    /// How long it was watched, about.
+    /// Approximate duration of the watch.
     pub fn watched_seconds(&self) -> f64 {
         self.wall_seconds + self.service.map_or(0.0, |phases| phases.before_load())
     }
 
-    /// How long all of the run took.
+    /// Duration of the whole run.
     pub fn run_seconds(&self) -> f64 {
         self.wall_seconds + self.service.map_or(0.0, |phases| phases.seconds())
     }
 
-    /// The most memory it held at once; `None` of a run too short to be seen.
+    /// Maximum memory at one time; `None` for a run too short to be seen.
     pub fn peak_bytes(&self) -> Option<u64> {
         self.memory.peak_resident_bytes
     }

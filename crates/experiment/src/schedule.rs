@@ -1,4 +1,4 @@
-//! The order of runs: ABBA blocks. Owns who runs when; knows nothing of processes, clocks or values.
+//! The order of runs: ABBA blocks. Decides which arm runs when; independent of processes, clocks and values.
 //!
 //! A block is a random permutation of the arms followed by its reverse (`B A C  C A B`), so each arm
 //! runs twice per block and every arm's two slots have the same mean position: a drift that is linear
@@ -9,7 +9,7 @@
 use crate::stats::random::{Random, Stream};
 use serde::Serialize;
 
-/// One run to be made: the `slot`-th run of block `block` belongs to `arm` (0 is the reference).
+/// A scheduled run: the `slot`-th run of block `block` belongs to `arm` (0 is the reference).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Slot {
     /// Number of the block, from 0.
@@ -22,8 +22,8 @@ pub struct Slot {
 
 /// An endless sequence of slots, the same for the same `(arms, seed)`.
 ///
-/// The caller takes whole blocks ([`Schedule::block_len`] slots) and asks the stopping rule between
-/// blocks, never inside one: half a block has lost the balance that makes its samples comparable.
+/// The caller takes whole blocks ([`Schedule::block_len`] slots) and checks the stopping rule between blocks, never
+/// inside one: half a block lacks the balance that makes its samples comparable.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     random: Random,

@@ -1,23 +1,23 @@
-//! How much equal runs differ. Pure.
+//! Variation of equal runs. Pure.
 
 use crate::sample::{Purpose, Sample};
 use crate::stats::describe;
 
-/// Over this share of the mean, equal runs differ too much.
+/// Standard deviation, as a share of the mean, above which equal runs differ too much.
 pub const MAX_DEVIATION: f64 = 0.05;
 
-/// The arm and the figure whose measured runs differ most.
+/// The arm and the metric whose measured runs vary most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Widest {
-    /// Which arm.
+    /// Index of the arm.
     pub arm: u32,
-    /// Which metric, as [`Sample::metric_at`] counts.
+    /// Index of the metric, as in [`Sample::metric_at`].
     pub metric: usize,
     /// The standard deviation as a share of the mean.
     pub deviation: f64,
 }
 
-/// The largest standard deviation of an arm's figures; `None` if no arm has two runs with figures.
+/// The largest standard deviation of an arm's values; `None` if no arm has two runs with values.
 pub fn widest(samples: &[Sample], arms: u32, metrics: usize) -> Option<Widest> {
     let pairs = (0..arms).flat_map(|arm| (0..metrics).map(move |metric| (arm, metric)));
     let all = pairs.filter_map(|(arm, metric)| {

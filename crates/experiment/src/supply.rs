@@ -1,10 +1,10 @@
-//! Free superpages in bulk, for a program that is about to use them: what the library in it asks for through the run's
-//! counters is made free here (root), in a thread beside the program.
+//! Free superpages in bulk, for a program that is about to use them: the library in the program makes requests
+//! through the run's counters, and a thread beside the program (root) frees superpages.
 //!
-//! The kernel compacts for one superpage at a time where one is touched, which costs a program several times what it
-//! costs to grow the hugetlb pool by as many. So the pool is grown, in steps, until a step brings too few, and given
-//! back at once: what was compacted lies free. Where that did not bring all, smaller sizes of THP that nobody gets are
-//! turned on where advised, until the program ends.
+//! The kernel compacts for one superpage at a time when it is touched, which costs a program several times as much
+//! as growing the hugetlb pool by the same number. So the pool is grown, in steps, until a step gains too few, and
+//! shrunk at once: the compacted memory stays free. If that is not enough, smaller sizes of THP that are off are
+//! turned on for advised memory, until the program ends.
 //! See docs/decisions/contiguity.md#6.
 
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ use crate::contiguous::{self, STEP};
 use crate::counters::CounterFile;
 use crate::fragment::{self, FragmentError};
 
-/// Superpages that are tried besides those that are free.
+/// Number of superpages probed in addition to the free ones.
 const EXTRA_TRIED: u64 = 4;
-/// At most this part of what a control group allows is tried.
+/// Maximum fraction of the control group's headroom to probe.
 const TRIED_SHARE: u64 = 4;
-/// No request is worked on for longer.
+/// Maximum time per request.
 const MAX_TIME: Duration = Duration::from_millis(1000);
-/// How long a request may wait for the thread to notice that it is to end.
+/// Poll interval for the end of the thread.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The thread that serves a run.
@@ -41,27 +41,27 @@ pub struct Supply {
     thread: Option<JoinHandle<Supplied>>,
 }
 
-/// What was done for a run.
+/// Results for a run.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Supplied {
-    /// Requests of its processes.
+    /// Number of requests of its processes.
     #[serde(deserialize_with = "units::count")]
     pub requests: u64,
-    /// Superpages they asked for.
+    /// Number of superpages requested.
     #[serde(deserialize_with = "units::count")]
     pub wanted: u64,
-    /// Superpages made free.
+    /// Number of superpages freed.
     #[serde(deserialize_with = "units::count")]
     pub got: u64,
-    /// How long that took, in all.
+    /// Total time.
     #[serde(deserialize_with = "units::seconds")]
     pub seconds: f64,
-    /// The same of each request, in microseconds.
+    /// Time of each request, in microseconds.
     #[serde(skip)]
     pub took: Vec<u64>,
     /// The smaller sizes of THP that were turned on.
     pub sizes: Vec<PageSize>,
-    /// Why it could not be done.
+    /// Why the supply failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
 }
@@ -72,13 +72,13 @@ struct Shared {
     ends: AtomicBool,
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Work {
     root: Root,
     journal: PathBuf,
     superpage: PageSize,
     sizes: Vec<PageSize>,
-    /// Sizes that are on until the end.
+    /// Sizes that are turned on until the end.
     on: Vec<SharedKnob>,
     supplied: Supplied,
 }
@@ -127,7 +127,7 @@ impl Supply {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Ends it; sizes that were turned on are off again then.
+    /// Stops the thread, and turns off the sizes that it turned on.
     pub fn stop(mut self) -> Supplied {
         self.end()
     }
@@ -168,10 +168,10 @@ impl Shared {
 }
 
 impl Work {
-    /// Makes so many superpages free, or fewer; how many.
+    /// Frees up to `wanted` superpages; returns their number.
     fn supply(&mut self, wanted: u64) -> u64 {
         let began = Instant::now();
-        // The pool takes those that lie free first.
+        // The pool takes free superpages first.
         let free = FreeContiguity::for_programs(&self.root, self.superpage).ok();
         let free = free.and_then(|free| free.superpages).unwrap_or(0);
         let count = (free + wanted).min(self.most());
@@ -210,15 +210,15 @@ impl Work {
         cgroup::memory_headroom(&self.root).map_or(u64::MAX, |left| left.bytes())
     }
 
-    /// Whether a few superpages are had besides those that are free, by the faults of this process. A pool that cannot
-    /// grow wakes kcompactd, which then moves the memory of the program for a second; such faults wake nobody
-    /// (GFP_TRANSHUGE has no __GFP_KSWAPD_RECLAIM).
+    /// Whether a few superpages can be had in addition to the free ones, by faults of this process. A pool that
+    /// cannot grow wakes kcompactd, which then migrates the program's memory for a second; such faults do not
+    /// wake it (GFP_TRANSHUGE has no __GFP_KSWAPD_RECLAIM).
     fn are_had(&self, free: u64) -> bool {
         if self.root != Root::real() {
             return true;
         }
         let count = if free > STEP { 0 } else { free + EXTRA_TRIED };
-        // What is tried is charged to us, and reclaimed from others of our group.
+        // Probed memory is charged to us, and reclaimed from other processes of our group.
         if count * self.superpage.bytes() > self.headroom() / TRIED_SHARE {
             return false;
         }
@@ -265,7 +265,7 @@ mod tests {
             for (path, text) in [
                 ("/proc/sys/kernel/random/boot_id", "11111111-2222-4333-8444-555555555555"),
                 ("/proc/meminfo", "MemTotal: 1048576 kB\nMemFree: 53248 kB"),
-                // Two superpages lie free.
+                // Two superpages are free.
                 ("/proc/buddyinfo", "Node 0, zone Normal 0 0 0 0 0 0 0 0 0 0 1"),
                 (POOL, "3"),
                 (SIZE, "never"),
@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    /// As the library asks.
+    /// Requests as the library does.
     fn ask(words: &SharedWords, count: u32) -> u32 {
         let seen = words.word(SERVED).load(Ordering::SeqCst);
         words.word(WANTED).store(count, Ordering::SeqCst);

@@ -14,31 +14,30 @@ use report::format::{percent, ratio};
 use serde::Serialize;
 use std::fmt;
 
-/// Under three blocks an interval is too wide to plan from, and the stopping rule asks for three.
+/// Minimum number of blocks: with fewer, an interval is too wide to plan from, and the stopping rule asks for three.
 const MIN_BLOCKS: u32 = 3;
 
-/// An interval whose ends are farther apart than this factor says nothing, and is not printed where nothing is
-/// decided.
+/// Ratio of an interval's ends above which the interval is meaningless, and is not printed in an undecided verdict.
 const MEANINGLESS: f64 = 10.0;
 
 /// Whether the arm became what its design promised. Judged by the caller from coverage facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Yes, or nothing was promised.
+    /// Yes, or there was no promise.
     AsPromised,
     /// No.
     Missing {
-        /// What was promised and what was found.
+        /// The promise and the finding.
         why: String,
     },
-    /// Nobody could read it back.
+    /// It could not be read back.
     Unknown {
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
-/// How large a difference is worth a word.
+/// The minimum difference that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Margin {
     /// Arms within this fraction of each other are the same, even if it is certain that they differ.
@@ -52,8 +51,8 @@ pub struct Margin {
 }
 
 impl Margin {
-    /// Up to which difference arms are the same, even if it is certain that they differ. A noise floor beyond
-    /// `same_at_most` says that little can be told, not that all is the same.
+    /// Maximum difference at which arms are the same, even if they certainly differ. A noise floor beyond
+    /// `same_at_most` means that little can be concluded, not that all arms are the same.
     pub fn surely_same(&self) -> f64 {
         self.same_within.max(self.noise_floor.unwrap_or(0.0).min(self.same_at_most))
     }
@@ -91,17 +90,17 @@ pub enum Verdict {
         speedup: f64,
         /// Unknown with a single block.
         interval: Option<Interval>,
-        /// The confidence it was judged at.
+        /// Confidence of the judgement.
         confidence: Confidence,
     },
     /// The arm did not become what its design promised; its numbers would be about something else.
     DidNotTakeEffect {
-        /// What was promised and what was found.
+        /// The promise and the finding.
         why: String,
     },
     /// Nothing to compare.
     NoData {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -111,13 +110,13 @@ pub enum Verdict {
 pub struct Figures {
     /// How many times better the arm is than the reference.
     pub speedup: f64,
-    /// Where the true ratio lies.
+    /// Interval of the true ratio.
     pub interval: Interval,
-    /// How sure.
+    /// Confidence of the interval.
     pub confidence: Confidence,
 }
 
-/// What kind of metric the words are about.
+/// The kind of metric that the words describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terms {
     /// Times and rates: faster, slower. What `Display` uses.
@@ -155,7 +154,7 @@ pub fn verdict(
     let clear = speedup.ln().abs() >= floor.ln_1p();
     let apart = farthest(interval);
     if apart <= surely_same || (apart <= maybe_same && interval.contains(1.0)) {
-        // A hair less before rounding up: 1.02 - 1.0 is a little more than 0.02.
+        // Slightly reduced before rounding up: 1.02 - 1.0 is a little more than 0.02.
         let within = ((apart - 1e-9) * 1000.0).ceil().max(0.0) / 1000.0;
         Verdict::Same { within, figures }
     } else if interval.low > 1.0 && clear {
@@ -174,7 +173,7 @@ pub fn noise_floor(same_program: &Comparison) -> Option<f64> {
     same_program.interval.map(farthest)
 }
 
-/// Whether an interval of what is undecided says anything.
+/// Whether the interval of an undecided verdict is meaningful.
 pub fn is_meaningful(interval: Interval) -> bool {
     interval.high / interval.low <= MEANINGLESS
 }
@@ -188,7 +187,7 @@ pub fn floor_text(floor: f64) -> String {
     format!("noise floor {}: two runs of the same program differ by up to that", percent(floor))
 }
 
-/// How far from 1 the interval reaches, as a fraction either way.
+/// Maximum distance of the interval from 1, as a fraction either way.
 fn farthest(interval: Interval) -> f64 {
     interval.high.ln().max(-interval.low.ln()).max(0.0).exp_m1()
 }
@@ -241,7 +240,7 @@ impl Verdict {
 }
 
 impl Verdict {
-    /// How many times better, and where that lies if the interval says anything; none where nothing was compared.
+    /// The ratio, and its interval if that is meaningful; `None` if nothing was compared.
     pub fn ratio(&self) -> Option<(f64, Option<Interval>)> {
         let (speedup, interval) = match self {
             Verdict::Faster(f) | Verdict::Slower(f) | Verdict::Same { figures: f, .. } => {
@@ -253,7 +252,7 @@ impl Verdict {
         Some((speedup, interval.filter(|interval| is_meaningful(*interval))))
     }
 
-    /// The one word for it.
+    /// The verdict in one word.
     pub fn word(&self) -> &'static str {
         match self {
             Verdict::Faster(_) => "faster",
@@ -265,7 +264,7 @@ impl Verdict {
         }
     }
 
-    /// In a cell of a table: ratio, interval, word.
+    /// The verdict in a table cell: ratio, interval, word.
     pub fn cell(&self) -> String {
         let word = self.word();
         match self.ratio() {

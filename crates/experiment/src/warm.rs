@@ -14,28 +14,28 @@ use host::{FreeContiguity, MemInfo, Root};
 use sys::mem::{Advice, Backing, Mapping};
 use units::{ByteSize, PageSize};
 
-/// Mapped and touched at a time, so that a signal is noticed soon.
+/// Bytes mapped and touched at a time, so that a signal is noticed soon.
 const CHUNK: u64 = 64 << 20;
-/// The most to touch, of what is free: warming must never push anything out.
+/// Maximum share of free memory to touch: warming must never evict memory.
 const MAX_OF_FREE: f64 = 0.8;
-/// The most superpages to touch, of those that lie free.
+/// Maximum share of the free superpages to touch.
 const MAX_OF_FREE_SUPERPAGES: f64 = 0.9;
-/// A run's frames are not exactly those of the last one.
+/// Safety factor: a run's frames are not exactly those of the last one.
 const MARGIN: f64 = 1.1;
 
-/// Which kind of free blocks a run will take.
+/// The kind of free blocks that a run takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// Base pages.
     Small,
     /// Superpages.
     Whole,
-    /// Nobody knows.
+    /// Unknown.
     Both,
 }
 
-/// Touches memory enough for `peak_bytes` out of `blocks` (superpages of `superpage`), and gives it
-/// back. Says how much at once; less where the machine has less, or when `stop` says so.
+/// Touches enough memory for `peak_bytes` out of `blocks` (superpages of `superpage`), and releases it. Returns the
+/// number of bytes touched at once; fewer if the machine has less, or when `stop` returns true.
 pub fn warm(
     root: &Root,
     peak_bytes: u64,
@@ -43,7 +43,7 @@ pub fn warm(
     blocks: Blocks,
     stop: impl Fn() -> bool,
 ) -> u64 {
-    // Free, not available: what is available may be somebody's page cache, the program's own input.
+    // Free, not available: available memory may be page cache, such as the program's own input.
     let free = MemInfo::read(root).ok().and_then(|memory| memory.free);
     let allowed = host::cgroup::memory_headroom(root);
     let most = free.into_iter().chain(allowed).min().unwrap_or(ByteSize(0));
@@ -101,7 +101,7 @@ mod tests {
             let touched = warm(Root::real(), blocks, false);
             assert!((110 << 20..112 << 20).contains(&touched), "{touched}");
         }
-        // Fewer where fewer lie free, but never a part of one, and no more than was asked.
+        // Fewer if fewer are free, but only whole ones, and no more than requested.
         let whole = warm(Root::real(), Blocks::Whole, false);
         assert!(whole % superpage.bytes() == 0 && whole < 112 << 20, "{whole}");
         assert_eq!(warm(Root::real(), Blocks::Both, true), 0);

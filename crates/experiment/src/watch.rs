@@ -1,13 +1,12 @@
-//! Watching a running process tree: what it holds, and on which pages.
+//! Watching a running process tree: its memory, and the pages of that memory.
 //!
-//! Owns one thread per watched run. A *tick* reads `/proc/PID/status` of every process (tens of microseconds
-//! each) and never holds the program up. A *look* counts what lies on which pages, each page once, by
-//! [`Census`]: the kernel holds the address space's lock for 0.1 ms at a time. Kernels without PAGEMAP_SCAN
-//! are looked at through smaps, which holds it for as long as a mapping takes, and only where that is expected
-//! to be short.
+//! One thread per watched run. A *tick* reads `/proc/PID/status` of every process (tens of microseconds each) and
+//! never stalls the program. A *look* counts the memory by page size, each page once, by [`Census`]: the kernel
+//! holds the address space's lock for 0.1 ms at a time. On kernels without PAGEMAP_SCAN a look uses smaps, which
+//! holds the lock for a whole mapping, and only if that is expected to be short.
 //!
-//! A thorough watch (warm-up runs) looks often, a watch within budget (measured runs, `run`) [when](when::Facts)
-//! the program has stopped growing. What looks cost: docs/decisions/watch.md#4.
+//! A thorough watch (warm-up runs) looks often, a watch within budget (measured runs, `run`) [when](when::Facts) the
+//! program has stopped growing. Cost of looks: docs/decisions/watch.md#4.
 
 mod bounds;
 mod members;
@@ -33,42 +32,42 @@ pub use observed::{Killed, Moment, Observed};
 use sys::param::thread_cpu_time;
 use units::{ByteSize, Pid};
 
-/// How much a watch may cost.
+/// Permitted cost of a watch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Depth {
-    /// See as much as possible: the run's time does not count.
+    /// See as much as possible: the run's time is not used.
     Thorough,
     /// Spend at most [`BUDGET`] of the run's time.
     WithinBudget,
-    /// The same, and never look: a run whose single accesses are timed must not be held up once.
+    /// Within [`BUDGET`], without looks: a run that times single accesses must never be stalled.
     TicksOnly,
 }
 
-/// The longest that a look through smaps may be expected to hold a measured run up.
+/// Maximum expected stall of a measured run by a look through smaps.
 pub const MAX_STALL: Duration = Duration::from_millis(1);
-/// What a look costs, to begin with: 1.4 ms for 1 GiB of base pages on a Xeon guest.
+/// Initial estimate of a look's cost: 1.4 ms for 1 GiB of base pages on a Xeon guest.
 const SECONDS_PER_BASE_BYTE: f64 = 2e-3 / (1u64 << 30) as f64;
-/// The same through smaps: 16 to 29 ms on a Zen 4 guest and 3.5 ms on a Cascade Lake one; superpages cost next to
-/// nothing either way.
+/// The same estimate through smaps: 16 to 29 ms on a Zen 4 guest and 3.5 ms on a Cascade Lake one; superpages cost
+/// almost nothing either way.
 const SMAPS_SECONDS_PER_BASE_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
-/// Reading the mappings of one small process.
+/// Cost of reading the mappings of one small process.
 const SECONDS_PER_PROCESS: f64 = 0.2e-3;
-/// Sampling superpages for zero pages: 512 reads of 1.4 us, and a scan.
+/// Cost of sampling superpages for zero pages: 512 reads of 1.4 us, and a scan.
 const ZERO_PRICE: Duration = Duration::from_micros(1000);
-/// What a program holds for that long is told.
+/// Time for which memory must be held to be reported.
 const LONG_SPAN: Duration = Duration::from_millis(100);
-/// A look that found at least this share of the peak speaks for it; by less, nothing is judged.
+/// Share of the peak at which a look represents it; below, nothing is judged.
 pub const NEAR_PEAK: f64 = 0.8;
-/// A look at so much of it is a look at the peak.
+/// Share of the peak at which a look counts as a look at the peak.
 pub const AT_PEAK: f64 = 0.95;
-/// A look that found this share of the most is one of the same level.
+/// Share of the largest look at which another look is of the same level.
 const LIKE_MOST: f64 = 0.98;
 
-/// A watch under way.
+/// A running watch.
 #[derive(Debug)]
 pub struct Watch {
     stop: Sender<()>,
-    /// Why there is none: no thread could be started.
+    /// The watching thread, or why it could not be started.
     thread: std::io::Result<JoinHandle<Observed>>,
 }
 
@@ -110,7 +109,7 @@ impl Watch {
         Self { stop, thread }
     }
 
-    /// Ends the watch. Call while the process is still a zombie, so that its pid means it.
+    /// Ends the watch. Call it while the process is still a zombie, so that its pid is not reused.
     pub fn stop(self) -> Observed {
         let _ = self.stop.send(());
         match self.thread {
@@ -133,20 +132,20 @@ struct Watcher {
     seed: u64,
     spent_ticking: Duration,
     spent_looking: Duration,
-    /// Of that, on looks at a growing program.
+    /// Part of that time spent on looks at a growing program.
     spent_growing: Duration,
-    /// How many times dearer than priced looks are.
+    /// Ratio of the actual to the estimated cost of looks.
     dearer: f64,
     looked: Option<Looked>,
-    /// The last tick: when, since the start, and what was held in all.
+    /// The last tick: time since the start, and total memory.
     before: Option<(Duration, u64)>,
-    /// Since when it has been about the same, and what was held then.
+    /// Start of the current level, and memory then.
     level: Option<(Duration, u64)>,
-    /// Faults taken until a level that began then.
+    /// Start of a level, and number of faults up to it.
     faults: Option<(Duration, u64)>,
     attached: Attached,
     own: Option<Own>,
-    /// When the coverage was read, since the start.
+    /// Time of the coverage, since the start.
     coverage_at: Duration,
     zeroes: Option<Zeroes>,
     seen: Observed,
@@ -154,42 +153,42 @@ struct Watcher {
 
 /// The last look.
 struct Looked {
-    /// Since the program was started.
+    /// Time since the start of the program.
     at: Duration,
-    /// What the tick before it found, where a page counts for each process that maps it.
+    /// Memory at the tick before, where a page counts for each process that maps it.
     held: u64,
     base_bytes: u64,
 }
 
-/// The last sample of what is zero in superpages.
+/// The last sample of zero pages in superpages.
 #[derive(Clone, Copy)]
 struct Zeroes {
-    /// Since the program was started.
+    /// Time since the start of the program.
     at: Duration,
-    /// Bytes on superpages then.
+    /// Bytes on superpages at that time.
     superpages: u64,
-    /// Of these, zero.
+    /// Zero-filled bytes of these.
     zero: u64,
 }
 
 impl Zeroes {
-    /// Whether about as much was on superpages then.
+    /// Whether about the same amount was on superpages at that time.
     fn is_of(&self, superpages: u64) -> bool {
         self.superpages.abs_diff(superpages) <= superpages / 20
     }
 }
 
-/// What a tick found.
+/// Result of a tick.
 #[derive(Clone, Copy, Default)]
 struct Held {
-    /// A page counts for each process that maps it.
+    /// Resident bytes; a page counts for each process that maps it.
     resident: u64,
-    /// Anonymous, a page for each process too.
+    /// Anonymous bytes, counted likewise per process.
     anon: u64,
-    /// Shared memory of the process with most, and files' pages of all.
+    /// Shared memory of the process with the most, and file pages of all.
     shmem: u64,
     file: u64,
-    /// A page counts once.
+    /// Memory with each page counted once.
     once: Range,
 }
 
@@ -198,7 +197,7 @@ impl Watcher {
         self.members.listen();
         if self.depth != Depth::TicksOnly {
             self.census = Census::new(&self.root, sys::param::own_pid());
-            // Where the kernel's answers are no use here, they are none there.
+            // If the kernel's answers are unusable for this process, they are unusable for the tree.
             if let (Some(own), Some(_)) = (&self.own, &self.census) {
                 own.ask();
             }
@@ -224,10 +223,10 @@ impl Watcher {
             let took = now.saturating_sub(std::mem::replace(&mut began, now));
             self.spent_looking += looked;
             self.spent_ticking += took.saturating_sub(looked);
-            // A tick that took longer by chance does not make the watch blind.
+            // One tick that took longer by chance must not blind the watch.
             let rest = members::pause(ticked.min(ticked_before), self.since.elapsed());
             let rest = match self.depth {
-                // The program may be slowed down, but not held up most of the time.
+                // The program may be slowed down, but not stalled most of the time.
                 Depth::Thorough => rest.min(Duration::from_millis(10)).max(took * 4),
                 _ => rest,
             };
@@ -300,7 +299,7 @@ impl Watcher {
         held
     }
 
-    /// Whether processes may have been at their peak since the last tick, and are there no more.
+    /// Whether processes may have reached their peak and ended since the last tick.
     fn is_long(&self) -> bool {
         let last = self.before.map_or(Duration::ZERO, |(at, _)| at);
         self.since.elapsed() - last > LONG_SPAN
@@ -347,13 +346,13 @@ impl Watcher {
         }
     }
 
-    /// Whether a look of that price, or a sample, may be made.
+    /// Whether the budget permits a look or a sample of that price.
     fn affords(&self, held: Held, reason: Reason, price: Duration) -> bool {
         let is_short = self.census.is_some() || price <= MAX_STALL;
         self.depth == Depth::Thorough || is_short && self.facts(held).affords(reason, price, BUDGET)
     }
 
-    /// Bytes in base pages, at most: what was found, and all that was added since.
+    /// Upper bound of the bytes in base pages: the counted ones plus all added since.
     fn base_at_most(&self, held: Held) -> u64 {
         self.looked.as_ref().map_or(held.resident, |looked| {
             looked.base_bytes + held.resident.saturating_sub(looked.held)
@@ -420,7 +419,7 @@ impl Watcher {
         }
     }
 
-    /// Whether a look stands for the peak: it found more than those before it, or as much later.
+    /// Whether a look represents the peak: it found more than earlier looks, or as much at a later time.
     fn is_at_most(&self, at: Duration, counted: u64) -> bool {
         let most = self.seen.coverage.as_ref().map_or(0, |most| most.resident().bytes());
         match at >= self.coverage_at {
@@ -429,7 +428,7 @@ impl Watcher {
         }
     }
 
-    /// From now on this is the coverage at the peak.
+    /// Makes this the coverage at the peak.
     fn cover(&mut self, at: Duration, coverage: Coverage) {
         let superpages = coverage.superpage_bytes().bytes();
         let zeroes = self.zeroes.filter(|zeroes| zeroes.is_of(superpages));
@@ -438,7 +437,7 @@ impl Watcher {
         (self.seen.coverage, self.coverage_at) = (Some(coverage), at);
     }
 
-    /// What each process holds now.
+    /// Current memory of each process.
     fn held_now(&mut self) -> Vec<Part> {
         let pids = self.members.pids().to_vec();
         let held = |pid: &Pid| {
@@ -462,14 +461,14 @@ impl Watcher {
         counted
     }
 
-    /// How much of the superpages is zero, by a sample; those of files are not read.
+    /// Estimate of the zero-filled part of superpages, by a sample; file pages are not read.
     fn all_zero(&mut self, coverage: &Coverage) -> Option<u64> {
         let once = coverage.superpage_bytes().bytes() - coverage.file_pmd.bytes();
         if once == 0 {
             return Some(0);
         }
         let samples = waste::DEFAULT_SAMPLES / self.members.pids().len().clamp(1, 16) as u32;
-        // What several processes map is sampled in each.
+        // Memory shared by several processes is sampled in each.
         let (mut zero, mut of) = (0, 0);
         for pid in self.members.pids().to_vec() {
             match waste::sample(&self.root, pid, samples, self.seed) {
@@ -493,13 +492,13 @@ impl Watcher {
     }
 }
 
-/// Of `bytes` the part that `zero` is of what was sampled; unknown where nothing was: every process had ended.
+/// Scales the sampled share `zero` of `sampled` to `bytes`; unknown without samples: every process had ended.
 fn zero_part(bytes: u64, zero: u64, sampled: u64) -> Option<u64> {
     (sampled > 0).then(|| (bytes as f64 * (zero as f64 / sampled as f64)) as u64)
 }
 
-/// How many times dearer than priced looks are after one that took `took` seconds, where `priced` were expected with
-/// the former number: the mean of the former and of this look's.
+/// New ratio of actual to estimated cost, after a look of `took` seconds for which the old ratio predicted `priced`:
+/// the mean of the old ratio and this look's.
 fn dearer_after(dearer: f64, took: f64, priced: f64) -> f64 {
     let of_this = dearer * took / priced;
     ((dearer + of_this) / 2.0).clamp(0.25, 16.0)
@@ -514,7 +513,7 @@ mod tests {
     fn where_no_process_was_left_to_sample_what_is_zero_is_unknown() {
         assert_eq!(zero_part(8, 0, 0), None);
         assert_eq!(zero_part(8, 0, 4), Some(0));
-        // What several processes map was sampled in each.
+        // Memory shared by several processes was sampled in each.
         assert_eq!(zero_part(8, 4, 16), Some(2));
     }
 
@@ -531,8 +530,8 @@ mod tests {
         seen
     }
 
-    /// Where much else runs, a watcher may get no turn in a short time: of runs that rest longer and longer (`PAUSE`, in
-    /// seconds) the first that was seen well enough.
+    /// On a busy machine a watcher may get no CPU in a short time: returns the first run that was seen well
+    /// enough, of runs that sleep longer and longer (`PAUSE`, in seconds).
     fn watch_in_turn(depth: Depth, script: &str, is_enough: fn(&Observed) -> bool) -> Observed {
         let mut last = None;
         for pause in ["0.3", "1", "3", "10", "30"] {

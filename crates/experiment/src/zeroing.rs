@@ -1,5 +1,5 @@
-//! What zeroing costs on this machine: every kernel that the processor has, in calls of several lengths, and the
-//! kernel's faults beside them, which zero as well.
+//! Cost of zeroing on this machine: every zeroing kernel that the processor supports, in calls of several lengths,
+//! and the operating system's faults, which zero as well.
 //!
 //! Memory lies on superpages, so that translation is not what differs, and is
 //! larger than caches are: a page that is being zeroed has not been used lately. (What is zeroed while it is
@@ -15,21 +15,21 @@ use workload::zero::{Kernel, Stores, kernels};
 use crate::first_touch::{first_touches, on_superpages};
 use crate::stats::describe::median;
 
-/// What is zeroed at a time, whatever the machine's superpages: as published (Quicksilver, slide 17).
+/// Bytes zeroed at a time, whatever the machine's superpage size: as published (Quicksilver, slide 17).
 pub const UNIT: usize = 2 << 20;
-/// Beyond the last-level cache of every processor whose caches are known to us.
+/// Larger than the last-level cache of every known processor.
 const ARENA: usize = 512 << 20;
-/// Memory of which so much is on superpages is taken to be on superpages.
+/// Share on superpages from which memory counts as being on superpages.
 pub const ALL: f64 = 0.95;
 /// Units that one sample zeroes, and how often one of them is zeroed again.
 const UNITS: usize = 8;
 /// Rounds over all kernels; the first warms.
 const ROUNDS: usize = 8;
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Clone, Debug)]
 pub struct Zeroing {
-    /// The share of the memory that was on superpages; `None` if the kernel does not tell.
+    /// Share of the memory that was on superpages; `None` if the kernel does not report it.
     pub on_superpages: Option<f64>,
     /// By kernel.
     pub ways: Vec<Way>,
@@ -42,11 +42,11 @@ pub struct Zeroing {
 /// One kernel's times.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// Which.
+    /// The zeroing kernel.
     pub kernel: Kernel,
     /// Nanoseconds for a [`UNIT`] that is in no cache, by length of a call.
     pub cold: Vec<f64>,
-    /// Nanoseconds for one that was zeroed just before.
+    /// Nanoseconds for a [`UNIT`] that was zeroed just before.
     pub warm: Vec<f64>,
 }
 
@@ -56,10 +56,10 @@ pub enum ZeroingError {
     /// The kernel refused.
     #[error("zeroing: {0}")]
     Sys(#[from] SysError),
-    /// Somebody wants an end.
+    /// The user requested a stop.
     #[error("interrupted")]
     Interrupted,
-    /// A kernel of ours left something.
+    /// One of our zeroing kernels left nonzero memory.
     #[error("{0} left memory that is not zero; the memory may be faulty: report it")]
     NotZero(&'static str),
 }
@@ -79,7 +79,7 @@ pub fn measure(
     mut step: impl FnMut(usize, usize) -> bool,
 ) -> Result<Zeroing, ZeroingError> {
     let mut arena = Mapping::aligned(ARENA, superpage)?;
-    // A kernel without THP refuses the advice; what came is read back.
+    // A kernel without THP refuses the advice; the actual pages are read back.
     let _ = arena.advise(Advice::HugePage);
     arena.bytes_mut().fill(1);
     let on_superpages = on_superpages(&arena);

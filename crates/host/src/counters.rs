@@ -1,4 +1,4 @@
-//! `/proc/vmstat`: the event counters that tell what superpages cost and gained.
+//! `/proc/vmstat`: the event counters that show the costs and gains of superpages.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ReadError, Root, root};
 
-/// What is kept of vmstat. `numa_hint_faults` and its like come with `numa_`.
+/// Prefixes of the recorded counters. `numa_` includes `numa_hint_faults` and similar ones.
 const PREFIXES: [&str; 8] =
     ["thp_", "compact_", "allocstall", "htlb_", "pgfault", "pgmajfault", "pgmigrate", "numa_"];
 
@@ -17,7 +17,7 @@ const PREFIXES: [&str; 8] =
 #[serde(transparent)]
 pub struct Counters(pub BTreeMap<String, u64>);
 
-/// What counters grew by between two reads.
+/// Increments of counters between two reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CounterDeltas(pub BTreeMap<String, u64>);
@@ -33,8 +33,8 @@ impl Counters {
         self.0.get(name).copied()
     }
 
-    /// What each counter grew by. Counters that exist in only one of the two are left out, and so
-    /// are those that went backwards (another boot): unknown is not zero.
+    /// Increment of each counter. Counters that exist in only one of the two are left out, and so are those that
+    /// decreased (another boot): unknown is not zero.
     pub fn since(&self, earlier: &Self) -> CounterDeltas {
         let grown = |(name, now): (&String, &u64)| {
             let delta = now.checked_sub(*earlier.0.get(name)?)?;
@@ -45,23 +45,23 @@ impl Counters {
 }
 
 impl CounterDeltas {
-    /// What one counter grew by.
+    /// Increment of one counter.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
     }
 
-    /// Faults that wanted a superpage and got a base page.
+    /// Number of faults that wanted a superpage and got a base page.
     pub fn thp_fault_fallback(&self) -> Option<u64> {
         self.get("thp_fault_fallback")
     }
 
-    /// Allocations that stalled in direct compaction.
+    /// Number of allocations that stalled in direct compaction.
     pub fn compact_stall(&self) -> Option<u64> {
         self.get("compact_stall")
     }
 
-    /// Allocations that stalled in direct reclaim, over all zones (one counter before Linux 4.10,
-    /// one for each zone since).
+    /// Number of allocations that stalled in direct reclaim, over all zones (one counter before Linux 4.10, one
+    /// for each zone since).
     pub fn allocstall(&self) -> Option<u64> {
         let zones = self.0.iter().filter(|(name, _)| name.starts_with("allocstall"));
         zones.map(|(_, delta)| *delta).reduce(u64::saturating_add)

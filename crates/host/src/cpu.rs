@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::root::Reasons;
 use crate::{ReadError, Root, root, tlb};
 
-/// What is known of the processors. All logical CPUs are taken to be of the first one's kind.
+/// Facts about the processors. All logical CPUs are assumed to be of the first one's kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
     /// `AMD EPYC 9R14`, or implementer and part on Arm, which prints no name.
     pub model: Option<String>,
     /// `AuthenticAMD`, `GenuineIntel`, or Arm's implementer code such as `0x41`.
     pub vendor: Option<String>,
-    /// `cpu family` of x86: with the number below, which table of events its counters follow.
+    /// `cpu family` of x86: with the model number below, it selects the table of events of its counters.
     #[serde(default)]
     pub family: Option<u32>,
     /// `model` of x86, Arm's `CPU part`.
@@ -22,16 +22,16 @@ pub struct Cpu {
     pub number: Option<u32>,
     /// Logical CPUs online.
     pub online: Option<u32>,
-    /// The speed it was sold with in MHz: cpufreq's base frequency, CPPC's nominal one, or
-    /// what the model's name says after `@`.
+    /// Nominal speed in MHz: cpufreq's base frequency, CPPC's nominal one, or the speed after `@` in the model's
+    /// name.
     pub nominal_mhz: Option<u32>,
-    /// What cpuinfo prints as `cpu MHz` for the first CPU: its speed now (a guest: its TSC's).
+    /// cpuinfo's `cpu MHz` of the first CPU: its current speed (in a guest: its TSC's).
     pub reported_mhz: Option<u32>,
     /// Whether this is a virtual machine.
     pub hypervisor: Hypervisor,
     /// `TLB size`: entries of the second-level TLB for base pages. Only AMD prints it.
     pub tlb_entries: Option<u32>,
-    /// Bytes of a line of the first cache.
+    /// Line size of the first cache, in bytes.
     #[serde(default)]
     pub cache_line_bytes: Option<u64>,
 }
@@ -40,11 +40,11 @@ pub struct Cpu {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", content = "name", rename_all = "kebab-case")]
 pub enum Hypervisor {
-    /// The processor prints its flags and `hypervisor` is not among them.
+    /// The processor prints its flags, and `hypervisor` is not among them.
     Absent,
-    /// It is there; its name where something tells it.
+    /// There is a hypervisor; with its name, if known.
     Present(Option<String>),
-    /// Nothing tells: Arm has no such flag.
+    /// Unknown: Arm has no such flag.
     Unknown,
 }
 
@@ -55,7 +55,7 @@ impl Cpu {
         let mut cpu = reasons.ask(path, parsed)?;
         let online = "/sys/devices/system/cpu/online";
         if let Ok(list) = root::word(root, online) {
-            // The list is the kernel's truth; cpuinfo's blocks are a fair second.
+            // The kernel's list is authoritative; cpuinfo's blocks are the fallback.
             let count = cpu_list_len(&list)
                 .ok_or_else(|| ReadError::malformed(&root.path(online), 1, &list, "a CPU list"));
             cpu.online = reasons.ask(online, count).or(cpu.online);
@@ -72,7 +72,7 @@ impl Cpu {
         Some(cpu)
     }
 
-    /// Bytes of a line of the first CPU's first cache, as sysfs says.
+    /// Line size of the first CPU's first cache in bytes, from sysfs.
     pub fn cache_line(root: &Root) -> Option<u64> {
         let path = "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size";
         let line = root::number(root, path).ok();
@@ -87,8 +87,7 @@ fn nominal_mhz(root: &Root) -> Option<u32> {
     mhz.ok().filter(|mhz| *mhz > 0).and_then(|mhz| u32::try_from(mhz).ok())
 }
 
-/// Reads the text of `/proc/cpuinfo`; `path` is named in errors. Fields that only sysfs knows
-/// are `None`.
+/// Reads the text of `/proc/cpuinfo`; `path` is named in errors. Fields from sysfs are `None`.
 pub fn parse(text: &str, path: &Path) -> Result<Cpu, ReadError> {
     let mut cpu = Cpu {
         model: None,
@@ -149,7 +148,7 @@ fn mhz_in_name(name: &str) -> Option<u32> {
     (ghz > 0.0 && ghz < 1000.0).then(|| (ghz * 1000.0).round() as u32)
 }
 
-/// How many CPUs are in `0-3,8,10-11`.
+/// Number of CPUs in `0-3,8,10-11`.
 fn cpu_list_len(list: &str) -> Option<u32> {
     list.split(',').try_fold(0u32, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -18,7 +18,7 @@ pub struct ZoneFree {
     pub node: NodeId,
     /// The zone's name: `DMA`, `DMA32`, `Normal`, `Movable`, ...
     pub zone: String,
-    /// How many blocks of 2^index base pages are free.
+    /// Number of free blocks of 2^index base pages.
     pub blocks: Vec<u64>,
 }
 
@@ -31,11 +31,11 @@ pub struct ZoneLevels {
     pub zone: String,
     /// Free pages.
     pub free: Option<u64>,
-    /// Below this only emergencies allocate.
+    /// Watermark below which only emergencies allocate.
     pub min: Option<u64>,
-    /// Below this kswapd wakes.
+    /// Watermark below which kswapd wakes.
     pub low: Option<u64>,
-    /// Above this kswapd sleeps.
+    /// Watermark above which kswapd sleeps.
     pub high: Option<u64>,
     /// Pages that the buddy allocator manages.
     pub managed: Option<u64>,
@@ -101,10 +101,10 @@ pub fn parse_zoneinfo(text: &str, path: &Path) -> Result<Vec<ZoneLevels>, ReadEr
 
 // `/proc/pagetypeinfo` (readable by root only): free blocks and pageblocks by migratetype.
 
-/// What pagetypeinfo tells.
+/// Contents of pagetypeinfo.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageTypes {
-    /// A pageblock is 2^order base pages.
+    /// Order of a pageblock.
     pub block_order: Option<u32>,
     /// Free blocks, by zone and migratetype.
     pub free: Vec<PageTypeFree>,
@@ -121,7 +121,7 @@ pub struct PageTypeFree {
     pub zone: String,
     /// `Unmovable`, `Movable`, `Reclaimable`, ...
     pub migratetype: String,
-    /// How many blocks of 2^index base pages are free.
+    /// Number of free blocks of 2^index base pages.
     pub blocks: Vec<u64>,
     /// The orders whose count is only a lower bound: the kernel stops counting at 100000
     /// (`>100000`, mm/vmstat.c, pagetypeinfo_showfree_print).
@@ -135,7 +135,7 @@ pub struct PageBlocks {
     pub node: NodeId,
     /// The zone's name.
     pub zone: String,
-    /// How many pageblocks are of each migratetype.
+    /// Number of pageblocks by migratetype.
     pub counts: BTreeMap<String, u64>,
 }
 
@@ -193,19 +193,19 @@ fn block_row(columns: &[&str], rest: &str) -> Option<BTreeMap<String, u64>> {
     (counts.len() == columns.len()).then(|| names.zip(counts).collect())
 }
 
-// How much free memory is contiguous enough for superpages, from `/proc/buddyinfo` alone.
+// Free memory that is contiguous enough for superpages, from `/proc/buddyinfo` alone.
 
-/// Free memory and how much of it could be superpages at once, without compaction.
+/// Free memory, and the part that could be superpages at once, without compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeContiguity {
-    /// The superpage size asked about.
+    /// The superpage size.
     pub superpage: PageSize,
     /// Free bytes in the buddy allocator, of every block size.
     pub free: ByteSize,
     /// Bytes free in blocks of at least a superpage. `None`: the superpage is larger than the
     /// buddy allocator's largest block, so its lists cannot tell.
     pub in_superpages: Option<ByteSize>,
-    /// How many superpages those blocks hold.
+    /// Number of superpages in these blocks.
     pub superpages: Option<u64>,
 }
 
@@ -215,17 +215,17 @@ impl FreeContiguity {
         Ok(Self::from_zones(&ZoneFree::read(root)?, root.page_size(), superpage))
     }
 
-    /// The same of what programs can have: the zone for old devices (DMA) is kept for these.
+    /// Reads the memory available to programs: without the zone for old devices (DMA).
     ///
     /// # Errors
-    /// It cannot be read.
+    /// `/proc/buddyinfo` cannot be read.
     pub fn for_programs(root: &Root, superpage: PageSize) -> Result<Self, ReadError> {
         let mut zones = ZoneFree::read(root)?;
         zones.retain(|zone| zone.zone != "DMA");
         Ok(Self::from_zones(&zones, root.page_size(), superpage))
     }
 
-    /// The same from zones at hand; `base` is the base page size.
+    /// Computed from existing zones; `base` is the base page size.
     pub fn from_zones(zones: &[ZoneFree], base: PageSize, superpage: PageSize) -> Self {
         let order = superpage.bytes().ilog2().saturating_sub(base.bytes().ilog2()) as usize;
         let mut free_pages = 0u64;
@@ -246,7 +246,7 @@ impl FreeContiguity {
         }
     }
 
-    /// The share of free memory that could be superpages at once; `None` when nothing is free.
+    /// Share of free memory that could be superpages at once; `None` when no memory is free.
     pub fn ratio(&self) -> Option<f64> {
         let usable = self.in_superpages?.bytes();
         (self.free.bytes() > 0).then(|| usable as f64 / self.free.bytes() as f64)
@@ -257,18 +257,18 @@ fn power(order: usize) -> u64 {
     u32::try_from(order).ok().and_then(|order| 1u64.checked_shl(order)).unwrap_or(u64::MAX)
 }
 
-// Compaction on demand: moving pages together so that superpages can be made of what is free.
+// Compaction on demand: migrating pages so that free memory becomes contiguous.
 //
-// Not a [`crate::journal::Knob`]: it holds no value that could be put back. It takes no memory and
-// changes no setting; it costs CPU time in the kernel and holds up whoever uses the pages moved.
+// Not a [`crate::journal::Knob`]: it has no value to restore. It takes no memory and changes no setting; it costs CPU
+// time in the kernel and stalls users of the migrated pages.
 
-/// The kernel would not compact.
+/// The kernel refused to compact.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot compact memory ({}): {source}", path.display())]
 pub struct CompactError {
     /// The file written.
     pub path: PathBuf,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 

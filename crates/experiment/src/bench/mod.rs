@@ -32,7 +32,7 @@ pub struct Document {
     pub superpage_version: &'static str,
     /// When it began, in seconds since 1970 (UTC).
     pub began_unix_seconds: u64,
-    /// The workload's command, as people know it, but for threads and what arms add.
+    /// The workload's command in common notation, without threads and the arms' additions.
     pub command: Vec<Word>,
     /// Seed of the order of runs.
     pub seed: u64,
@@ -40,9 +40,9 @@ pub struct Document {
     pub runs: u32,
     /// The machine before the first run.
     pub machine: Snapshot,
-    /// Settings that were changed for the runs and put back, in words.
+    /// Settings that were changed for the runs and restored, in words.
     pub lent: Vec<String>,
-    /// Settings that somebody else changed meanwhile.
+    /// Settings that another process changed meanwhile.
     pub changed_meanwhile: Vec<String>,
     /// Arms that could not run here.
     pub left_out: Vec<LeftOut>,
@@ -57,11 +57,11 @@ pub struct Document {
 pub struct Cell {
     /// The arm's name.
     pub arm: String,
-    /// What was asked for.
+    /// The requested recipe.
     pub recipe: Recipe,
-    /// What that means here.
+    /// The plan on this machine.
     pub plan: Plan,
-    /// Threads that touch, or serve.
+    /// Number of threads that touch, or serve.
     pub threads: usize,
     /// Whether the kernel is asked to fault pages in ahead.
     pub populates: bool,

@@ -24,103 +24,103 @@ pub const SCHEMA: &str = "superpage.evaluation/1";
 pub struct Evaluation {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Those that were compared, in the order they were run.
+    /// The compared applications, in order of execution.
     pub applications: Vec<Application>,
-    /// Those that were not, and why.
+    /// The applications that were not compared, with reasons.
     pub not_run: Vec<NotRun>,
     /// Verdicts that changed since an earlier evaluation, if it was compared with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<Vec<Change>>,
 }
 
-/// One of them.
+/// A compared application.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Application {
     /// The entry's name, unique in the file.
     pub name: String,
-    /// The name of the machine that all its runs were made on, where that is known.
+    /// Host name of the machine of all its runs, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// The comparison.
     pub comparison: Document,
 }
 
-/// One that was not compared.
+/// An application that was not compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotRun {
     /// The entry's name.
     pub name: String,
-    /// Why, and what would let it.
+    /// The reason, and the remedy.
     pub why: String,
-    /// The name of the machine that says so.
+    /// Host name of the reporting machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// It was begun and failed; else something was missing, or there was no time.
+    /// Whether it was started and failed; otherwise a requirement was missing, or there was no time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
 }
 
-/// What an arm did for an application: a line of the table.
+/// Result of an arm for an application: a line of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The application's name.
     pub application: String,
-    /// The name of its machine.
+    /// Host name of its machine.
     pub host: Option<String>,
-    /// The arm's.
+    /// Name of the arm.
     pub arm: String,
-    /// What the verdict is about: `wall`, or the first metric that the comparison is about.
+    /// Quantity of the verdict: `wall`, or the comparison's first metric.
     pub quantity: Measure,
-    /// Of that.
+    /// Verdict on that quantity.
     pub verdict: Verdict,
-    /// Of its 99th percentile, if it has one.
+    /// Verdict on the 99th percentile, if there is one.
     pub p99: Option<Verdict>,
-    /// The most memory of the arm.
+    /// Maximum memory of the arm.
     pub peak_bytes: Option<f64>,
-    /// How much more than the reference's that is.
+    /// Maximum memory beyond the reference's.
     pub more_bytes: Option<f64>,
     /// Share of its memory on superpages.
     pub coverage: Option<f64>,
-    /// Runs that count.
+    /// Number of runs that count.
     pub runs: u32,
 }
 
-/// An application, and what its arms did for it. Verdicts take time, so a report computes them once.
+/// An application with the results of its arms. Verdicts take time, so a report computes them once.
 #[derive(Clone, Debug)]
 pub struct Judged<'a> {
     /// The application.
     pub application: &'a Application,
-    /// A line for each arm but the reference.
+    /// One line per arm except the reference.
     pub rows: Vec<Row>,
 }
 
-/// What to do with an application.
+/// Advice for an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The fastest of the arms that are faster than the reference; none: no arm is.
+    /// The fastest of the arms that are faster than the reference, if any.
     pub best: Option<Row>,
     /// The reference's name.
     pub reference: String,
-    /// Arms slower than it.
+    /// Names of arms slower than the reference.
     pub slower: Vec<String>,
     /// Whether all arms with figures have a verdict.
     pub is_decided: bool,
     /// Whether any arm has figures.
     pub has_figures: bool,
-    /// Whether each has.
+    /// Whether every arm has figures.
     pub has_all_figures: bool,
-    /// Whether they were all run, and none took effect.
+    /// Whether all arms were run, and none took effect.
     pub had_no_effect: bool,
 }
 
 impl Evaluation {
-    /// Nothing yet.
+    /// An empty evaluation.
     pub fn new() -> Self {
         let schema = SCHEMA.to_string();
         Self { schema, applications: Vec::new(), not_run: Vec::new(), changed: None }
     }
 
-    /// Reads one; `file` is for messages.
+    /// Parses an evaluation; `file` is for messages.
     ///
     /// # Errors
     /// If it is not JSON of these fields, of another version, or a comparison in it is damaged.
@@ -131,11 +131,12 @@ impl Evaluation {
         if value["schema"] != SCHEMA {
             return Err(broken(format!("its schema is {}, not \"{SCHEMA}\"", value["schema"])));
         }
-        // From the text again: an error then names line and column, and the reader is the one of a single comparison.
+        // Parsed from the text again: an error then has line and column, and the parser is that of a single
+        // comparison.
         report::document::read(text).map_err(broken)
     }
 
-    /// Whether it has the application's comparison.
+    /// Whether the evaluation contains the application's comparison.
     pub fn has(&self, name: &str) -> bool {
         self.applications.iter().any(|one| one.name == name)
     }
@@ -145,13 +146,13 @@ impl Evaluation {
         self.applications.iter().flat_map(Application::rows).collect()
     }
 
-    /// The applications, judged.
+    /// The applications with their verdicts.
     pub fn judged(&self) -> Vec<Judged<'_>> {
         let applications = self.applications.iter();
         applications.map(|application| Judged { application, rows: application.rows() }).collect()
     }
 
-    /// The page.
+    /// The evaluation as an HTML page.
     pub fn to_html(&self) -> String {
         page::page(self)
     }
@@ -164,7 +165,7 @@ impl Default for Evaluation {
 }
 
 impl Application {
-    /// A line for each arm but the reference.
+    /// One line per arm except the reference.
     pub fn rows(&self) -> Vec<Row> {
         let analysis = analyse(&self.comparison);
         let Some(reference) = analysis.arms.first() else { return Vec::new() };
@@ -193,7 +194,7 @@ impl Application {
 }
 
 impl Judged<'_> {
-    /// What to do with it.
+    /// Advice for the application.
     pub fn advice(&self) -> Advice {
         let rows = &self.rows;
         let slower = rows.iter().filter(|row| matches!(row.verdict, Verdict::Slower(_)));
@@ -218,7 +219,7 @@ impl Judged<'_> {
         }
     }
 
-    /// A line for each arm without figures, and why.
+    /// One line per arm without figures, with the reason.
     pub fn without_figures(&self) -> Vec<String> {
         let without = self.rows.iter().filter(|row| row.verdict.ratio().is_none());
         let lines = without.map(|row| {
@@ -233,7 +234,7 @@ impl Judged<'_> {
 }
 
 impl Row {
-    /// How much memory it takes beyond the reference, with its sign.
+    /// Memory beyond the reference's, with its sign.
     pub fn memory_words(&self) -> String {
         known(self.more_bytes, |more| {
             let sign = if more < 0.0 { "−" } else { "+" };
@@ -241,14 +242,14 @@ impl Row {
         })
     }
 
-    /// Its 99th percentile's verdict; nothing where it has none.
+    /// Verdict on the 99th percentile; empty without one.
     pub fn p99_words(&self) -> String {
         self.p99.as_ref().map_or(String::new(), Verdict::cell)
     }
 }
 
 impl Advice {
-    /// In words.
+    /// The advice in words.
     pub fn words(&self) -> String {
         match &self.best {
             Some(row) => row.arm.clone(),
@@ -263,20 +264,20 @@ impl Advice {
     }
 }
 
-// What became of verdicts since an earlier evaluation.
+// Changes of verdicts since an earlier evaluation.
 
-/// A verdict that is another one than before.
+/// A changed verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The application's name.
     pub application: String,
-    /// The arm's.
+    /// Name of the arm.
     pub arm: String,
-    /// The verdict before, in words.
+    /// The earlier verdict, in words.
     pub old: String,
-    /// Now.
+    /// The current verdict.
     pub new: String,
-    /// The kinds of machine of both, where they differ.
+    /// The kinds of both machines, if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<Kinds>,
 }
@@ -284,14 +285,14 @@ pub struct Change {
 /// Two kinds of machine, each in a line: CPUs, memory, kernel and THP setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kinds {
-    /// Before.
+    /// The earlier kind.
     pub old: String,
-    /// Now.
+    /// The current kind.
     pub new: String,
 }
 
 impl Change {
-    /// In a line.
+    /// The change in one line.
     pub fn line(&self) -> String {
         let Self { application, arm, old, new, kinds } = self;
         let kinds = kinds.as_ref().map_or(String::new(), |Kinds { old, new }| {
@@ -302,8 +303,8 @@ impl Change {
 }
 
 impl Evaluation {
-    /// The verdicts of `old` that are others now, another word or intervals that do not meet, or are missing: of the
-    /// applications that this evaluation names. And of how many verdicts.
+    /// The verdicts of `old` that have changed (another word or disjoint intervals) or are missing, for the
+    /// applications of this evaluation; and the number of verdicts compared.
     pub fn changes_since(&self, old: &Self) -> (Vec<Change>, usize) {
         let (now, other_kinds) = (self.rows(), self.other_kinds(old));
         let (mut changes, mut of) = (Vec::new(), 0);
@@ -336,7 +337,7 @@ impl Evaluation {
         (changes, of)
     }
 
-    /// Why there is no such verdict, in words; `None`: the application is not in this evaluation.
+    /// Why such a verdict is missing, in words; `None` if the application is not in this evaluation.
     fn why_missing(&self, old: &crate::evaluation::Row) -> Option<String> {
         if let Some(one) = self.not_run.iter().find(|one| one.name == old.application) {
             return Some(format!("not run: {}", one.why));
@@ -349,7 +350,7 @@ impl Evaluation {
         })
     }
 
-    /// The applications that both have, of machines of different kinds.
+    /// The common applications whose machines are of different kinds.
     pub fn other_kinds(&self, old: &Self) -> BTreeMap<&str, Kinds> {
         let other = |one: &'_ crate::evaluation::Application| {
             let old = old.applications.iter().find(|it| it.name == one.name)?;
@@ -361,17 +362,17 @@ impl Evaluation {
     }
 }
 
-// Which machines an evaluation was made on. Of a cluster there may be several: each application is of one, and its ratios
-// are within that one.
+// The machines of an evaluation. A cluster may have several: each application belongs to one, and its ratios are
+// within that one.
 
 /// A machine that applications were measured on.
 #[derive(Clone, Debug)]
 pub struct Machine<'a> {
-    /// Its name, where that is known; what tells two kinds of one name apart is added.
+    /// Host name, if known; with a suffix if two kinds share a name.
     pub label: String,
-    /// What is equal on machines of one kind: CPUs, memory, kernel and THP setting, in a line.
+    /// Kind of the machine: CPUs, memory, kernel and THP setting, in a line.
     pub kind: String,
-    /// It before the first run of its first application.
+    /// The machine before the first run of its first application.
     pub snapshot: &'a Snapshot,
     /// Names of the applications.
     pub applications: Vec<&'a str>,
@@ -384,7 +385,7 @@ impl Evaluation {
         let mut machines: Vec<Machine> = Vec::new();
         for one in &self.applications {
             let (host, kind) = (one.host.as_deref(), one.kind());
-            // An unknown name is not another one.
+            // An unknown name does not count as a different one.
             let fits = |known: Option<&str>| known == host || known.is_none() || host.is_none();
             let known = machines.iter_mut().find(|it| fits(it.host) && it.kind == kind);
             if let Some(machine) = known {
@@ -401,7 +402,7 @@ impl Evaluation {
         machines
     }
 
-    /// Whether it is of several machines, so that each must be named.
+    /// Whether the evaluation has several machines, so that each must be named.
     pub fn has_several_hosts(&self) -> bool {
         let hosts = self.applications.iter().map(|one| &one.host);
         let hosts: BTreeSet<_> =
@@ -409,7 +410,7 @@ impl Evaluation {
         hosts.len() > 1
     }
 
-    /// The machines in lines, one for each kind, with the names of those of it where there are several.
+    /// The machines in lines, one per kind, with the host names if there are several.
     pub fn machine_lines(&self) -> Vec<String> {
         let machines = self.machines();
         if let [one] = machines.as_slice() {
@@ -430,7 +431,7 @@ impl Evaluation {
 }
 
 impl NotRun {
-    /// A line, with the machine's name if that is wanted.
+    /// The machine in one line, optionally with its name.
     pub fn line(&self, with_host: bool) -> String {
         let host = self.host.as_ref().filter(|_| with_host);
         let host = host.map_or(String::new(), |host| format!(", on {host}"));
@@ -439,7 +440,7 @@ impl NotRun {
 }
 
 impl Application {
-    /// The kind of its machine: what is equal on machines that can be taken for one another.
+    /// The kind of its machine: the properties shared by interchangeable machines.
     pub fn kind(&self) -> String {
         self.comparison.machine_line()
     }

@@ -1,4 +1,4 @@
-//! An evaluation as one page: what to do with each application, every arm, what was not run, the machine.
+//! An evaluation as one page: the advice for each application, every arm, omitted applications, the machine.
 
 use super::{Evaluation, Judged, Machine, Row, label_of};
 use crate::document::Document;
@@ -74,7 +74,7 @@ fn coverage(row: &Row) -> Cell {
     Cell::number(known(row.coverage, format::percent), row.coverage)
 }
 
-/// What to do with each, and where that was measured if there are several machines.
+/// The advice for each application, with its machine if there are several.
 fn advice(judged: &[Judged], machines: &[Machine]) -> Element {
     let several = machines.len() > 1;
     let rows = judged.iter().map(|one| {
@@ -118,7 +118,7 @@ fn quantity<'a>(document: &Document, measure: &'a Measure) -> &'a str {
     if is_load { "time of the load" } else { measure.heading() }
 }
 
-/// Every arm of each.
+/// Every arm of each application.
 fn arms(judged: &[Judged]) -> Element {
     let lines = |one: &Judged| -> Vec<Vec<Cell>> {
         let line = |row: &Row| {

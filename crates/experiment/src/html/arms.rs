@@ -1,4 +1,4 @@
-//! Tables of what the arms did: summaries, and the statistics behind each verdict.
+//! Tables of the arms' results: summaries, and the statistics behind each verdict.
 
 use std::fmt::Write;
 
@@ -137,7 +137,7 @@ fn statistics(analysis: &Analysis) -> Option<Element> {
     Some(details.add(table).add(el("p").class("small").text(told)))
 }
 
-// On which pages the memory lay at its peak: one bar per arm, stacked by kind.
+// The page sizes of the memory at its peak: one bar per arm, stacked by kind.
 
 /// A kind of memory: its class, its name, its bytes. Superpages first and solid, base pages hatched:
 /// they can be told apart without any colour.
@@ -201,10 +201,9 @@ fn told(coverage: &Coverage) -> String {
     format!("{share} of {resident} on superpages")
 }
 
-// Memory over time, and on which pages it lay at its peak: one run of each arm, watched closely.
+// Memory over time, and its page sizes at its peak: one run per arm, watched closely.
 
-/// The run that stands for an arm: the warm-up that was looked at most, else the measured run that
-/// was.
+/// The run that represents an arm: the warm-up with the most looks, else the measured run with the most.
 pub fn representative(document: &Document, arm: usize) -> Option<&Sample> {
     let seen = |sample: &&Sample| sample.arm as usize == arm && !sample.memory.timeline.is_empty();
     let most = |purpose| {
@@ -214,7 +213,7 @@ pub fn representative(document: &Document, arm: usize) -> Option<&Sample> {
     most(Purpose::WarmUp).or_else(|| most(Purpose::Measured))
 }
 
-/// The run whose coverage stands for an arm.
+/// The coverage that represents an arm.
 pub fn covered(document: &Document, arm: usize) -> Option<&Coverage> {
     let own = document.samples.iter().filter(|sample| sample.arm as usize == arm);
     let first = representative(document, arm).and_then(|sample| sample.memory.coverage.as_ref());

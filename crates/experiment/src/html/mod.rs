@@ -66,7 +66,7 @@ pub fn page(document: &Document, analysis: &Analysis) -> String {
     frame::page(title, &[frame::PAGE, include_str!("style.css")], body)
 }
 
-// The top of the page: what was compared, what came out, and what spoils it.
+// The top of the page: the compared arms, the results, and warnings.
 
 /// The header.
 fn header(document: &Document, analysis: &Analysis) -> Element {
@@ -76,7 +76,7 @@ fn header(document: &Document, analysis: &Analysis) -> Element {
         .add(el("h1").text("superpage compare"))
         .add(el("pre").class("command").text(shown))
         .all(words::head(document).into_iter().map(|line| el("p").class("small").text(line)));
-    // The noise floor's own verdict is about us, not about the program: last.
+    // The noise floor's own verdict concerns the measurement, not the program: last.
     let mut arms: Vec<&Arm> = document.arms.iter().skip(1).collect();
     arms.sort_by_key(|arm| arm.is_noise_floor);
     let cards = arms.into_iter().filter_map(|arm| card(document, analysis, arm));
@@ -140,7 +140,7 @@ fn card(document: &Document, analysis: &Analysis, arm: &Arm) -> Option<Element> 
     })))
 }
 
-/// How the runs were made and why they ended.
+/// How the runs were made, and why they ended.
 fn course(document: &Document, analysis: &Analysis) -> String {
     let runs = analysis.arms.iter().map(|arm| arm.runs);
     let (least, most) = (runs.clone().min().unwrap_or(0), runs.max().unwrap_or(0));
@@ -180,7 +180,7 @@ fn course(document: &Document, analysis: &Analysis) -> String {
     )
 }
 
-/// What a reader must not overlook.
+/// Important warnings for the reader.
 fn warnings(document: &Document, analysis: &Analysis) -> Vec<String> {
     let changed = document.changed_meanwhile.iter();
     let mut warnings: Vec<String> = changed

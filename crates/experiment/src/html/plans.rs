@@ -1,4 +1,4 @@
-//! What each arm was: what was set for it, why, and what that cannot reach.
+//! The plan of each arm: settings, reasons, and unreachable parts.
 
 use launch::{Kind, Promise, ThpRequest};
 

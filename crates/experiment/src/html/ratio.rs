@@ -12,11 +12,11 @@ use report::marks::{colour, mark};
 use report::markup::{Element, el};
 use report::scale::{ends, percent};
 
-/// An interval that reaches further than this factor beyond its estimate is cut off.
+/// Factor beyond its estimate at which an interval is cut off.
 const REACH: f64 = 20.0;
-/// A row is a line of words and under it a lane.
+/// Height of a row: a line of text and a lane below it.
 const ROW: f64 = 54.0;
-/// Where the middle of the lane is.
+/// Vertical position of the middle of the lane.
 const LANE: f64 = 34.0;
 
 /// What is drawn of a judgement: never a number that the verdict withholds.
@@ -36,7 +36,7 @@ fn drawn(judgement: &Judgement) -> Option<(f64, Option<Interval>)> {
     good(ratio).then_some((ratio, interval))
 }
 
-/// What was predicted of a judgement, where something was, and a ratio is drawn.
+/// The prediction for a judgement, if there is one and a ratio is drawn.
 fn prediction_for<'a>(document: &'a Document, judgement: &Judgement) -> Option<&'a Predicted> {
     drawn(judgement).and_then(|_| document.predicted_for(&judgement.arm, &judgement.quantity))
 }
@@ -113,7 +113,7 @@ pub fn section(document: &Document, analysis: &Analysis) -> Option<Element> {
     Some(section.add(figure).add(el("p").class("small").text(told)))
 }
 
-/// What a quantity is called in headings.
+/// Name of a quantity in headings.
 pub fn quantity_name(quantity: &Measure, is_primary: bool) -> String {
     let name = quantity.heading();
     if is_primary { name.to_string() } else { format!("{name} (secondary)") }

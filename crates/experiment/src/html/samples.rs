@@ -19,7 +19,7 @@ use crate::verdict::Verdict;
 pub struct Quantity<'a> {
     /// Unique on the page.
     pub id: &'a str,
-    /// For people.
+    /// Display name.
     pub name: &'a str,
     /// A value in words.
     pub words: &'a dyn Fn(f64) -> String,
@@ -45,7 +45,7 @@ impl Dot<'_> {
     }
 }
 
-/// What both panels draw.
+/// Data of both panels.
 pub struct View<'a> {
     /// The document.
     pub document: &'a Document,
@@ -55,7 +55,7 @@ pub struct View<'a> {
     pub quantity: &'a Quantity<'a>,
     /// The runs that have a value.
     pub dots: Vec<Dot<'a>>,
-    /// Where values lie.
+    /// Axis of the values.
     pub axis: Axis,
 }
 
@@ -78,7 +78,7 @@ pub fn panels(document: &Document, analysis: &Analysis, quantity: &Quantity) -> 
 }
 
 impl View<'_> {
-    /// The median of an arm's measured runs, and how many there are.
+    /// The median of an arm's measured runs, and their number.
     pub fn median(&self, arm: usize) -> (Option<f64>, usize) {
         let own = self.dots.iter().filter(|dot| dot.sample.arm as usize == arm);
         let mut values: Vec<f64> =
@@ -86,7 +86,7 @@ impl View<'_> {
         (describe::median(&mut values), values.len())
     }
 
-    /// A dot, with its numbers for whoever points at it.
+    /// A dot, with its numbers as a tooltip.
     pub fn draw(&self, dot: &Dot, x: &str, y: f64, arm: &str) -> Element {
         let (axis, quantity) = (&self.axis, self.quantity);
         let purpose = if dot.is_measured() { "block" } else { "warm-up" };

@@ -1,74 +1,74 @@
-//! What goes wrong with a service, with the remedy.
+//! Errors of a service, with the remedy.
 
 use crate::execute::RunError;
 
-/// Why a run of a service gave no sample.
+/// Why a run of a service returned no sample.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// It did not become ready.
+    /// The service did not become ready.
     #[error(
         "the service was not ready after {seconds} s{asked}{said}; try the commands by hand, or raise --ready-timeout"
     )]
     NotReady {
-        /// How long it was waited for.
+        /// Waiting time in seconds.
         seconds: f64,
-        /// What `ready` printed last.
+        /// Last output of `ready`.
         asked: String,
-        /// What the service printed last.
+        /// Last output of the service.
         said: String,
     },
-    /// It ended by itself.
+    /// The service ended by itself.
     #[error(
         "the service {how} {when}{said}; it must run until it is stopped: try its command by hand"
     )]
     Ended {
         /// Exit code or signal, in words.
         how: String,
-        /// In which phase.
+        /// Phase in which it ended.
         when: &'static str,
-        /// What it printed last.
+        /// Its last output.
         said: String,
     },
-    /// What was started has ended, and what it started runs.
+    /// The started process has ended, but its descendants still run.
     #[error(
         "the service went into the background ({processes}) and was stopped; keep it in the foreground, e.g. \
          redis-server --daemonize no, nginx -g 'daemon off;', postgres instead of pg_ctl start"
     )]
     Background {
-        /// Who runs.
+        /// The running processes.
         processes: String,
     },
-    /// One of the commands around it failed.
+    /// A phase's command failed.
     #[error("--{phase} {how}{said}; try the command by hand{remedy}")]
     Phase {
-        /// Which.
+        /// The phase.
         phase: &'static str,
         /// Exit code or signal, in words.
         how: String,
-        /// What it printed last.
+        /// Its last output.
         said: String,
-        /// What else helps.
+        /// An additional remedy.
         remedy: &'static str,
     },
-    /// No port.
+    /// No port is available.
     #[error(
         "no free port from 20000 to 29999 for {{port}}: {0}; write a port of your own into the commands"
     )]
     Port(std::io::Error),
-    /// No directory.
+    /// The directory could not be made.
     #[error(
         "the directory for {{dir}} cannot be made: {0}; is TMPDIR full, or may it not be written?"
     )]
     Directory(std::io::Error),
-    /// A directory that stays.
+    /// The directory could not be removed.
     #[error("the directory for {{dir}}: {0}")]
     Left(sys::scratch::Left),
-    /// A path that a shell would take apart.
+    /// A path that a shell would split.
     #[error(
         "the directory for {{dir}} would be {0}, which a shell would take apart; set TMPDIR to a plain path"
     )]
     Path(std::path::PathBuf),
-    /// No shell.
+    /// The shell could not be started.
     #[error("--{0}: the shell `sh` could not be started: {1}; is it along PATH{2}?")]
     Shell(&'static str, std::io::Error, &'static str),
 }
@@ -78,7 +78,7 @@ impl RunError {
         Self::Service { arm: arm.to_string(), source }
     }
 
-    /// The same error of a service, in this arm.
+    /// The error for an arm.
     pub(crate) fn in_arm(self, arm: &str) -> Self {
         match self {
             Self::Service { source, .. } => Self::service(arm, source),
@@ -96,7 +96,7 @@ pub(super) fn how(status: std::process::ExitStatus) -> String {
     }
 }
 
-/// The last three lines of what `who` printed on standard error, or on standard output if it printed none there.
+/// The last three lines of the standard error of `who`, or of its standard output if the former is empty.
 pub(super) fn said(who: &str, stderr: &str, stdout: &str) -> String {
     let is_empty = stderr.trim().is_empty();
     let (stream, text) = if is_empty { ("output", stdout) } else { ("errors", stderr) };

@@ -1,14 +1,14 @@
-//! A service under comparison: a server that is started, loaded by a client, and stopped, anew for each run.
+//! A service under comparison: a server that is started, loaded by a client, and stopped in each run.
 //!
-//! Only the service gets what an arm says, and only it and what it starts is watched and counted. The phases around
-//! it are commands of the shell. A run of it is a [`Session`]:
+//! An arm's configuration applies only to the service, and only the service and its descendants are watched and
+//! counted. The other phases are shell commands. A run is a [`Session`]:
 //!
 //! ```text
 //! setup -> the service starts -> ready -> prepare -> load (timed) -> the service stops -> teardown
 //! ```
 //!
-//! Service and phases each run below a guard (`sys::guard`), so that nothing of them outlives superpage, and in process
-//! groups of their own, so that ^C at the terminal reaches superpage alone, which then stops them in order.
+//! Service and phases each run below a guard (`sys::guard`), so that none of their processes outlives superpage, and
+//! in their own process groups, so that ^C at the terminal reaches only superpage, which then stops them in order.
 
 mod error;
 mod phase;
@@ -21,81 +21,82 @@ pub use error::ServiceError;
 pub use session::Cpus;
 pub(crate) use session::Session;
 
-/// What stands for the port in commands.
+/// Placeholder for the port in commands.
 pub const PORT: &str = "{port}";
-/// And for the directory.
+/// Placeholder for the directory.
 pub const DIRECTORY: &str = "{dir}";
 
-/// How a service is run. Commands are for `sh -c`; the service itself is the command that is compared.
+/// Configuration of a service. Commands are for `sh -c`; the service itself is the compared command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Service {
-    /// Before the service.
+    /// Command before the service starts.
     pub setup: Option<String>,
-    /// Succeeds once the service is ready. `null`: it is when its port accepts connections, or after a moment.
+    /// Command that succeeds once the service is ready. `null`: ready when its port accepts connections, or
+    /// after a moment.
     pub ready: Option<String>,
-    /// Between ready and load.
+    /// Command between ready and load.
     pub prepare: Option<String>,
-    /// What is timed, and prints the figures.
+    /// The timed command, which prints the metrics.
     pub load: String,
-    /// Asks the service to stop. `null`: SIGTERM does.
+    /// Command that stops the service. `null`: SIGTERM.
     pub stop: Option<String>,
-    /// After the service.
+    /// Command after the service has stopped.
     pub teardown: Option<String>,
-    /// Whom service and phases run as. `null`: as superpage.
+    /// User of service and phases. `null`: as superpage.
     pub user: Option<String>,
-    /// How long it may take to be ready.
+    /// Maximum time to become ready.
     #[serde(deserialize_with = "units::seconds")]
     pub ready_seconds: f64,
-    /// How long it may take to stop.
+    /// Maximum time to stop.
     #[serde(deserialize_with = "units::seconds")]
     pub stop_seconds: f64,
-    /// Where service and load run. `null`: on all CPUs.
+    /// CPUs of service and load. `null`: all CPUs.
     pub cpus: Option<Cpus>,
     /// Whether a port is chosen for each run.
     pub uses_port: bool,
     /// Whether a directory is made for each run.
     pub uses_directory: bool,
-    /// The fields of samples that are of the service and what it starts, from its start to its end.
+    /// The sample fields that describe the service and its descendants, from its start to its end.
     pub of_service: String,
-    /// And those that are of the load.
+    /// The sample fields that describe the load.
     pub of_load: String,
 }
 
-/// What a run of a service took besides the load, and how it stopped.
+/// Times of a run's other phases, and how the service stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phases {
-    /// Of `setup`.
+    /// Duration of `setup`.
     #[serde(deserialize_with = "units::seconds")]
     pub setup_seconds: Option<f64>,
-    /// From the start of the service until it was ready.
+    /// Time from the start of the service until it was ready.
     #[serde(deserialize_with = "units::seconds")]
     pub ready_seconds: f64,
-    /// Of `prepare`.
+    /// Duration of `prepare`.
     #[serde(deserialize_with = "units::seconds")]
     pub prepare_seconds: Option<f64>,
-    /// From its being asked to stop until it had.
+    /// Time from the stop request until the service had stopped.
     #[serde(deserialize_with = "units::seconds")]
     pub stop_seconds: f64,
     /// Its port.
     pub port: Option<u16>,
-    /// Whether it did not stop when asked, and was killed.
+    /// Whether it did not stop on request, and was killed.
     pub was_killed: bool,
 }
 
 impl Phases {
-    /// How long the service had run when it was loaded.
+    /// Time for which the service had run before the load.
     pub fn before_load(&self) -> f64 {
         self.ready_seconds + self.prepare_seconds.unwrap_or(0.0)
     }
 
-    /// What the run took besides the load.
+    /// Time of the run without the load.
     pub fn seconds(&self) -> f64 {
         self.setup_seconds.unwrap_or(0.0) + self.before_load() + self.stop_seconds
     }
 }
 
 impl Service {
-    /// In which way it is known to be ready, where no command says so.
+    /// How readiness is detected without a command.
     pub fn readiness(&self) -> Option<&'static str> {
         match (&self.ready, self.uses_port) {
             (Some(_), _) => None,
@@ -104,7 +105,7 @@ impl Service {
         }
     }
 
-    /// The same with every `mark` in its commands replaced.
+    /// The service with every `mark` in its commands replaced.
     pub fn replacing(mut self, mark: &str, text: &str) -> Self {
         let optional = [
             &mut self.setup,
@@ -119,7 +120,7 @@ impl Service {
         self
     }
 
-    /// Its commands by phase, in the order in which they run.
+    /// The commands by phase, in the order of execution.
     pub fn commands(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("setup", self.setup.as_deref()),

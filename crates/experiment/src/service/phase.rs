@@ -1,4 +1,4 @@
-//! A command around a service: the shell runs it below a guard, and it is ended with all that it started.
+//! A phase of a service: a shell command below a guard, which is ended with all its descendants.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,12 +16,12 @@ use super::error::ServiceError;
 use crate::execute::{Interrupt, RunError, tail_of};
 use crate::process_tree::ProcessTree;
 
-/// How often an interrupt is looked for.
+/// Poll interval for cancellation.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// How long what was killed may take to go.
+/// Maximum wait for killed processes to disappear.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where and as whom a command runs.
+/// User, directory and CPUs of a command.
 #[derive(Default)]
 pub(super) struct Place<'a> {
     pub(super) user: Option<&'a User>,
@@ -29,23 +29,23 @@ pub(super) struct Place<'a> {
     pub(super) cpus: &'a [usize],
 }
 
-/// What ends the wait for a command besides its own end.
+/// Events that end the wait for a command, besides its own end.
 pub(super) struct Until<'a> {
-    /// Somebody wants all to end.
+    /// The user requested a stop.
     pub(super) interrupt: Option<&'a Interrupt>,
     /// The service has ended.
     pub(super) service: Option<Pid>,
     pub(super) deadline: Option<Instant>,
 }
 
-/// How it ended.
+/// How a command ended.
 pub(super) enum End {
     Done(ExitStatus),
     TooLong,
     ServiceEnded,
 }
 
-/// What came of it.
+/// Result of a command.
 pub(super) struct Ran {
     pub(super) end: End,
     pub(super) wall: Duration,
@@ -96,7 +96,7 @@ pub(super) fn run(
     Ok(Ran { end, wall, stdout: tail_of(&mut stdout)?, stderr: tail_of(&mut stderr)? })
 }
 
-/// Waits until it has ended (`None`), or something else comes first.
+/// Waits until the command has ended (`None`), or another event comes first.
 fn attend(guard: Pid, until: &Until) -> Result<Option<End>, RunError> {
     let pids: Vec<Pid> = std::iter::once(guard).chain(until.service).collect();
     loop {
@@ -114,7 +114,7 @@ fn attend(guard: Pid, until: &Until) -> Result<Option<End>, RunError> {
     }
 }
 
-/// Kills all below a guard, which then ends.
+/// Kills all processes below a guard, which then ends.
 pub(super) fn kill(guarded: Guarded) -> Result<(), RunError> {
     if end_all(guarded)? {
         wait::reap(guarded.guard)?;
@@ -122,7 +122,7 @@ pub(super) fn kill(guarded: Guarded) -> Result<(), RunError> {
     Ok(())
 }
 
-/// The same, and leaves the guard to be waited for. False where something does not go.
+/// Kills all processes below a guard, but does not wait for the guard. False if a process does not end.
 pub(super) fn end_all(guarded: Guarded) -> Result<bool, RunError> {
     let (tree, began) = (ProcessTree::below(Root::real(), guarded.guard), Instant::now());
     while began.elapsed() < PATIENCE {
@@ -140,7 +140,7 @@ pub(super) fn copy(file: &File) -> Result<File, RunError> {
     file.try_clone().map_err(RunError::Output)
 }
 
-/// What login sets for a user, and programs look at.
+/// Variables that login sets for a user, and that programs read.
 pub(super) fn variables(user: &User) -> [(String, String); 3] {
     let home = user.home.display().to_string();
     let named = |variable: &str| (variable.to_string(), user.name.clone());

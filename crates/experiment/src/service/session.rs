@@ -1,4 +1,4 @@
-//! One run of a service, phase by phase. However it ends, [`Session::tear_down`] leaves nothing running, and no
+//! One run of a service, phase by phase. After any outcome [`Session::tear_down`] leaves no running process, and no
 //! directory.
 //! See docs/decisions/compare.md#7.
 
@@ -26,12 +26,12 @@ use super::{DIRECTORY, PORT, Phases, Service, phase};
 use crate::execute::{Interrupt, RunError, tail_of};
 use crate::process_tree::ProcessTree;
 
-/// A service that nobody asks whether it is ready, and that has no port, is taken to be after that.
+/// Time after which a service without a `ready` command and port is assumed to be ready.
 const MOMENT: Duration = Duration::from_secs(1);
-/// What a service that ended leaves running for longer is a service in the background.
+/// Time after which remaining descendants of an ended service count as a service in the background.
 const LEFTOVERS: Duration = Duration::from_millis(200);
 
-/// The load that was made.
+/// Result of the load.
 pub(crate) struct Loaded {
     pub(crate) status: ExitStatus,
     pub(crate) wall: Duration,
@@ -41,16 +41,16 @@ pub(crate) struct Loaded {
 
 /// One run of a service.
 pub(crate) struct Session<'a> {
-    /// With this run's port and directory in its commands.
+    /// The service with this run's port and directory in its commands.
     service: Service,
     user: Option<User>,
     arm: String,
     interrupt: &'a Interrupt,
     port: Option<u16>,
     directory: Option<Scratch>,
-    /// All below us that is of the run.
+    /// All our descendants that belong to the run.
     all: ProcessTree,
-    /// The same without what there was when the service was started.
+    /// Descendants created since the start of the service.
     started: Option<ProcessTree>,
     since: Instant,
     /// The service, until it was waited for.
@@ -61,7 +61,7 @@ pub(crate) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// With a port and a directory of its own. Nothing runs yet.
+    /// A session with its own port and directory. Nothing runs yet.
     pub(crate) fn new(
         service: &Service,
         user: Option<&User>,
@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
         RunError::service(&self.arm, error)
     }
 
-    /// Runs a command around the service.
+    /// Runs a phase's command.
     fn run(&self, name: &'static str, text: &str, until: &Until) -> Result<Ran, RunError> {
         let place = Place {
             user: self.user.as_ref(),
@@ -119,7 +119,7 @@ impl<'a> Session<'a> {
         phase::run(name, text, &place, until).map_err(|error| error.in_arm(&self.arm))
     }
 
-    /// The same of one that must succeed. Seconds that it took.
+    /// Runs a command that must succeed. Returns its duration in seconds.
     fn must(&mut self, name: &'static str, text: &str, until: &Until) -> Result<f64, RunError> {
         let ran = self.run(name, text, until)?;
         let how = match ran.end {
@@ -138,7 +138,7 @@ impl<'a> Session<'a> {
         Until { interrupt: Some(self.interrupt), service, deadline: None }
     }
 
-    /// What comes before the service.
+    /// Runs the phase before the service.
     pub(crate) fn set_up(&mut self) -> Result<(), RunError> {
         self.was_set_up = true;
         if let Some(command) = self.service.setup.clone() {
@@ -147,7 +147,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Starts the service: its pid, for who waits for it, and all that it is. `output` is where `how` has its streams.
+    /// Starts the service: returns its pid for the caller to wait for, and its process tree. `output` holds the
+    /// files of the streams in `how`.
     pub(crate) fn start(
         &mut self,
         plan: &Plan,
@@ -175,7 +176,7 @@ impl<'a> Session<'a> {
         Ok((head.guard, ProcessTree::below(Root::real(), head.guard)))
     }
 
-    /// Waits until it is ready, prepares and loads it.
+    /// Waits until the service is ready, prepares it and runs the load.
     pub(crate) fn drive(&mut self) -> Result<Loaded, RunError> {
         self.wait_until_ready()?;
         if let Some(command) = self.service.prepare.clone() {
@@ -183,9 +184,9 @@ impl<'a> Session<'a> {
         }
         let ran = self.run("load", &self.service.load, &self.until())?;
         let End::Done(status) = ran.end else { return Err(self.service_ended("under load")) };
-        // What it left behind is not the service's.
+        // Processes left by the load do not belong to the service.
         self.end_others()?;
-        // Of a service that died the load fails, and may be gone first.
+        // If the service died, the load fails, and may end first.
         let time = if status.success() { Duration::ZERO } else { LEFTOVERS };
         self.must_run("under load", time)?;
         Ok(Loaded { status, wall: ran.wall, stdout: ran.stdout, stderr: ran.stderr })

@@ -7,7 +7,7 @@ use super::randomization::{Randomization, hodges_lehmann, sign_flip};
 use super::student::Confidence;
 use serde::{Deserialize, Serialize};
 
-/// Which way a metric is better.
+/// The better direction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -17,39 +17,39 @@ pub enum Better {
     Higher,
 }
 
-/// How to estimate. All of it is recorded in the result.
+/// Parameters of the estimate. All are recorded in the result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Settings {
-    /// Two-sided, per comparison: with several arms or metrics the chance that *some* verdict is wrong
-    /// adds up, and a caller who minds raises this.
+    /// Two-sided, per comparison: with several arms or metrics the probability that *some* verdict is wrong adds
+    /// up; a caller may raise the confidence for this.
     pub confidence: Confidence,
-    /// What the interval is computed at, where runs were ended by what they showed: higher, so that
-    /// `confidence` is kept ([`stopping`](super::stopping)).
+    /// Level of the interval where the results ended the runs: higher, so that `confidence` holds
+    /// ([`stopping`](super::stopping)).
     pub level: Confidence,
-    /// Seed of every draw.
+    /// Seed of all random draws.
     pub seed: u64,
 }
 
 impl Settings {
-    /// 99 %, of runs whose number was fixed.
+    /// 99 %, for a fixed number of runs.
     pub fn new(seed: u64) -> Settings {
         Settings { confidence: Confidence::P99, level: Confidence::P99, seed }
     }
 }
 
-/// How many times better an arm is than the reference. Ratios are without unit; medians are in the
-/// metric's base unit; unknown is `null`.
+/// How many times better an arm is than the reference. Ratios have no unit; medians are in the metric's base unit;
+/// unknown is `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The arm compared with.
+    /// The reference arm.
     pub reference: u32,
-    /// The arm in question.
+    /// The compared arm.
     pub arm: u32,
-    /// Which way the metric is better.
+    /// The better direction of the metric.
     pub better: Better,
-    /// Complete blocks, two runs per arm in each: all that the figures below rest on.
+    /// Number of complete blocks, two runs per arm each: the basis of all figures below.
     pub blocks: u32,
-    /// Blocks begun in which one of the two arms lacks a run. Left out.
+    /// Number of incomplete blocks, in which one of the two arms lacks a run. Left out.
     pub dropped_blocks: u32,
     /// Median of the reference's samples.
     pub reference_median: f64,
@@ -57,41 +57,41 @@ pub struct Comparison {
     pub arm_median: f64,
     /// Ratio of medians, over 1 when the arm is better.
     pub speedup: f64,
-    /// Where the true ratio lies: what `parts` agree on, no farther than the runs themselves lie
-    /// apart, and `speedup`. Unknown under two blocks.
+    /// Interval of the true ratio: the intersection of `parts`, no wider than the spread of the runs, extended
+    /// to `speedup`. Unknown with fewer than two blocks.
     pub interval: Option<Interval>,
-    /// What the interval was made of.
+    /// The intervals that were combined.
     pub parts: Option<Parts>,
     /// Per block, logarithm of how many times better the arm's runs were than the reference's.
     #[serde(skip)]
     pub log_ratios: Vec<f64>,
-    /// The settings, so that this can be computed again.
+    /// The settings, for reproduction.
     pub settings: Settings,
 }
 
 impl Comparison {
-    /// A second estimate that one wild block moves little.
+    /// A second estimate, robust against single outlier blocks.
     pub fn hodges_lehmann(&self) -> f64 {
         hodges_lehmann(&self.log_ratios).map_or(self.speedup, finite_exp)
     }
 
-    /// Sign-flip test of "no difference": a second opinion, not what the verdict rests on.
+    /// Sign-flip test of "no difference": a second opinion; the verdict does not use it.
     pub fn randomization(&self) -> Randomization {
         sign_flip(&self.log_ratios, self.settings.seed)
     }
 
-    /// How far the interval reaches to either side of its middle, as a fraction.
+    /// Half width of the interval, as a fraction.
     pub fn half_width(&self) -> Option<f64> {
         self.interval.map(|interval| ((interval.high / interval.low).ln() / 2.0).exp_m1())
     }
 }
 
-/// The intervals of which the answer is the narrower at both ends; see the module's head for why two.
+/// The intervals whose intersection is the answer; see the module's head for why there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Parts {
-    /// Student's t, of the geometric means.
+    /// Student's t on the geometric means.
     pub student: Interval,
-    /// Ranks of runs inside blocks; where there are blocks enough.
+    /// Ranks of runs inside blocks, if there are enough blocks.
     pub ranked: Option<Interval>,
 }
 
@@ -106,7 +106,7 @@ pub fn compare(
     let (pairs, dropped_blocks) = complete_blocks(samples, reference, arm)?;
     let (reference_median, arm_median) =
         (median_of(&pairs, |p| p.reference), median_of(&pairs, |p| p.arm));
-    // In what follows a log ratio is positive when the arm is better.
+    // Below, a log ratio is positive when the arm is better.
     let turn = match better {
         Better::Lower => 1.0,
         Better::Higher => -1.0,
@@ -145,13 +145,13 @@ pub fn compare(
 
 fn parts(pairs: &[Pair], confidence: Confidence) -> Option<Parts> {
     let ranked = ranked(pairs, confidence.of_error(0.5));
-    // Whichever is narrower is taken, and either may be wrong: each has half of the error.
+    // The narrower end of both is taken, and either interval may be wrong: each gets half of the error.
     let share = if ranked.is_some() { 0.5 } else { 1.0 };
     Some(Parts { student: student(pairs, confidence.of_error(share))?, ranked })
 }
 
-/// No run says anything of ratios farther from the estimate than runs lie apart: the range of the
-/// reference's and the range of the arm's, together. It bounds what few runs leave open.
+/// The range of the reference's runs plus the range of the arm's: no run supports a ratio farther from the estimate.
+/// It bounds the interval of few runs.
 fn farthest(pairs: &[Pair], log_speedup: f64) -> Interval {
     let tick = tick(pairs);
     let range = |of: fn(&Pair) -> [f64; 2]| {
@@ -162,9 +162,9 @@ fn farthest(pairs: &[Pair], log_speedup: f64) -> Interval {
     Interval::around(log_speedup, range(|pair| pair.reference) + range(|pair| pair.arm))
 }
 
-/// The log ratios of the arm to the reference that may have been rounded to these values, where all values of either lie on
-/// one tick or two beside each other: however many runs there are, each was rounded alike. Values that lie farther apart
-/// are not counted on either side: their mean says more than each of them.
+/// The log ratios of arm to reference before rounding, if all values of an arm lie on one tick or two adjacent ones:
+/// more runs do not help, because each is rounded alike. Values that lie farther apart are not counted on either
+/// side: their mean is more precise than each of them.
 fn rounded(pairs: &[Pair]) -> [f64; 2] {
     let tick = tick(pairs);
     let range = |of: fn(&Pair) -> [f64; 2]| {

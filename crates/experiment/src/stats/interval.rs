@@ -1,4 +1,4 @@
-//! The intervals that the answer is made of. In logarithms of ratios.
+//! The intervals that form the answer. In logarithms of ratios.
 //! See docs/decisions/verdicts.md#1.
 
 use super::describe::{mean, variance};
@@ -6,7 +6,7 @@ use super::pairs::Pair;
 use super::student::{Confidence, t_between};
 use serde::Serialize;
 
-/// Two ends, `low <= high`. Finite and above zero when it holds ratios.
+/// An interval, `low <= high`. Finite and above zero when it holds ratios.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     /// Lower end.
@@ -16,17 +16,17 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` lies in it, ends included.
+    /// Whether the interval contains `value`, ends included.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// Widened to hold `value`.
+    /// The interval extended to `value`.
     pub(crate) fn with(self, value: f64) -> Interval {
         Interval { low: self.low.min(value), high: self.high.max(value) }
     }
 
-    /// What lies in both; where nothing does, what lies between them.
+    /// The intersection; for disjoint intervals, the gap between them.
     pub(crate) fn and(self, other: Interval) -> Interval {
         let (low, high) = (self.low.max(other.low), self.high.min(other.high));
         Interval { low: low.min(high), high: high.max(low) }
@@ -41,7 +41,7 @@ impl Interval {
         Interval { low: -self.high, high: -self.low }
     }
 
-    /// The least interval that holds both.
+    /// The smallest interval that contains both.
     pub(crate) fn over(self, other: Interval) -> Interval {
         Interval { low: self.low.min(other.low), high: self.high.max(other.high) }
     }
@@ -56,17 +56,16 @@ pub(crate) fn finite_exp(log: f64) -> f64 {
     log.exp().clamp(f64::MIN_POSITIVE, f64::MAX)
 }
 
-/// Beyond this many blocks the normal approximation is exact to more digits than are printed.
+/// Number of blocks beyond which the normal approximation is exact to more digits than are printed.
 const EXACT_UP_TO: usize = 200;
 
 /// Student's t on the mean of the blocks' log ratios: the analysis of a randomized block design
 /// (Fisher 1935, The Design of Experiments, chapter 4), with each arm's spread taken by itself.
 ///
-/// The error is pooled from all that the arms' difference does not explain: how far the blocks'
-/// ratios lie apart (blocks - 1 degrees of freedom) and how far an arm's two runs in a block do
-/// (one per arm and block). So two blocks have up to five degrees of freedom where the ratios alone
-/// have one, whose t is 63.7. Degrees of freedom after Satterthwaite (1946), so that a quiet arm does
-/// not lend its runs to a noisy one.
+/// The error is pooled from all variation that the difference between the arms does not explain: between the blocks'
+/// ratios (blocks - 1 degrees of freedom) and between an arm's two runs in a block (one per arm and block). So two
+/// blocks have up to five degrees of freedom where the ratios alone have one, whose t is 63.7. Degrees of freedom
+/// after Satterthwaite (1946), so that a quiet arm does not lend its runs to a noisy one.
 pub(crate) fn student(pairs: &[Pair], confidence: Confidence) -> Option<Interval> {
     if pairs.len() < 2 {
         return None;
@@ -78,7 +77,7 @@ pub(crate) fn student(pairs: &[Pair], confidence: Confidence) -> Option<Interval
     let spread = |of: fn(&Pair) -> [f64; 2]| {
         let squares = pairs.iter().map(|pair| {
             let [a, b] = of(pair).map(f64::ln);
-            // Two runs on the same tick of a clock may be a whole one apart.
+            // Two runs on the same clock tick may differ by a whole tick.
             let tick = tick / of(pair)[0];
             ((a - b) * (a - b) / 2.0).max(tick * tick / 12.0)
         });
@@ -98,13 +97,13 @@ pub(crate) fn student(pairs: &[Pair], confidence: Confidence) -> Option<Interval
     Some(Interval::around(mean(&log_ratios), half))
 }
 
-/// How far apart the values are that can be told apart: the clock's tick, where they show one, but no less than the last
-/// decimal that they are printed with. Ten runs of `1` say that each was nearer to 1 than to 2.
+/// The resolution of the values: the clock's tick, if they show one, but at least the last printed decimal. Ten runs
+/// of `1` show that each was nearer to 1 than to 2.
 pub(crate) fn tick(pairs: &[Pair]) -> f64 {
     clock_tick(pairs).max(last_decimal(pairs))
 }
 
-/// One of the last decimal of all values. What has more digits than programs print was rounded by nobody.
+/// One unit of the last decimal of all values. A value with more digits than programs print was not rounded.
 fn last_decimal(pairs: &[Pair]) -> f64 {
     let mut most = i32::MIN;
     for value in pairs.iter().flat_map(|pair| pair.reference.into_iter().chain(pair.arm)) {
@@ -117,10 +116,10 @@ fn last_decimal(pairs: &[Pair]) -> f64 {
     10f64.powi(-most.max(0))
 }
 
-/// More digits than that a value has that was computed, not printed.
+/// Number of digits above which a value was computed, not printed.
 const MAX_DIGITS: usize = 15;
 
-/// How many digits the shortest text of a value has, and how many of them after the point.
+/// Number of digits in a value's shortest text, and number of decimals.
 fn decimals(value: f64) -> (usize, i32) {
     let text = format!("{value:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -128,7 +127,7 @@ fn decimals(value: f64) -> (usize, i32) {
     (after + 1, after as i32 - exponent.parse().unwrap_or(0))
 }
 
-/// The clock's tick, if the values of an arm show one: most of them are equal and not all. Zero if none does.
+/// The clock's tick, if an arm's values show one: most of them are equal, but not all. Zero if none does.
 fn clock_tick(pairs: &[Pair]) -> f64 {
     let of_arm = |of: fn(&Pair) -> [f64; 2]| {
         let mut values: Vec<f64> = pairs.iter().flat_map(of).collect();
@@ -142,11 +141,11 @@ fn clock_tick(pairs: &[Pair]) -> f64 {
     ticks.into_iter().flatten().min_by(f64::total_cmp).unwrap_or(0.0)
 }
 
-/// What van Elteren's test leaves (1960, "On the combination of independent two sample tests of
-/// Wilcoxon"): every ratio by which no more pairs of runs of the same block differ than chance allows.
+/// The confidence set of van Elteren's test (1960, "On the combination of independent two sample tests of
+/// Wilcoxon"): every ratio that the pairs of runs of the same block do not reject.
 ///
-/// A few wild blocks cannot widen it, and what a block shares is not in it. Exact where a block's four
-/// runs are alike but for the arm; `None` where so few blocks cannot reach the confidence (four for 99 %).
+/// Robust against a few outlier blocks, and free of effects that a block shares. Exact if a block's four runs differ
+/// only by arm; `None` if so few blocks cannot reach the confidence (four for 99 %).
 pub(crate) fn ranked(pairs: &[Pair], confidence: Confidence) -> Option<Interval> {
     let cut = rejected_pairs(pairs.len(), confidence.tail())?;
     let differences = pairs.iter().flat_map(|pair| {
@@ -155,7 +154,7 @@ pub(crate) fn ranked(pairs: &[Pair], confidence: Confidence) -> Option<Interval>
     });
     let mut differences: Vec<f64> = differences.collect();
     differences.sort_unstable_by(f64::total_cmp);
-    // Two runs rounded to ticks are up to half a tick each from where they were.
+    // Two runs rounded to ticks are up to half a tick each from their true values.
     let least = |of: fn(&Pair) -> [f64; 2]| pairs.iter().flat_map(of).fold(f64::MAX, f64::min);
     let tick = tick(pairs);
     let rounded = tick / least(|pair| pair.reference) / 2.0 + tick / least(|pair| pair.arm) / 2.0;
@@ -163,15 +162,15 @@ pub(crate) fn ranked(pairs: &[Pair], confidence: Confidence) -> Option<Interval>
     Some(Interval { low: differences[cut] - rounded, high })
 }
 
-/// The largest `k` with `P(W <= k) <= tail`, where `W` counts the pairs that the arm wins in so many blocks.
+/// The largest `k` with `P(W <= k) <= tail`, where `W` is the number of pairs that the arm wins in `blocks` blocks.
 fn rejected_pairs(blocks: usize, tail: f64) -> Option<usize> {
     if blocks > EXACT_UP_TO {
-        // Mean 2 and variance 5/3 a block.
+        // Mean 2 and variance 5/3 per block.
         let blocks = blocks as f64;
         let normal = t_between(Confidence::new(1.0 - 2.0 * tail)?, 1e4);
         return Some((2.0 * blocks - normal * (blocks * 5.0 / 3.0).sqrt() - 0.5).max(0.0) as usize);
     }
-    // Of the six orders of two and two runs, one has the arm win no pair, one 1, two 2, one 3, one 4.
+    // Of the six orders of two and two runs, the arm wins 0 pairs in one, 1 in one, 2 in two, 3 in one, 4 in one.
     let mut chances = vec![1.0];
     for _ in 0..blocks {
         let mut next = vec![0.0; chances.len() + 4];
@@ -194,7 +193,7 @@ fn rejected_pairs(blocks: usize, tail: f64) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Every order of two and two runs in each of so many blocks, counted.
+    /// Counts every order of two and two runs in each of `blocks` blocks.
     fn counted(blocks: u32, most: u32) -> f64 {
         let orders = [0, 1, 2, 2, 3, 4];
         let all = 6u32.pow(blocks);
@@ -216,7 +215,7 @@ mod tests {
             assert!(counted(blocks as u32, most) <= tail, "{blocks} {tail}");
             assert!(counted(blocks as u32, most + 1) > tail, "{blocks} {tail}");
         }
-        // The approximation meets the exact values where it takes over.
+        // The approximation agrees with the exact values at the switch.
         let exact = rejected_pairs(EXACT_UP_TO, 0.005).unwrap() as f64;
         let near = rejected_pairs(EXACT_UP_TO + 1, 0.005).unwrap() as f64;
         assert!((0.0..=3.0).contains(&(near - exact)), "{exact} {near}");

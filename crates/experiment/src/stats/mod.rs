@@ -1,4 +1,4 @@
-//! From samples to an interval one may believe. Pure: no clock, no I/O, every draw is seeded.
+//! From samples to a reliable interval. Pure: no clock, no I/O, every draw is seeded.
 //!
 //! # The question
 //! Arm and reference ran in ABBA blocks ([`crate::schedule`]). How many times better is the arm?

@@ -1,17 +1,17 @@
-//! Samples sorted into complete blocks. The one place that decides which samples count.
+//! Samples grouped into complete blocks. Decides which samples count.
 //!
-//! A run may fail or be cut off. A block counts for a comparison only if *both* its arms have *both*
-//! their samples: with one of the two missing, the drift inside the block no longer cancels, and a
-//! guess in its place would be an invention. Other arms' gaps do not matter. Dropped blocks are
-//! counted, never hidden: if an arm fails *because* it is slow, dropping flatters it.
+//! A run may fail or be cut off. A block counts for a comparison only if *both* its arms have *both* their samples:
+//! if one is missing, the drift inside the block no longer cancels, and a replacement value would be invented. Other
+//! arms' gaps do not matter. Dropped blocks are counted and reported: if an arm fails *because* it is slow, dropping
+//! flatters it.
 
 use crate::schedule::Slot;
 use std::collections::BTreeMap;
 
-/// One measured value and the slot it came from.
+/// A measured value and its slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When it ran and for whom.
+    /// Block, position and arm of the run.
     pub at: Slot,
     /// The metric, in base units. Must be finite and above zero to be compared as a ratio.
     pub value: f64,
@@ -53,12 +53,12 @@ pub enum SampleError {
     NoCompleteBlock {
         /// The arm.
         arm: u32,
-        /// What it was to be compared with.
+        /// The reference arm.
         reference: u32,
     },
 }
 
-/// One complete block of a comparison, natural logarithms beside the values.
+/// One complete block of a comparison, with natural logarithms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub reference: [f64; 2],
@@ -73,7 +73,7 @@ impl Pair {
     }
 }
 
-/// Complete blocks of `arm` against `reference` in block order, and how many blocks were dropped.
+/// Complete blocks of `arm` against `reference` in block order, and the number of dropped blocks.
 pub(crate) fn complete_blocks(
     samples: &[Sample],
     reference: u32,
@@ -98,8 +98,8 @@ pub(crate) fn complete_blocks(
     Ok((pairs, dropped))
 }
 
-/// The values of one arm by block, one or two each, ascending inside a block so that the order of a
-/// block's samples cannot matter, not even in the last bit.
+/// The values of one arm by block, one or two each, ascending inside a block so that the order of a block's samples
+/// does not matter, not even in the last bit.
 pub(crate) fn blocks_of(
     samples: &[Sample],
     arm: u32,
@@ -122,7 +122,7 @@ pub(crate) fn blocks_of(
     Ok(blocks)
 }
 
-/// Both samples of a block, if both are there.
+/// Both samples of a block, if it has both.
 pub(crate) fn both(values: &[f64]) -> Option<[f64; 2]> {
     values.try_into().ok()
 }

@@ -4,7 +4,7 @@
 use rand_core::Rng;
 use rand_pcg::Pcg64;
 
-/// What the numbers are for; each purpose has its own PCG stream under the same seed.
+/// Purpose of the numbers; each purpose has its own PCG stream under the same seed.
 #[derive(Clone, Copy, Debug)]
 pub enum Stream {
     /// Order of runs.
@@ -15,7 +15,7 @@ pub enum Stream {
     Randomization = 0xf11b5,
 }
 
-/// A seeded generator. Same seed and stream, same numbers, on every machine.
+/// A seeded generator. The same seed and stream give the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(Pcg64);
 

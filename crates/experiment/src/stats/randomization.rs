@@ -11,7 +11,7 @@ use super::describe::median;
 use super::random::{Random, Stream};
 use serde::Serialize;
 
-/// Up to this many blocks all sign patterns are counted (65 536); above, they are drawn.
+/// Number of blocks up to which all sign patterns are counted (65 536); above, they are drawn.
 const EXACT_BLOCKS: usize = 16;
 /// Patterns drawn above [`EXACT_BLOCKS`]: the p-value's own error is then under 0.001 at p = 0.01.
 const DRAWS: u32 = 10_000;

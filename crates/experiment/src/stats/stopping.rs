@@ -1,10 +1,10 @@
 //! When there are enough runs.
 //!
-//! Enough is: every arm's ratio to the reference is known within so many percent. That is blind to what
-//! the ratio *is*, so it cannot stop because the answer pleases (fixed-width sequential estimation, Chow
-//! and Robbins 1965). Where runs are long, it would take hours to know a ratio of 2 within 2 %, so from
-//! [`Rule`]'s `decide_after` on the verdicts are looked at as well: at the end of that time, and whenever
-//! half as many blocks again were made.
+//! The runs are enough when every arm's ratio to the reference is known within a given percentage. That is blind to
+//! the ratio *itself*, so it cannot stop because the answer pleases (fixed-width sequential estimation, Chow and
+//! Robbins 1965). For long runs it would take hours to know a ratio of 2 within 2 %, so from [`Rule`]'s
+//! `decide_after` on the verdicts are checked as well: at the end of that time, and whenever the number of blocks
+//! has grown by half.
 //!
 //! The stated confidence holds for the verdict that ends the runs, because the error is spent look by look
 //! ([`Looks::level`]; Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials", with
@@ -21,16 +21,16 @@ use std::time::Duration;
 /// The rule's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Least runs per arm; rounded up to whole blocks of two.
+    /// Minimum number of runs per arm; rounded up to whole blocks of two.
     pub min_runs: u32,
-    /// Most runs per arm; rounded down to whole blocks, but never under one block.
+    /// Maximum number of runs per arm; rounded down to whole blocks, but at least one block.
     pub max_runs: u32,
-    /// How sure to be of each ratio.
+    /// Confidence in each ratio.
     pub confidence: Confidence,
-    /// How well every ratio must be known, as a fraction.
+    /// Required precision of every ratio, as a fraction.
     #[serde(deserialize_with = "units::proportion")]
     pub within: f64,
-    /// From so many seconds on, decided verdicts are enough; `null`: never.
+    /// Seconds after which decided verdicts are enough; `null`: never.
     #[serde(default, deserialize_with = "units::seconds")]
     pub decide_after: Option<f64>,
     /// Stop after the least number of runs where the figures of equal runs have a larger standard deviation, as a
@@ -57,20 +57,20 @@ impl Default for Rule {
     }
 }
 
-/// How far the experiment is.
+/// Progress of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Progress {
-    /// Complete blocks, two runs per arm in each, of the arm that has fewest.
+    /// Number of complete blocks, two runs per arm each, of the arm with the fewest.
     pub blocks: u32,
     /// Half width of the widest interval, as a fraction; unknown under two complete blocks, zero where
     /// nothing is compared.
     pub half_width: Option<f64>,
-    /// No verdict is open.
+    /// Whether every verdict is decided.
     pub decided: bool,
 }
 
 impl Progress {
-    /// Whether every ratio is known as well as `rule` wants it.
+    /// Whether every ratio is known as precisely as `rule` requires.
     pub fn is_enough(&self, rule: &Rule) -> bool {
         self.blocks >= min_blocks(rule) && self.half_width.is_some_and(|half| half <= rule.within)
     }
@@ -89,12 +89,12 @@ impl Progress {
     }
 }
 
-/// What the caller knows of time. Whole experiment, all arms.
+/// Time of the whole experiment, all arms.
 #[derive(Clone, Copy, Debug)]
 pub struct Time {
-    /// Spent so far in measured blocks.
+    /// Time spent so far in measured blocks.
     pub elapsed: Duration,
-    /// Allowed, if limited.
+    /// Time limit, if any.
     pub limit: Option<Duration>,
     /// Soft limit, used when `--max-time` was not given: the time is extended up to this until every arm has
     /// [`PATIENT_RUNS`] runs. It never cuts off the second block.

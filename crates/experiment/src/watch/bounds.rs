@@ -1,9 +1,9 @@
 //! Bounds of the peak of a process tree, computed from ticks and looks. Pure.
 //!
-//! A page that several processes map is memory once, and `/proc/PID/status` counts it for each of them. *At
-//! least*, a process adds what it cannot have got by its fork. *At most*, it adds all it holds, or, where it was
-//! forked, what it took and faulted since: a copy of a page is a fault. A look counts each page once, for
-//! the ticks before it and after it as well.
+//! `/proc/PID/status` counts a page for each process that maps it. *Lower bound*: a process adds the memory that it
+//! cannot have inherited by its fork. *Upper bound*: it adds all of its memory, or, if it was forked, the memory
+//! that it got and faulted since: a copied page is a fault. A look counts each page once, and improves the bounds of
+//! earlier and later ticks as well.
 //!
 //! A *span* is the time between two ticks. Processes present in a span may have held their memory at the same time,
 //! each up to its high-water mark if that rose. For a process that ended, the kernel tells the mark (taskstats), if
@@ -19,14 +19,14 @@ use std::time::Duration;
 use host::process::Resident;
 use units::{ByteSize, Pid};
 
-/// Where the bounds are this near, relative to the lower one, their middle is within 5 % of the truth.
+/// Maximum ratio of the bounds at which their middle is within 5 % of the truth.
 const MAX_RATIO: f64 = 1.1;
-/// What the kernel's counters may be off by.
+/// Maximum error of the kernel's counters.
 const IMPRECISE: u64 = 1 << 20;
-/// Spans that wait for a look, at most.
+/// Maximum number of spans that wait for a look.
 const MAX_OPEN: usize = 256;
 
-/// What one process holds at a tick, in bytes.
+/// Memory of one process at a tick, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub pid: Pid,
@@ -34,34 +34,34 @@ pub(super) struct Part {
     pub anon: u64,
     pub file: u64,
     pub shmem: u64,
-    /// Of a hugetlb pool.
+    /// Memory of a hugetlb pool.
     pub pool: u64,
-    /// The most it held, without the pool.
+    /// Maximum memory so far, without the pool.
     pub high_water: u64,
-    /// Which program it executes, as the address of its stack, and its faults so far; if read.
+    /// The executed program, identified by the address of its stack, and the number of faults so far; if read.
     pub image: Option<u64>,
     pub faults: Option<u64>,
 }
 
-/// What is known of processes that ended since the last tick.
+/// Facts about processes that ended since the last tick.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
-    /// So many may have been born as well.
+    /// Maximum number of processes that were born in the span as well.
     pub unseen: u64,
-    /// Of processes that ended, or threads: the process and the most it held.
+    /// Ended processes or threads: process and maximum memory.
     pub known: Vec<(Pid, u64)>,
-    /// Whether the last tick is so long ago that processes may have been at their peak since, and are so no more.
+    /// Whether the last tick is so long ago that processes may have reached their peak and left it since.
     pub is_long: bool,
-    /// When processes began and ended, as far as they told: those that followed each other did not add up.
+    /// Known lifetimes of processes: sequential processes do not add up.
     pub lives: BTreeMap<Pid, Life>,
 }
 
-/// From when to when a process executed its program.
+/// Time in which a process executed its program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
-    /// Zero: unknown.
+    /// Zero if unknown.
     pub began: Duration,
-    /// [`Duration::MAX`]: unknown, or not yet.
+    /// [`Duration::MAX`] if unknown, or still running.
     pub ended: Duration,
 }
 
@@ -71,29 +71,29 @@ impl Default for Life {
     }
 }
 
-/// At least and at most so many bytes.
+/// Lower and upper bound in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Range {
     pub at_least: u64,
     pub at_most: u64,
 }
 
-/// What is known of a process that lives.
+/// Facts about a live process.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     part: Part,
     high_water_ever: u64,
     image: Option<u64>,
     faults: Option<u64>,
-    /// At most so much anonymous memory it got by its fork.
+    /// Upper bound of the anonymous memory inherited by its fork.
     inherited: u64,
-    /// At most so much nobody else counts.
+    /// Upper bound of the memory that no other process counts.
     own: u64,
-    /// Whether it has held the same for two ticks.
+    /// Whether its size was equal at two ticks.
     is_steady: bool,
 }
 
-/// What a process adds to a span.
+/// Contribution of a process to a span.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     pid: Pid,
@@ -101,7 +101,7 @@ struct Share {
     own: u64,
 }
 
-/// A span that a look may yet lower.
+/// A span that a later look may lower.
 #[derive(Debug)]
 struct Open {
     shares: Vec<Share>,
@@ -115,52 +115,52 @@ struct Look {
     held: BTreeMap<Pid, HeldAtLook>,
 }
 
-/// What a process held at a look: it was read before, at the last tick, and after, and grows or shrinks meanwhile.
+/// Memory of a process at a look: read at the last tick before and again after, while it may grow or shrink.
 #[derive(Debug)]
 struct HeldAtLook {
-    /// The less of the two.
+    /// The smaller of the two.
     at_least: u64,
-    /// And the more.
+    /// The larger of the two.
     at_most: u64,
-    /// Anonymous memory of it, the more of the two.
+    /// The larger amount of its anonymous memory.
     anon_at_most: u64,
-    /// Faults before.
+    /// Number of faults before.
     faults: Option<u64>,
 }
 
-/// The bounds, tick by tick.
+/// The bounds, updated tick by tick.
 #[derive(Debug)]
 pub(super) struct Bounds {
     page: u64,
     known: BTreeMap<Pid, Known>,
-    /// What is known of their ends before they are seen to have ended.
+    /// Known maxima of processes whose end was not observed yet.
     ended: BTreeMap<Pid, u64>,
     look: Option<Look>,
     open: Vec<Open>,
     at_least: u64,
-    /// By how many of unknown size were there besides.
+    /// Upper bounds, by the number of additional processes of unknown size.
     at_most: BTreeMap<u64, u64>,
     unseen: u64,
     /// Whether any process was seen.
     has_seen: bool,
-    /// The one process that there was so far; `None`: there were several, or none.
+    /// The only process so far; `None`: several, or none.
     only: Option<Pid>,
 }
 
-/// What is known when all have ended.
+/// Result after all processes have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peak {
     pub at_least: u64,
-    /// By how many processes of unknown size were there besides.
+    /// Upper bounds, by the number of additional processes of unknown size.
     pub at_most: BTreeMap<u64, u64>,
-    /// Processes that ended between two ticks, never seen or not seen to be steady.
+    /// Number of processes that ended between two ticks, never seen or never seen steady.
     pub unseen: u64,
-    /// Whether there was one process only: its own high-water mark is the peak, without pages of a pool.
+    /// Whether there was only one process: its own high-water mark is the peak, without pages of a pool.
     pub is_of_one: bool,
 }
 
 impl Part {
-    /// What `/proc/PID/status` says of a process; nothing of whose child it is, nor of its faults.
+    /// From `/proc/PID/status`; without parent and faults.
     pub(super) fn new(pid: Pid, status: &Resident) -> Self {
         let bytes = |part: Option<ByteSize>| part.map_or(0, ByteSize::bytes);
         Self {
@@ -186,19 +186,19 @@ impl Part {
 }
 
 impl Range {
-    /// Whether its middle is within 5 % of the truth.
+    /// Whether the middle is within 5 % of the truth.
     pub(super) fn is_near(self) -> bool {
         self.at_most as f64 <= MAX_RATIO * self.at_least as f64
     }
 
-    /// Its middle, if that is near.
+    /// The middle, if it is near enough.
     pub(super) fn middle(self) -> Option<u64> {
         self.is_near().then(|| self.at_least + self.at_most.saturating_sub(self.at_least) / 2)
     }
 }
 
 impl Peak {
-    /// The upper bound, where no process held more than `largest`; `None` if that is needed and unknown.
+    /// The upper bound if no process held more than `largest`; `None` if that is needed and unknown.
     pub(super) fn at_most(&self, largest: Option<u64>) -> Option<u64> {
         let bound = |(unknown, known): (&u64, &u64)| match (*unknown, largest) {
             (0, _) => Some(*known),
@@ -226,7 +226,7 @@ impl Bounds {
         }
     }
 
-    /// Whether the next tick should read which program it executes, and its faults.
+    /// Whether the next tick should read the executed program and the faults.
     pub(super) fn wants_stat(&self, pid: Pid) -> bool {
         let Some(known) = self.known.get(&pid) else { return true };
         let shares = |look: &Look| {
@@ -237,7 +237,7 @@ impl Bounds {
         is_large && (known.own < known.part.held() || self.look.as_ref().is_some_and(shares))
     }
 
-    /// What a tick found, parents before children.
+    /// Adds a tick, parents before children.
     pub(super) fn tick(&mut self, parts: &[Part], ends: &Ends) -> Range {
         let is_first = !self.has_seen;
         self.has_seen |= !parts.is_empty();
@@ -259,7 +259,7 @@ impl Bounds {
             let now = match known {
                 Some(known) if !known.has_executed(part) => known.after(part, self.page),
                 None if !is_first => self.first_seen(part, &before),
-                // The first was executed as well.
+                // The first process was executed as well.
                 _ => Known::new(part, 0, part.held()),
             };
             shares.push(now.share(known.as_ref(), ends.is_long));
@@ -273,18 +273,19 @@ impl Bounds {
         range
     }
 
-    /// `held` bytes were held at once at some time.
+    /// Raises the lower bound: `held` bytes were held at one time.
     pub(super) fn saw(&mut self, held: u64) {
         self.at_least = self.at_least.max(held);
     }
 
-    /// What all processes but one held at the last tick; a page counts for each that maps it.
+    /// Memory of all processes but one at the last tick; a page counts for each that maps it.
     pub(super) fn held_by_others(&self, pid: Pid) -> u64 {
         let others = self.known.values().filter(|known| known.part.pid != pid);
         others.map(|known| known.part.held()).sum()
     }
 
-    /// What a look counted after a tick, and what processes held after it: a look may come late, or take its time.
+    /// Adds a look: the bytes counted after a tick, and the processes' memory after it; a look may be late, or
+    /// slow.
     pub(super) fn look(&mut self, counted: u64, after: &[Part]) {
         let held = |(pid, known): (&Pid, &Known)| {
             let before = &known.part;
@@ -307,7 +308,7 @@ impl Bounds {
         self.at_least = self.at_least.max(counted);
     }
 
-    /// All have ended since the last tick.
+    /// All processes have ended since the last tick.
     pub(super) fn end(mut self, ends: &Ends) -> Peak {
         let known = std::mem::take(&mut self.known);
         self.end_span(Vec::new(), known.values(), ends);
@@ -366,7 +367,8 @@ impl Bounds {
             lives
         });
         self.unseen += unknown;
-        // As long as nobody was seen the first process was there. That the last ones end after the last tick is no news.
+        // While no process was seen, the first one existed. The end of the last processes after the last tick
+        // is expected.
         unknown += u64::from(!self.has_seen && shares.is_empty());
         let sum = most_at_once(&shares, &ends.lives);
         let counted = self.look.as_ref().map(|look| self.more_since(look, &shares));
@@ -383,7 +385,7 @@ impl Bounds {
         *most = (*most).max(span.at_most);
     }
 
-    /// What was counted at the last look and all that came since.
+    /// Bytes counted at the last look, plus all added since.
     fn more_since(&self, look: &Look, shares: &[Share]) -> u64 {
         let held: u64 = look.held.values().map(|it| it.at_most).sum();
         let mut copied = 0u64;
@@ -426,7 +428,7 @@ impl Bounds {
         Range { at_least, at_most: at_most.max(at_least) }
     }
 
-    /// What must be left of what was counted at the last look, and what anonymous memory came.
+    /// Minimum that remains of the bytes counted at the last look, plus new anonymous memory.
     fn left_of(&self, look: &Look, parts: &[Part]) -> u64 {
         let mut come = 0u64;
         let mut gone: u64 = look.held.values().map(|it| it.at_most).sum();
@@ -444,7 +446,7 @@ impl Bounds {
 }
 
 impl Look {
-    /// What more there was in a span before it: what was given back since, and by those that ended.
+    /// Additional memory in an earlier span: memory released since, and memory of ended processes.
     fn more_before(&self, shares: &[Share]) -> u64 {
         let more = |share: &Share| match self.held.get(&share.pid) {
             Some(then) => share.held.saturating_sub(then.at_least),
@@ -467,7 +469,7 @@ impl Known {
         }
     }
 
-    /// Whether it executes another program than at the last tick.
+    /// Whether the process executes another program than at the last tick.
     fn has_executed(&self, part: &Part) -> bool {
         let is_other = self.image.zip(part.image).is_some_and(|(before, now)| before != now);
         is_other || part.high_water + IMPRECISE < self.part.high_water
@@ -500,14 +502,14 @@ impl Known {
         }
     }
 
-    /// What it adds to the span that ends now.
+    /// The process's contribution to the ending span.
     fn share(&self, before: Option<&Known>, is_long: bool) -> Share {
         let now = self.part.held();
         let (then, own_then, mark) =
             before.map_or((0, 0, 0), |it| (it.part.held(), it.own, it.part.high_water));
         let ends = now.max(then);
         let rose = self.part.high_water > mark.max(self.part.held() - self.part.pool);
-        // What a fork gave it is in its high-water mark.
+        // Memory inherited by the fork is in its high-water mark.
         let is_new_fork = before.is_none() && self.inherited > 0;
         let held = match (rose && !is_new_fork) || is_long {
             true => ends.max(self.part.peak()),
@@ -517,7 +519,7 @@ impl Known {
     }
 }
 
-/// The most that processes of a span had at once: all of it at the moment when one of them began.
+/// Maximum memory of a span's processes at one time: it is reached when one of them begins.
 fn most_at_once(shares: &[Share], lives: &BTreeMap<Pid, Life>) -> u64 {
     let life = |share: &Share| lives.get(&share.pid).copied().unwrap_or_default();
     let at = |moment: Duration| {
@@ -533,7 +535,7 @@ fn most_at_once(shares: &[Share], lives: &BTreeMap<Pid, Life>) -> u64 {
     moments.into_iter().map(at).max().unwrap_or(0)
 }
 
-/// Of a process forked since the last tick: what it has more than its parent, and its faults, each a page.
+/// Own memory of a process forked since the last tick: its excess over its parent, plus its faults, one page each.
 fn own_of_forked(part: &Part, parent: &Known, before: &BTreeMap<Pid, Known>, page: u64) -> u64 {
     let Some(faults) = part.faults.filter(|_| part.pool == 0) else { return part.held() };
     let then = before.get(&parent.part.pid).map_or(0, |then| then.part.anon);

@@ -13,45 +13,45 @@ use super::bounds::Ends;
 use super::observed::Killed;
 use crate::process_tree::ProcessTree;
 
-/// Files kept open at most: a launcher may have 1024 descriptors, and passes none on.
+/// Maximum number of files kept open: a launcher may have 1024 descriptors, and passes none on.
 const MAX_FILES: usize = 128;
-/// A process that has memory of its own took this many faults, at least.
+/// Minimum number of faults of a process with memory of its own.
 const MIN_FAULTS: u64 = 8;
-/// Births looked at for processes that left the tree.
+/// Maximum number of new pids checked for processes that left the tree.
 const MAX_ORPHANS: u64 = 64;
-/// Births believed where pids began again from the lowest.
+/// Maximum number of births accepted after the pids wrapped around.
 const WRAPPED: u64 = 1 << 15;
 
 pub(super) struct Members {
     root: Root,
     tree: ProcessTree,
     pids: Vec<Pid>,
-    /// Of all that were there when `pids` was read, those that ended and were not waited for too.
+    /// Stats of all processes at the time of `pids`, including zombies.
     stats: BTreeMap<Pid, Stat>,
     files: BTreeMap<Pid, KeptStatus>,
     load: Option<KeptLoad>,
-    /// The newest pid on the machine when `pids` was read: while it stays, nobody was born.
+    /// The newest pid on the machine at the time of `pids`: while it stays the same, no process was born.
     newest: Option<Pid>,
-    /// Whether `stats` are of now.
+    /// Whether `stats` is current.
     is_fresh: bool,
-    /// Those that had ended when `pids` was read.
+    /// Processes that had ended at the time of `pids`.
     gone: Vec<Pid>,
-    /// Processes that may be of the tree and cannot be told from others.
+    /// Number of processes that may belong to the tree but cannot be distinguished from others.
     lost: u64,
     /// Our process group.
     group: Option<Pid>,
-    /// Whether orphans there may be of others than the tree: a shell that is the first process of a container has other
-    /// children in its group.
+    /// Whether orphans in our group may belong to other trees: a shell that is the first process of a container
+    /// has other children in its group.
     is_group_shared: bool,
-    /// Who becomes the parent of orphans: the first process, and a manager of services that we are below.
+    /// Processes that adopt orphans: the first process, and a service manager above us.
     reapers: BTreeSet<Pid>,
     exits: Option<Exits>,
-    /// Those that a signal killed, as the kernel told.
+    /// Processes killed by a signal, reported by the kernel.
     killed: Vec<Killed>,
 }
 
 impl Members {
-    /// Of a tree whose births are counted from now on.
+    /// The members of a tree whose births are counted from now on.
     pub(super) fn new(root: Root, tree: ProcessTree) -> Self {
         let load = KeptLoad::open(&root).ok();
         let stats = BTreeMap::new();
@@ -81,9 +81,9 @@ impl Members {
         }
     }
 
-    /// From now on the kernel is asked what processes held that ended, if it may be.
+    /// Starts listening to the kernel's reports on ended processes, if permitted.
     pub(super) fn listen(&mut self) {
-        // Elsewhere it has other numbers for them.
+        // In other namespaces the kernel's pids differ.
         let is_first = process::is_in_first_namespace(&self.root);
         let cpus = self.root.read("/sys/devices/system/cpu/possible").ok().filter(|_| is_first);
         self.exits = cpus.and_then(|cpus| Exits::listen(cpus.trim()).ok());
@@ -93,22 +93,22 @@ impl Members {
         &self.pids
     }
 
-    /// How many may be of the tree and were not counted.
+    /// Number of processes that may belong to the tree but were not counted.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Those that a signal killed; `None` if the kernel does not tell, or told of more than we keep.
+    /// Processes killed by a signal; `None` if the kernel does not report them, or reported more than we keep.
     pub(super) fn killed(&mut self) -> Option<Vec<Killed>> {
         self.exits.is_some().then(|| std::mem::take(&mut self.killed))
     }
 
-    /// As it was when they were found.
+    /// The parent at the time when the members were found.
     pub(super) fn parent(&self, pid: Pid) -> Option<Pid> {
         self.stats.get(&pid).map(|stat| stat.parent)
     }
 
-    /// As it is, if that was read already, or is `wanted`.
+    /// The current stat, if it was read already, or is `wanted`.
     pub(super) fn stat(&self, pid: Pid, wanted: bool) -> Option<Stat> {
         match self.is_fresh {
             true => self.stats.get(&pid).cloned(),
@@ -117,8 +117,9 @@ impl Members {
         }
     }
 
-    /// Finds them anew only if a process was born anywhere since: that costs a read per process on kernels
-    /// without CONFIG_PROC_CHILDREN. Returns how many may have been born and ended since, unseen.
+    /// Updates the members only if a process was born anywhere since: an update reads every process on kernels
+    /// without CONFIG_PROC_CHILDREN. Returns the number of processes that may have been born and ended since,
+    /// unseen.
     pub(super) fn renew(&mut self) -> u64 {
         let newest = self.load.as_mut().and_then(|load| load.newest_pid().ok());
         self.is_fresh = newest.is_none() || newest != self.newest;
@@ -128,7 +129,7 @@ impl Members {
         let mut found: BTreeMap<Pid, Stat> = self.found().into_iter().collect();
         let born = match (self.newest, newest) {
             (Some(before), Some(now)) if now >= before => (now.0 - before.0) as u64,
-            // Before the first time, all since the first of them.
+            // At the first update, all births since the first member.
             (None, Some(now)) => match found.keys().min() {
                 Some(first) if *first <= now => (now.0 - first.0) as u64 + 1,
                 _ => WRAPPED,
@@ -145,8 +146,8 @@ impl Members {
         unseen
     }
 
-    /// Adds those of these pids that left the tree before they were seen in it: their parents ended, and they
-    /// are in our group still, or in a session of the tree's.
+    /// Adds new processes that left the tree before they were seen in it: their parents ended, and they are
+    /// still in our group, or in a session of the tree.
     fn adopt(&mut self, found: &mut BTreeMap<Pid, Stat>, born: RangeInclusive<i32>) {
         for pid in born.map(Pid).filter(|pid| !found.contains_key(pid)).collect::<Vec<_>>() {
             let Ok(stat) = process::stat(&self.root, pid) else { continue };
@@ -158,7 +159,8 @@ impl Members {
                 || self.stats.contains_key(&stat.session)
                 || is_in_group && !self.is_group_shared && !self.has_others_in_group(found);
             if !is_ours {
-                // A daemon, of this tree or of the machine's; or an orphan in a group whose others look the same.
+                // A daemon of this tree or of the machine, or an orphan in a group with similar
+                // processes of others.
                 self.lost += u64::from(stat.session == pid || is_in_group);
                 continue;
             }
@@ -171,8 +173,8 @@ impl Members {
         }
     }
 
-    /// Whether our group has processes that are neither ours nor above us, such as other jobs of a script: an orphan may be
-    /// theirs.
+    /// Whether our group has processes that are neither descendants nor ancestors of ours, such as other jobs of
+    /// a script: an orphan may be theirs.
     fn has_others_in_group(&self, found: &BTreeMap<Pid, Stat>) -> bool {
         let own = sys::param::own_pid();
         if self.group == Some(own) {
@@ -192,13 +194,13 @@ impl Members {
         })
     }
 
-    /// Whether it is no thread of another.
+    /// Whether the pid is a process, not a thread.
     fn is_process(&self, pid: Pid) -> bool {
         let status = self.root.read(&format!("/proc/{pid}/status"));
         status.is_ok_and(|status| status.contains(&format!("\nTgid:\t{pid}\n")))
     }
 
-    /// Whether the kernel tells of those that end.
+    /// Whether the kernel reports ended processes.
     pub(super) fn hears_ends(&self) -> bool {
         self.exits.is_some()
     }
@@ -208,12 +210,13 @@ impl Members {
         self.stats.contains_key(&pid) || self.gone.contains(&pid)
     }
 
-    /// Whether a process of the tree may have that number. A process of another namespace knows itself by another, small number.
+    /// Whether the pid may be a process of the tree. Inside another namespace a process sees a different, small
+    /// pid.
     pub(super) fn may_be(&self, pid: Pid) -> bool {
         self.stats.keys().min().is_some_and(|first| *first <= pid)
     }
 
-    /// What the kernel told of those that ended since it was asked last, after `unseen` were born and ended.
+    /// The kernel's reports on processes that ended since the last call, after `unseen` were born and ended.
     pub(super) fn ends(&mut self, unseen: u64, is_long: bool) -> Ends {
         let told = self.exits.as_ref().map(Exits::ended);
         if matches!(told, Some(Err(_))) {
@@ -221,7 +224,7 @@ impl Members {
         }
         let Some(Ok(told)) = told else { return Ends { unseen, is_long, ..Ends::default() } };
         let mut tree: BTreeSet<Pid> = self.stats.keys().chain(&self.gone).copied().collect();
-        // Children end before their parents, mostly.
+        // Children mostly end before their parents.
         let mut known = Vec::new();
         for ended in told.iter().rev() {
             if tree.contains(&ended.process) || tree.contains(&ended.parent) {
@@ -235,7 +238,7 @@ impl Members {
         Ends { known, is_long, ..Ends::default() }
     }
 
-    /// The tree, and those that left it when their parents ended.
+    /// The tree, and the processes that left it when their parents ended.
     fn found(&mut self) -> Vec<(Pid, Stat)> {
         let mut found = self.tree.processes();
         let mut seen: BTreeSet<Pid> = found.iter().map(|(pid, _)| *pid).collect();
@@ -246,7 +249,7 @@ impl Members {
             let before = self.stats.get(&pid).map(|stat| stat.start_ticks);
             let tree = process::tree_with_stat(&self.root, pid);
             if tree.first().is_some_and(|(_, stat)| Some(stat.start_ticks) == before) {
-                // Below it may be what was found already: trees change while they are read.
+                // Its subtree may contain known processes: trees change while they are read.
                 found.extend(tree.into_iter().filter(|(pid, _)| seen.insert(*pid)));
             }
         }
@@ -271,28 +274,28 @@ impl Members {
         status
     }
 
-    /// Faults without I/O that they took; `None` if one is gone.
+    /// Number of faults without I/O; `None` if a process is gone.
     pub(super) fn minor_faults(&self) -> Option<u64> {
         self.pids.iter().map(|pid| self.stat(*pid, true).map(|stat| stat.minor_faults)).sum()
     }
 }
 
-/// The first process, and ancestors of ours that manage services: what they start has orphans brought to them.
+/// The first process, and our ancestors that manage services: they adopt orphans of the services.
 fn reapers(root: &Root, own: Option<&Stat>) -> BTreeSet<Pid> {
     let above = from_upwards(root, own.map(|own| own.parent));
     let managers = above.filter(|(_, stat)| stat.name == "systemd").map(|(pid, _)| pid);
     managers.chain([Pid(1)]).collect()
 }
 
-/// A process, its parent and so on, without the first.
+/// A process and its ancestors, without the first process.
 fn from_upwards(root: &Root, pid: Option<Pid>) -> impl Iterator<Item = (Pid, Stat)> {
     let read =
         |pid: Pid| (pid.0 > 1).then(|| Some((pid, process::stat(root, pid).ok()?))).flatten();
     std::iter::successors(pid.and_then(read), move |(_, stat)| read(stat.parent))
 }
 
-/// How many of the `born`, all births on the machine, may be processes of this tree that have ended as well. A
-/// parent that waited for one has its faults, and those of the ones that were seen are known.
+/// Upper bound of processes of this tree among the `born` (all births on the machine) that have ended as well. A
+/// waiting parent inherits its child's faults, and the faults of seen processes are known.
 fn unseen(before: &BTreeMap<Pid, Stat>, now: &BTreeMap<Pid, Stat>, born: u64) -> u64 {
     let mut others = born;
     let mut faults = 0u64;
@@ -308,65 +311,65 @@ fn unseen(before: &BTreeMap<Pid, Stat>, now: &BTreeMap<Pid, Stat>, born: u64) ->
     others.min(faults.saturating_sub(known) / MIN_FAULTS)
 }
 
-// When a watch within budget looks: pure, from what its ticks found.
+// When a watch within budget looks: pure, from the results of its ticks.
 //
-// One look at the end of a plateau says more than many before it. So a look is made where the program has
-// stopped growing; while it grows, only what [`GROWING`] allows is spent, for programs that never stop.
+// One look at the end of a plateau is worth more than many before it. So a look is made when the program has stopped
+// growing; while it grows, only the share [`GROWING`] is spent, for programs that never stop growing.
 // See docs/decisions/watch.md#4.
 
-/// Share of one CPU's time that ticks and looks may take together, where the program has one CPU or many.
+/// Maximum share of one CPU's time for ticks and looks together, however many CPUs the program has.
 /// See docs/decisions/watch.md#3.
 pub const BUDGET: f64 = 0.008;
-/// What a program of a few tenths of a second may cost beyond that, so that it is seen at all.
+/// Additional cost permitted for a program of a few tenths of a second, so that it is seen at all.
 pub(super) const CREDIT: Duration = Duration::from_millis(3);
-/// Between ticks, at least; in the first half second an eighth of the time passed.
+/// Minimum pause between ticks; in the first half second an eighth of the elapsed time.
 const PAUSE: Duration = Duration::from_millis(25);
 const MIN_PAUSE: Duration = Duration::from_millis(1);
 const EARLY: Duration = Duration::from_millis(500);
-/// Where the resident size is within this share of what it was a tick ago, it has stopped growing.
+/// Relative change of the resident size between two ticks below which the program has stopped growing.
 const STEADY: f64 = 0.01;
-/// The share of the budget that looks at a growing program may take.
+/// Maximum share of the budget for looks at a growing program.
 const GROWING: f64 = 0.6;
-/// While the program grows, memory grown by this factor and by these bytes since the last look is worth another.
+/// Growth factor since the last look that, with the minimum number of bytes, justifies a look at a growing program.
 const GROWN: f64 = 1.2;
 const GROWN_BYTES: u64 = 8 << 20;
-/// A look is old after this part of the time that passed, but not sooner than this.
+/// Fraction of the elapsed time after which a look is old, but with a minimum.
 const OLD: u32 = 16;
 const OLD_AT_LEAST: Duration = Duration::from_millis(15);
-/// The share of it that others leave to the first look at a level well above the last.
+/// Share of the budget that other looks leave for the first look at a level well above the last.
 const NOT_MUCH_HIGHER: f64 = 0.75;
 const AGAIN: f64 = 0.9;
 
-/// What ticks and looks found so far.
+/// Results of ticks and looks so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
-    /// Since the program was started.
+    /// Time since the start of the program.
     pub elapsed: Duration,
-    /// Bytes it holds.
+    /// Bytes held.
     pub held: u64,
-    /// How long it has held about as much.
+    /// Duration of the current level.
     pub level_for: Duration,
-    /// When the last look was, since the program was started, and what it held then.
+    /// Time of the last look since the start of the program, and bytes held then.
     pub looked: Option<(Duration, u64)>,
-    /// What looks took and [`charged`] for ticks, and the part of it that was looks at a growing program.
+    /// Time spent on looks and [`charged`] for ticks, and the part of it spent on looks at a growing program.
     pub spent: Duration,
     pub spent_growing: Duration,
 }
 
-/// Why one would look.
+/// Reason for a look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reason {
-    /// It has stopped growing, well above the last look or a little.
+    /// The program has stopped growing, well above or slightly above the last look.
     MuchHigher,
     Higher,
-    /// It is still growing.
+    /// The program is still growing.
     Growing,
-    /// What lies where may change while the size stays.
+    /// The page sizes may change while the size stays the same.
     Old,
 }
 
 impl Facts {
-    /// Why to look, if a look is affordable.
+    /// The reason to look, if a look is affordable.
     pub(super) fn reason(&self) -> Option<Reason> {
         if self.held == 0 {
             return None;
@@ -388,8 +391,8 @@ impl Facts {
         }
     }
 
-    /// Whether a look of that price keeps within the budget, which is `rate` of the time. What has been at a
-    /// level for some time is taken to stay as long again.
+    /// Whether a look of that price keeps within the budget, which is `rate` of the time. A level is expected to
+    /// last as long again as it has lasted.
     pub(super) fn affords(&self, reason: Reason, price: Duration, rate: f64) -> bool {
         let budget = |time: Duration| time.mul_f64(rate) + CREDIT;
         let (time, share) = match reason {
@@ -404,19 +407,20 @@ impl Facts {
     }
 }
 
-/// Whether what is held is about what was held a tick before.
+/// Whether the memory is about the same as at the tick before.
 pub(super) fn is_steady(before: u64, held: u64) -> bool {
     held.abs_diff(before) as f64 <= STEADY * held as f64
 }
 
-/// What of the time that ticks took is taken from looks: half the budget at most. Where much is born on the machine ticks take
-/// more, and looks must not end for that.
+/// Time of ticks that is charged to looks: half the budget at most. On machines with many births ticks take longer,
+/// and looks must not stop for that.
 pub(super) fn charged(ticks: Duration, elapsed: Duration) -> Duration {
     ticks.min(elapsed.mul_f64(BUDGET / 2.0))
 }
 
-/// How long to rest after a tick. Ticks take half the budget at most; a look is paid for before it is made. A program of
-/// a few tenths of a second may be at its peak for milliseconds and end: so long, ticks may take a twenty-fifth.
+/// Pause after a tick. Ticks take half the budget at most; a look must be affordable before it is made. A program of
+/// a few tenths of a second may be at its peak for milliseconds before it ends: at first, ticks may take a
+/// twenty-fifth.
 pub(super) fn pause(ticked: Duration, elapsed: Duration) -> Duration {
     match elapsed < EARLY {
         true => (elapsed / 8).clamp(MIN_PAUSE, PAUSE).max(ticked * 25),
@@ -448,14 +452,14 @@ mod tests {
     fn who_was_never_seen_left_its_faults_with_who_waited_for_it() {
         let before = BTreeMap::from([(Pid(10), stat(50, 0, 1)), (Pid(11), stat(900, 0, 1))]);
         let now = |waited, threads| BTreeMap::from([(Pid(10), stat(60, waited, threads))]);
-        // Nobody was born, the births are threads, nobody was waited for but the one that is known.
+        // No births; births that are threads; only the known process was waited for.
         assert_eq!(unseen(&before, &now(5_000, 1), 0), 0);
         assert_eq!(unseen(&before, &now(5_000, 4), 3), 0);
         assert_eq!(unseen(&before, &now(900, 1), 3), 0);
-        // One more, of at most three births.
+        // One more process, of at most three births.
         assert_eq!(unseen(&before, &now(910, 1), 3), 1);
         assert_eq!(unseen(&before, &now(5_000, 1), 3), 3);
-        // Births of others do not count where the faults tell less.
+        // Births elsewhere do not count if the faults give a smaller bound.
         assert_eq!(unseen(&before, &now(917, 1), 3_000), 2);
     }
 }
@@ -524,7 +528,7 @@ mod when_tests {
             let looked = Some((millis(200.0), before * MIB));
             assert_eq!(Facts { looked, ..level }.reason(), Some(reason), "{before}");
         }
-        // Old after a sixteenth of the time, however much is held now.
+        // A look is old after a sixteenth of the time, whatever the current size.
         let again =
             |at, before| Facts { looked: Some((millis(at), before * MIB)), ..level }.reason();
         assert_eq!((again(290.0, 300), again(280.0, 300)), (None, Some(Reason::Old)));
@@ -533,7 +537,7 @@ mod when_tests {
 
     #[test]
     fn looks_at_growth_leave_enough_for_the_plateau() {
-        // A look is half a millisecond; the program grows for 0.3 s, and then stays.
+        // A look takes half a millisecond; the program grows for 0.3 s, and then stays.
         let price = millis(0.5);
         let (mut facts, mut looks) = (facts(), 0);
         for tick in 1..15 {

@@ -1,4 +1,4 @@
-//! What a watch saw, and what of it holds when the run is over.
+//! Results of a watch, and which of them hold after the run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,20 +14,20 @@ use super::{Looked, NEAR_PEAK, Watcher};
 use crate::counters::{CounterFile, Mark};
 use crate::looks::{OwnLook, OwnLooks};
 
-/// A timeline is thinned to this many points.
+/// Maximum number of points in a timeline.
 const MAX_POINTS: usize = 240;
 
-/// What the tree held at one moment.
+/// Memory of the tree at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Moment {
-    /// Seconds since the program was started.
+    /// Seconds since the start of the program.
     #[serde(deserialize_with = "units::seconds")]
     pub seconds: f64,
-    /// Resident bytes of all its processes, hugetlb included.
+    /// Resident bytes of all processes, hugetlb included.
     #[serde(deserialize_with = "units::bytes")]
     pub resident_bytes: u64,
-    /// Of these on superpages; `null` when only a tick was made.
+    /// Bytes of these on superpages; `null` for a tick.
     #[serde(deserialize_with = "units::bytes")]
     pub superpage_bytes: Option<u64>,
 }
@@ -40,14 +40,14 @@ impl Moment {
         is_part.then_some(()).ok_or("superpage_bytes are more than resident_bytes".to_string())
     }
 
-    /// The share of what was held that was on superpages; `None` of a tick, and where nothing was held.
+    /// Share of the memory that was on superpages; `None` for a tick, and without memory.
     pub fn coverage(&self) -> Option<f64> {
         let superpages = self.superpage_bytes.filter(|_| self.resident_bytes > 0)?;
         Some(superpages as f64 / self.resident_bytes as f64)
     }
 }
 
-/// A process that a signal killed.
+/// A process killed by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Killed {
     /// Its pid.
@@ -56,64 +56,64 @@ pub struct Killed {
     pub signal: i32,
 }
 
-/// What a watch saw.
+/// Results of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Observed {
-    /// The largest resident size, hugetlb included, what several processes share counted once; within 5 %,
-    /// `null` if only bounds of it are known.
+    /// Maximum resident size, hugetlb included, shared pages counted once; within 5 %, `null` if only bounds are
+    /// known.
     #[serde(deserialize_with = "units::bytes")]
     pub peak_resident_bytes: Option<u64>,
-    /// It was at least this: what was seen, or the kernel's high-water mark of one process if that is more.
+    /// Lower bound: the observed size, or the kernel's high-water mark of one process if that is larger.
     #[serde(default, deserialize_with = "units::bytes")]
     pub peak_at_least_bytes: Option<u64>,
-    /// And at most this; `null` if unknown.
+    /// Upper bound; `null` if unknown.
     #[serde(default, deserialize_with = "units::bytes")]
     pub peak_at_most_bytes: Option<u64>,
-    /// Processes that ended before it was seen what they held, or left the others.
+    /// Number of processes that ended before their memory was seen, or that left the tree.
     #[serde(default, deserialize_with = "units::count")]
     pub processes_unseen: u64,
-    /// Coverage at the last look that found (nearly) most; see [`Observed::coverage_of_peak`].
+    /// Coverage at the last look near the maximum; see [`Observed::coverage_of_peak`].
     pub coverage: Option<Coverage>,
     /// Coverage over time and at the end.
     #[serde(default)]
     pub over_time: OverTime,
-    /// Superpage memory that was all zero at that look, estimated by sampling.
+    /// Zero-filled superpage memory at that look, estimated by sampling.
     #[serde(alias = "wasted_bytes", deserialize_with = "units::bytes")]
     pub zero_filled_bytes: Option<u64>,
-    /// Whether every process had THP disabled and no hugetlb page, at every tick; `null` if no tick
-    /// saw any.
+    /// Whether every process had THP disabled and no hugetlb page, at every tick; `null` if no tick saw a
+    /// process.
     pub base_pages_only: Option<bool>,
     /// Resident size over time.
     pub timeline: Vec<Moment>,
-    /// Looks made, those that the program's processes made at themselves included.
+    /// Number of looks, including those that the program's processes made at themselves.
     pub looks: u32,
     /// CPU seconds spent watching.
     #[serde(deserialize_with = "units::seconds")]
     pub watch_seconds: f64,
-    /// CPU seconds the longest look took: about the most it can have held the program up.
+    /// CPU seconds of the longest look: about the maximum stall of the program.
     #[serde(deserialize_with = "units::seconds")]
     pub longest_look_seconds: f64,
-    /// Why something above is unknown, if the kernel said so.
+    /// Why something above is unknown, if the kernel reported a reason.
     pub unknown: Option<String>,
-    /// Processes seen that have the library in them and do not add to the run's counters.
+    /// Number of observed processes that have loaded the library and do not add to the run's counters.
     #[serde(skip)]
     pub uncounted: usize,
-    /// Processes that a signal killed, the first among them; `None` if the kernel does not tell (taskstats).
+    /// Processes killed by a signal, in order; `None` if the kernel does not report them (taskstats).
     #[serde(skip)]
     pub killed: Option<Vec<Killed>>,
-    /// The name of a process that had THP turned off, the last one seen.
+    /// Name of the last observed process with THP turned off.
     #[serde(skip)]
     pub without_thp: Option<String>,
     /// Whether any process held pages of a pool at a tick.
     #[serde(skip)]
     pub(super) saw_pool: bool,
-    /// Whether the coverage counts what processes share once for each.
+    /// Whether the coverage counts shared memory once per process.
     #[serde(skip)]
     pub(super) counts_shared_again: bool,
     #[serde(skip)]
     pub(super) peak: Peak,
-    /// Processes that may be of the run and were not counted.
+    /// Number of processes that may belong to the run but were not counted.
     #[serde(skip)]
     pub(super) lost: u64,
 }
@@ -135,18 +135,19 @@ impl Observed {
         }
     }
 
-    /// How large a share of the peak the coverage is of; `None` if one of them is unknown.
+    /// Ratio of the coverage's memory to the peak; `None` if one of them is unknown.
     pub fn coverage_of_peak(&self) -> Option<f64> {
         let (peak, coverage) = (self.peak_resident_bytes?, self.coverage.as_ref()?);
         (peak > 0).then(|| (coverage.resident().bytes() as f64 / peak as f64).min(1.0))
     }
 
-    /// What was held at the peak: as far as it is known, at least.
+    /// Lower bound of the memory at the peak, if known.
     pub fn least_peak(&self) -> Option<u64> {
         self.peak_resident_bytes.or(self.peak_at_least_bytes)
     }
 
-    /// Forgets a look that found less than [`NEAR_PEAK`] of the peak: of what was held then it says nothing.
+    /// Drops a look that found less than [`NEAR_PEAK`] of the peak: it does not represent the memory at the
+    /// peak.
     pub fn forget_partial_look(&mut self) {
         let counted = self.coverage.as_ref().map(|coverage| coverage.resident().bytes() as f64);
         let looked = counted.zip(self.least_peak());
@@ -155,9 +156,9 @@ impl Observed {
         }
     }
 
-    /// Takes in what the kernel says at the end of a run: the largest resident set of any of its processes.
-    /// The kernel begins it with what this process held at the fork, so nothing that small was held for sure;
-    /// and pages of a pool, if some were to be used, are not in it.
+    /// Adds the kernel's result at the end of a run: the largest resident set of any of its processes. The
+    /// kernel starts it with this process's size at the fork, so a value that small proves nothing; and it does
+    /// not include pages of a pool.
     pub fn conclude(&mut self, root: &Root, max_rss: ByteSize, uses_pool: bool) {
         let own = process::status(root, sys::param::own_pid()).ok().and_then(|own| own.peak_rss);
         let is_believed = own.is_some_and(|own| max_rss > own);
@@ -177,7 +178,8 @@ impl Observed {
         self.drop_counted_again();
     }
 
-    /// Before Linux 6.7 processes are read one by one: more than there ever was is memory that they share.
+    /// Before Linux 6.7 processes are read one by one: memory beyond the maximum possible is shared and was
+    /// counted twice.
     fn drop_counted_again(&mut self) {
         let Some(most) = self.peak_at_most_bytes.filter(|_| self.counts_shared_again) else {
             return;
@@ -191,7 +193,7 @@ impl Observed {
         self.timeline.retain(|moment| !is_too_much(moment));
     }
 
-    /// Adds a moment in the order of time: a process may tell of one that is over.
+    /// Inserts a moment in time order: a process may report one in the past.
     pub(super) fn note(&mut self, moment: Moment) {
         let is_before = |other: &Moment| other.seconds <= moment.seconds;
         let place = self.timeline.iter().rposition(is_before).map_or(0, |place| place + 1);
@@ -202,7 +204,7 @@ impl Observed {
     }
 }
 
-/// Drops every second moment but the last: ticks only, unless there are too many looks as well.
+/// Drops every second moment but the last: only ticks, unless there are too many looks as well.
 fn thin(timeline: &mut Vec<Moment>) {
     let last = timeline.len() - 1;
     let looks = timeline.iter().filter(|moment| moment.superpage_bytes.is_some()).count();
@@ -216,31 +218,31 @@ fn thin(timeline: &mut Vec<Moment>) {
 
 // Coverage over time and at the end, from the looks of a watch. Pure.
 //
-// A look stands for the time until halfway to its neighbours. Where two looks found about the same, nothing between
-// them is missing; else a long time without a look makes the mean unknown.
+// A look represents the time until halfway to its neighbours. Between two looks with about the same result nothing is
+// missing; otherwise a long time without a look makes the mean unknown.
 // See docs/decisions/watch.md#6.
 
-/// Coverage beside that at the peak.
+/// Coverage apart from the peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverTime {
-    /// The share of resident memory on superpages, mean over the run, weighted by time.
+    /// Share of resident memory on superpages, as a mean over the run, weighted by time.
     #[serde(deserialize_with = "units::share")]
     pub mean_coverage: Option<f64>,
-    /// At the end: of the looks in the last fifth of the run (50 ms at least) the last of those that found most, so that
-    /// memory which a program frees one object after the other before it ends is seen whole.
+    /// At the end: among the looks in the last fifth of the run (at least 50 ms), the last of those that found
+    /// most, so that memory which a program frees object by object before it ends is seen whole.
     pub end: Option<Moment>,
-    /// The longest time without a look; `null` if both are known.
+    /// The longest time without a look; `null` if mean and end are known.
     pub gap: Option<Gap>,
 }
 
-/// A time in which memory was not read.
+/// A period without a look.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Gap {
-    /// Seconds since the program was started.
+    /// Start, in seconds since the start of the program.
     #[serde(deserialize_with = "units::seconds")]
     pub from_seconds: f64,
-    /// The same.
+    /// End, in seconds since the start of the program.
     #[serde(deserialize_with = "units::seconds")]
     pub to_seconds: f64,
 }
@@ -254,18 +256,18 @@ impl Gap {
     }
 }
 
-/// Without a look for a longer part of the run, the mean is unknown.
+/// Part of the run without a look above which the mean is unknown.
 const LONGEST_GAP: f64 = 0.5;
-/// Looks that differ by less say that nothing happened between them.
+/// Difference between looks below which nothing happened in between.
 const ALIKE: f64 = 0.05;
-/// The end of a run: this part of it, and at least these seconds.
+/// The end of a run: this part of it, and at least this many seconds.
 const END: f64 = 0.2;
 const SHORTEST_END: f64 = 0.05;
-/// What is held is the most if it is this share of it.
+/// Share of the maximum at which memory counts as the maximum.
 const MOST: f64 = 0.98;
 
 impl OverTime {
-    /// Of a run; `timeline` is in the order of time.
+    /// Coverage over a run; `timeline` is in time order.
     pub(super) fn new(timeline: &[Moment], run_seconds: f64) -> Self {
         let looks: Vec<Moment> =
             timeline.iter().copied().filter(|it| it.coverage().is_some()).collect();
@@ -277,14 +279,14 @@ impl OverTime {
         Self { mean_coverage, end, gap }
     }
 
-    /// Of a run whose processes can have had no superpage: every moment is one of none, also those of ticks.
+    /// Coverage over a run that cannot have had superpages: every moment counts as one without, including ticks.
     pub(super) fn without_superpages(timeline: &[Moment], run_seconds: f64) -> Self {
         let none = |moment: &Moment| Moment { superpage_bytes: Some(0), ..*moment };
         let moments: Vec<Moment> = timeline.iter().map(none).collect();
         Self::new(&moments, run_seconds)
     }
 
-    /// At the end, the share of resident memory on superpages.
+    /// Share of resident memory on superpages at the end.
     pub fn end_coverage(&self) -> Option<f64> {
         self.end.as_ref().and_then(Moment::coverage)
     }
@@ -304,7 +306,7 @@ fn mean(looks: &[Moment], run_seconds: f64) -> Option<f64> {
     (time > 0.0).then(|| sum / time)
 }
 
-/// Of the times before the first look, after the last, and between two that differ.
+/// The longest of the times before the first look, after the last, and between two that differ.
 fn longest_gap(looks: &[Moment], run_seconds: f64) -> Gap {
     let gap = |from_seconds, to_seconds| Gap { from_seconds, to_seconds };
     let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
@@ -329,33 +331,33 @@ fn at_end(looks: &[Moment], run_seconds: f64) -> Option<Moment> {
     late().rfind(|look| look.resident_bytes as f64 >= MOST * most as f64).copied()
 }
 
-// What the program's processes recorded: looks at their own memory, and their ends.
+// Records of the program's processes: looks at their own memory, and their ends.
 //
-// A look of one process is one of the run where all others held next to nothing at the last tick; else it is
-// only a lower bound of what was held.
+// One process's look represents the run if all others held almost nothing at the last tick; otherwise it is only a
+// lower bound of the memory.
 // See docs/decisions/watch.md#5.
 
-/// Processes whose lives are remembered, at most.
+/// Maximum number of processes whose lives are remembered.
 const MAX_LIVES: usize = 1024;
-/// For so long after they ended.
+/// Time for which a life is remembered after its end.
 const REMEMBERED: Duration = Duration::from_millis(200);
-/// Of what a process held, the part that all others may hold beside it.
+/// Fraction of a process's memory that all others together may hold.
 const OTHERS: u64 = 8;
 
 pub(super) struct Own {
     looks: OwnLooks,
-    /// When the program was started, by the clock of the records.
+    /// Start of the program, by the clock of the records.
     started: Duration,
-    /// Processes that ended since that was last asked, and the most that each held.
+    /// Processes that ended since the last query, with their maximum memory.
     ended: Vec<(Pid, u64)>,
-    /// When processes began and ended, as far as they told.
+    /// Reported lifetimes of processes.
     lives: BTreeMap<Pid, Life>,
-    /// Of those told of so far, how many were never seen by a tick and not yet counted among the unseen.
+    /// Number of reported processes that no tick saw and that are not yet counted as unseen.
     never_seen: u64,
 }
 
 impl Own {
-    /// `None`: the counters cannot be read.
+    /// `None` if the counters cannot be read.
     pub(super) fn new(counters: &CounterFile, root: &Root, since: Instant) -> Option<Self> {
         let pool = MemInfo::read(root).ok().and_then(|info| info.default_hugepage);
         let pool = pool.or_else(|| Thp::pmd_size_of(root).ok())?;
@@ -369,8 +371,8 @@ impl Own {
     }
 }
 
-/// An instant by the clock of the records. On a busy machine this thread may lose its CPU between two readings: the closest
-/// of a few are taken.
+/// An instant by the clock of the records. On a busy machine this thread may lose its CPU between two readings: the
+/// closest pair of a few is taken.
 fn clock_of(since: Instant) -> Duration {
     let read = || {
         let before = sys::param::monotonic_time();
@@ -383,7 +385,7 @@ fn clock_of(since: Instant) -> Duration {
 }
 
 impl Watcher {
-    /// Takes in what processes told since it was last asked.
+    /// Reads the records written since the last call.
     pub(super) fn read_own_looks(&mut self, is_last: bool) {
         let Some(mut own) = self.own.take() else { return };
         for OwnLook { pid, at, why, high_water, coverage } in own.looks.take(is_last) {
@@ -436,13 +438,13 @@ impl Watcher {
         }
     }
 
-    /// What is known of the processes that ended since the last tick: by the kernel, or by themselves.
+    /// Facts about processes that ended since the last tick, from the kernel or from themselves.
     pub(super) fn ends(&mut self, unseen: u64) -> Ends {
         let mut ends = self.members.ends(unseen, self.is_long());
         let hears_kernel = self.members.hears_ends();
         if let Some(own) = &mut self.own {
             ends.lives.clone_from(&own.lives);
-            // Their numbers are given again some time.
+            // Their pids are eventually reused.
             let now = sys::param::monotonic_time();
             own.lives.retain(|_, life| life.ended.saturating_add(REMEMBERED) > now);
             let told = std::mem::take(&mut own.ended);
@@ -457,27 +459,27 @@ impl Watcher {
     }
 }
 
-// Which processes of a run add to its counters.
+// The processes of a run that add to its counters.
 
-/// Which processes add to the run's counters.
+/// The processes that add to the run's counters.
 pub(super) struct Attached {
     mark: Option<Mark>,
     processes: BTreeMap<Pid, Attachment>,
-    /// Processes that executed another program and had not added to it before.
+    /// Number of processes that executed another program before they had added to the counters.
     left: usize,
 }
 
 struct Attachment {
-    /// The command's name when its mappings were last read.
+    /// Name of the command when its mappings were last read.
     name: String,
     since: Instant,
     read: Instant,
     is_attached: bool,
-    /// How often in a row the library was in it, and the counters not.
+    /// Number of consecutive reads with the library but without the counters.
     misses: u32,
 }
 
-/// One miss is a process that is about to attach.
+/// One miss may be a process that is about to attach.
 const MISSES: u32 = 2;
 
 impl Attached {
@@ -485,8 +487,8 @@ impl Attached {
         Self { mark, processes: BTreeMap::new(), left: 0 }
     }
 
-    /// Mappings are read when a process is seen first or executed another program, and, farther and farther
-    /// apart, until it is attached: the library may not be loaded yet.
+    /// Mappings are read when a process is first seen or executed another program, and then at growing intervals
+    /// until it is attached: the library may not be loaded yet.
     pub(super) fn note(&mut self, root: &Root, pid: Pid, name: &str) {
         let Some(mark) = &self.mark else { return };
         let now = Instant::now();
@@ -512,7 +514,7 @@ impl Attached {
         process.misses = if is_uncounted == Some(true) { process.misses + 1 } else { 0 };
     }
 
-    /// How many have the library in them and do not add to the counters.
+    /// Number of processes that have loaded the library and do not add to the counters.
     pub(super) fn missing(&self) -> usize {
         let now = self.processes.values().filter(|process| process.is_missing()).count();
         now + self.left
@@ -586,7 +588,7 @@ mod over_time_tests {
 
     #[test]
     fn the_mean_is_weighted_by_time_and_not_by_the_number_of_looks() {
-        // A tenth of the time at 0, then at 1; looked at often while at 0.
+        // A tenth of the time at 0, then at 1; with frequent looks while at 0.
         let early = [0.2, 0.4, 0.6, 0.8, 1.0].map(|at| (at, 100, 0));
         let seen: Vec<_> = early.into_iter().chain([(1.0, 100, 100), (9.9, 100, 100)]).collect();
         let over = OverTime::new(&looks(&seen), 10.0);

@@ -1,10 +1,10 @@
-//! What several processes hold together, each page counted once, by PAGEMAP_SCAN.
+//! Memory of several processes together, each page counted once, by PAGEMAP_SCAN.
 //!
-//! smaps reads every base page's own structure: 20 ms for 1 GiB, under the lock of the address space. The page
-//! tables alone are read in 1.4 ms, 64 MiB at a time. What they do not say is who else maps a page:
+//! smaps reads the struct page of every base page: 20 ms for 1 GiB, under the lock of the address space. The page
+//! tables alone are read in 1.4 ms, 64 MiB at a time. They do not show which other processes map a page:
 //!
-//! - Pages of one object (a file, shared memory) are counted by their place in it, whoever maps them. A place
-//!   that one process maps in base pages is not looked for in another.
+//! - Pages of one object (a file, shared memory) are counted by their offset in it, whoever maps them. An offset
+//!   that one process maps in base pages is not read again in another.
 //! - Private memory after a fork is shared until it is written. Of each 64 MiB of addresses, some pages are
 //!   asked whether one process alone maps them; the others lie at the same addresses in all that share
 //!   them, and the largest amount that any process has there is counted. What one process shares whole is
@@ -19,14 +19,14 @@ use super::{Coverage, Lens, MappingKind, zero_page};
 use crate::process::{Mapping, Maps, Sharing};
 use crate::{ReadError, Root};
 
-/// Private memory is asked about in pieces of this many bytes of addresses.
+/// Size of the address pieces in which private memory is sampled.
 const CHUNK: u64 = 64 << 20;
 /// Pages of a kind asked in a full one: a share of one half is known within 25 percentage points there, and within 3
 /// in 4 GiB. Fewer where less lies: each stands for 1 MiB at most, down to so many.
 const ASKED: u64 = 16;
 const ASKED_BYTES: u64 = 1 << 20;
 const MIN_ASKED: u64 = 4;
-/// A mapping with more gaps than this in what is known of its object is read whole.
+/// Number of gaps in the known ranges of an object above which a mapping is read whole.
 const MAX_GAPS: usize = 64;
 
 /// Counts the memory of processes.
@@ -36,24 +36,24 @@ pub struct Census {
     lens: Lens,
 }
 
-/// What processes hold.
+/// Result of a count.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counted {
     /// Each page counted once.
     pub coverage: Coverage,
-    /// Bytes that base-sized entries map in the page tables read: what another count will cost.
+    /// Bytes mapped by base-sized entries in the page tables read: the cost of another count.
     pub base_bytes: u64,
-    /// Why a process is not in it. Those that ended are no reason.
+    /// Why a process is missing from the count. Ended processes need no reason.
     pub missing: Option<String>,
 }
 
-/// What holds pages that several processes may map.
+/// An object whose pages several processes may map.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Object {
-    /// The process that has a copy of its own.
+    /// The process with a private copy.
     owner: Option<Pid>,
     is_shmem: bool,
-    /// Of a pool, of this size.
+    /// Page size, for an object of a pool.
     hugetlb: Option<PageSize>,
     device: (u32, u32),
     inode: u64,
@@ -69,11 +69,11 @@ struct Private {
 
 #[derive(Default)]
 struct Tally {
-    /// Ranges of each object, and whether superpages map them.
+    /// Ranges of each object, with whether superpages map them.
     objects: BTreeMap<Object, Vec<(u64, u64, bool)>>,
-    /// By piece of addresses: the most that one process has there and shares.
+    /// By piece of addresses: the maximum that one process has there and shares.
     shared: BTreeMap<u64, Private>,
-    /// Ranges of private memory, within a piece each, that lie in a piece which a process shares whole.
+    /// Ranges of private memory, each within a piece, in pieces that a process shares whole.
     forked: BTreeSet<(u64, u64)>,
     private: Private,
     swapped: u64,
@@ -81,8 +81,8 @@ struct Tally {
 }
 
 impl Census {
-    /// Of processes that see the mounts `pid` sees. `None` where the kernel has no PAGEMAP_SCAN (before Linux
-    /// 6.7), or takes the huge zero page for memory, or the root is not this machine's.
+    /// A census of processes in the mount namespace of `pid`. `None` if the kernel has no PAGEMAP_SCAN (before
+    /// Linux 6.7), or counts the huge zero page as memory, or the root is not this machine's.
     pub fn new(root: &Root, pid: Pid) -> Option<Self> {
         let own = Pagemap::open(sys::param::own_pid()).ok().filter(|_| root.is_real())?;
         own.scan(0, root.page_size().bytes(), Categories::PRESENT, &mut Vec::new()).ok()?;
@@ -92,7 +92,7 @@ impl Census {
         Some(Self { root: root.clone(), lens: Lens::new(root, pid).ok()? })
     }
 
-    /// Counts.
+    /// Counts the memory of `pids`.
     pub fn count(&self, pids: &[Pid]) -> Counted {
         let (mut tally, mut missing) = (Tally::default(), None);
         for pid in pids {
@@ -112,7 +112,7 @@ impl Census {
             let mapping = mapping?;
             let kind = MappingKind::from_mapping(&mapping, &self.lens.mounts);
             let wanted = Categories::PRESENT | Categories::SWAPPED;
-            // Of a file's private mapping, what is no longer the file's must be told apart.
+            // In a file's private mapping, copied pages must be distinguished from the file's.
             let also = match kind {
                 MappingKind::Special => continue,
                 MappingKind::File => Categories::FILE,
@@ -152,7 +152,7 @@ impl Census {
                 if is_of_object {
                     let object = self.object(&mapping, kind);
                     let at = mapping.offset + (region.start - mapping.start);
-                    // A pool's page may have been copied for one process, at the same place.
+                    // A pool's page may have been copied for one process, at the same offset.
                     let is_private = mapping.sharing == Sharing::Private;
                     let private_size = object.hugetlb.filter(|_| shares && is_private);
                     let size = private_size.map_or(bytes, PageSize::bytes);
@@ -185,7 +185,7 @@ impl Census {
         Ok(())
     }
 
-    /// Where a mapping must be read, for what other processes have there too.
+    /// The parts of a mapping that must be read, given the ranges known from other processes.
     fn unknown_parts(
         &self,
         tally: &mut Tally,
@@ -205,7 +205,7 @@ impl Census {
         }
         let known = match mapping.sharing {
             Sharing::Shared => tally.objects.get_mut(&self.object(mapping, kind)),
-            // Its pages may be copies.
+            // The pages may be copies.
             Sharing::Private => None,
         };
         let gaps = known.map(|known| gaps(known, mapping.offset, mapping.offset + mapping.len()));
@@ -230,8 +230,8 @@ impl Census {
     }
 }
 
-/// Private memory of one process in one piece of its addresses: on base pages, and on superpages. Each is asked by
-/// itself: a few base pages beside many superpages would be asked by chance only.
+/// Private memory of one process in one piece of its addresses: on base pages, and on superpages. Each kind is
+/// sampled separately: a few base pages beside many superpages would be sampled only by chance.
 type Piece = [Part; 2];
 
 #[derive(Default)]
@@ -253,18 +253,18 @@ fn add_to_pieces(
     }
 }
 
-/// Addresses cut where pieces end.
+/// Splits an address range at the borders of pieces.
 fn in_pieces(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
     let places = start / CHUNK..end.div_ceil(CHUNK);
     places.map(move |place| (start.max(place * CHUNK), end.min((place + 1) * CHUNK)))
 }
 
-/// How many pages are asked of so many bytes.
+/// Number of pages sampled for this many bytes.
 fn asked_of(bytes: u64) -> u64 {
     (bytes / ASKED_BYTES).clamp(MIN_ASKED, ASKED)
 }
 
-/// Whether all pages asked in a range are there, and others map them too.
+/// Whether all sampled pages of a range are resident, and shared with other processes.
 fn shares_all(pagemap: &Pagemap, from: u64, to: u64) -> Result<bool, ReadError> {
     let step = ((to - from) / asked_of(to - from)).max(1);
     for at in (from + step / 2..to).step_by(step as usize) {
@@ -275,7 +275,7 @@ fn shares_all(pagemap: &Pagemap, from: u64, to: u64) -> Result<bool, ReadError> 
     Ok(true)
 }
 
-/// What of a piece one process alone maps, and what others map too.
+/// Splits a piece into memory that only one process maps, and shared memory.
 fn split(
     piece: &Piece,
     mut is_exclusive: impl FnMut(u64) -> Result<Option<bool>, ReadError>,
@@ -290,7 +290,7 @@ fn split(
 }
 
 impl Part {
-    /// Which share of it no other process maps, by a sample at equal distances.
+    /// Share of a piece that no other process maps, by a sample at equal distances.
     fn exclusive_share(
         &self,
         mut is_exclusive: impl FnMut(u64) -> Result<Option<bool>, ReadError>,
@@ -320,7 +320,7 @@ impl Private {
         Self {
             base: if is_huge { 0 } else { bytes },
             thp: if is_huge { bytes } else { 0 },
-            // What is huge was eligible, whatever the mapping looks like now.
+            // A superpage was eligible, whatever the mapping looks like now.
             eligible: if is_huge || is_eligible { bytes } else { 0 },
         }
     }
@@ -380,7 +380,7 @@ impl Tally {
     }
 }
 
-/// How much of an object its ranges cover, where they overlap counted once. Sorts them.
+/// Bytes of an object that its ranges cover, without double counting. Sorts the ranges.
 fn covered(ranges: &mut [(u64, u64, bool)]) -> u64 {
     ranges.sort_unstable();
     let (mut sum, mut reached) = (0, 0);
@@ -391,7 +391,7 @@ fn covered(ranges: &mut [(u64, u64, bool)]) -> u64 {
     sum
 }
 
-/// Where `start..end` of an object is in none of its ranges. Sorts them.
+/// The parts of `start..end` that none of an object's ranges covers. Sorts the ranges.
 fn gaps(ranges: &mut [(u64, u64, bool)], start: u64, end: u64) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
     let (mut gaps, mut reached) = (Vec::new(), start);

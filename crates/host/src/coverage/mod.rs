@@ -1,8 +1,8 @@
 //! Coverage: how much of a process's memory is mapped by superpages, by size and kind.
 //!
-//! Read from smaps, which walks the page tables and is therefore what is true now. hugetlb pages
-//! are not in `Rss` and are added. Sums over processes count a page once for each process that
-//! maps it, in every field alike, as RSS does; a [`Census`] counts it once.
+//! Read from smaps, which walks the page tables and so shows the current state. hugetlb pages are not in `Rss` and
+//! are added. Sums over processes count a page once per process that maps it, in every field, as RSS does; a
+//! [`Census`] counts it once.
 
 mod census;
 pub(crate) mod zero_page;
@@ -25,11 +25,11 @@ use crate::{MemInfo, ReadError, Root, Thp, Unknown, process};
 /// Coverage of a process and its descendants.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeCoverage {
-    /// All of them together.
+    /// The sum of all processes.
     pub coverage: Coverage,
     /// The processes that were read.
     pub processes: Vec<Pid>,
-    /// Processes that could not be read, and why. Those that ended are not among them.
+    /// Processes that could not be read, with reasons. Ended processes are not included.
     pub unknown: Vec<Unknown>,
 }
 

@@ -376,13 +376,14 @@ impl Place {
         Ok(living)
     }
 
-    /// Sets the knob to what the living want, in one write. `Some` where somebody should hear of it: it was
-    /// restored, or changed by somebody else.
+    /// Sets the knob to what the living holders want, in one write. `Some` if the result should be reported: the
+    /// knob was restored, or another writer changed it.
     fn settle_alone(&self, root: &Root) -> Result<Option<Outcome>, JournalError> {
         let state = State::read(&self.dir, root)?;
         let now = self.now_after(root, state.as_ref())?;
         if let Some(state) = state.as_ref().filter(|state| !state.left(now)) {
-            // Not ours to write, whatever the living wanted. The last of them forgets it.
+            // The knob is not ours to write, whatever the living holders wanted. The last of them removes
+            // the state.
             if self.remove_dead()?.is_empty() {
                 State::remove(&self.dir)?;
             }
@@ -403,8 +404,8 @@ impl Place {
         Ok(Some(Outcome::Restored { from, to, got: self.knob.value(self.now(root)?) }))
     }
 
-    /// Sets the knob to what was found and what the living want on top; `own` is the share of who asks. The caller holds the
-    /// lock.
+    /// Sets the knob to the original value plus what the living holders want; `own` is the caller's share. The
+    /// caller holds the lock.
     fn settle<E: From<JournalError>>(
         &self,
         root: &Root,
@@ -415,7 +416,7 @@ impl Place {
         let old = self.now_after(root, before.as_ref())?;
         let is_changed = before.as_ref().is_some_and(|state| !state.left(old));
         if is_changed {
-            // By somebody else, whatever the living wanted before.
+            // Another writer changed the knob, whatever the living holders wanted before.
             self.annul_all_but(own)?;
         }
         let wants: Vec<Claim> = self.remove_dead()?.into_iter().map(|one| one.want).collect();
@@ -450,7 +451,7 @@ impl Place {
         Ok(Settled { asked, got })
     }
 
-    /// The claims of others are of before somebody changed the knob.
+    /// Annuls the other holders' claims: they date from before another writer changed the knob.
     fn annul_all_but(&self, own: Option<&Path>) -> Result<(), JournalError> {
         let others = self.shares()?.into_iter().filter(|path| own != Some(path.as_path()));
         others.into_iter().try_for_each(|path| Wanted::annul(&path))
@@ -460,7 +461,7 @@ impl Place {
         self.number(&self.knob.read(root)?)
     }
 
-    /// The same, read once more where it is not what `state` left.
+    /// The current value, read again if it is not the one that `state` left.
     fn now_after(&self, root: &Root, state: Option<&State>) -> Result<u64, JournalError> {
         let is_left = |value: &str| {
             let left = state.zip(self.knob.number(value));
@@ -477,7 +478,7 @@ impl Place {
     }
 }
 
-/// Writes a knob whose change is in the state already.
+/// Writes a knob whose change is already recorded in the state.
 struct Writer<'a>(&'a Root);
 
 impl KnobWriter for Writer<'_> {
@@ -488,13 +489,13 @@ impl KnobWriter for Writer<'_> {
     }
 }
 
-// The files of a shared knob: `state`, which is replaced as a whole, and `share-PID-N` for each holder.
+// The files of a shared knob: `state`, which is replaced atomically, and `share-PID-N` for each holder.
 
 const STATE: &str = "state";
-/// What the name of a holder's file begins with.
+/// Prefix of a holder's file name.
 pub const SHARE: &str = "share-";
 
-/// What was found, and what was last written. Values of the knob.
+/// The original value of the knob, and the last value written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     pub superpage_share: u32,
@@ -502,23 +503,23 @@ pub struct State {
     pub found: u64,
     pub old: u64,
     pub asked: u64,
-    /// `None`: about to be written, or its writer died in the midst of it.
+    /// `None`: about to be written, or the writer died meanwhile.
     pub got: Option<u64>,
-    /// Of a pool on several nodes, the pages of each when it was found.
+    /// For a pool on several nodes, the original number of pages of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<u32, u64>,
 }
 
 impl State {
-    /// Whether `now` is what the last change left: killed before the read-back, a pool may have stopped
-    /// anywhere between the old and the new size.
+    /// Whether the last change left the knob at `now`: if the writer was killed before the read-back, a pool may
+    /// have any size between the old and the new one.
     pub fn left(&self, now: u64) -> bool {
         let (low, high) = (self.old.min(self.asked), self.old.max(self.asked));
         self.got.map_or((low..=high).contains(&now), |got| got == now)
     }
 
-    /// What is written there; nothing if it is of another boot, which reset the knob, or cannot be read: a
-    /// state is replaced as a whole, so that is not ours.
+    /// Reads the state; `None` for a state of another boot, which reset the knob, or an unreadable one: a state
+    /// is replaced atomically, so such a file is not ours.
     pub fn read(dir: &Path, root: &Root) -> Result<Option<Self>, JournalError> {
         let path = dir.join(STATE);
         let file = match File::open(&path) {
@@ -533,8 +534,8 @@ impl State {
         Ok(state.filter(|state| state.superpage_share == 1 && state.boot_id == boot_id))
     }
 
-    /// Replaces it as a whole. It is not synced: it must outlive its writer, however that ends, but not the machine,
-    /// which forgets the knobs too.
+    /// Replaces the state atomically, without a sync: it must outlive its writer, but not the machine's reboot,
+    /// which resets the knobs too.
     pub fn put(&self, dir: &Path) -> Result<(), JournalError> {
         let (path, new) = (dir.join(STATE), dir.join("state.new"));
         let written = || {
@@ -558,7 +559,7 @@ impl State {
     }
 }
 
-/// What a share's file says.
+/// Contents of a share's file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Wanted {
     pub holder: Holder,
@@ -572,7 +573,7 @@ impl Wanted {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Makes the one in a file want nothing any more. Its holder may be gone meanwhile.
+    /// Annuls the claim in a file. Its holder may end meanwhile.
     pub fn annul(path: &Path) -> Result<(), JournalError> {
         let io = |source| JournalError::io("write", path, source);
         let file = match OpenOptions::new().read(true).write(true).open(path) {
@@ -585,14 +586,14 @@ impl Wanted {
     }
 }
 
-/// In place: the lock is the file's.
+/// Writes in place, because the lock belongs to the file.
 fn write_over(file: &File, wanted: &Wanted) -> std::io::Result<()> {
     let bytes = serde_json::to_vec(wanted)?;
     file.set_len(0)?;
     file.write_all_at(&bytes, 0)
 }
 
-/// One holder's file, locked by it.
+/// One holder's locked file.
 #[derive(Debug)]
 pub struct Share {
     pub path: PathBuf,
@@ -602,7 +603,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// The caller holds the place's lock, so nobody takes the file for a dead holder's before it is locked.
+    /// The caller holds the place's lock, so no process mistakes the file for a dead holder's before it is
+    /// locked.
     pub fn create(dir: &Path, holder: &Holder, want: Claim) -> Result<Self, JournalError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let pid = holder.pid.map_or(0, |pid| pid.0);
@@ -616,7 +618,7 @@ impl Share {
         Ok(share)
     }
 
-    /// Only the holder and who holds the place's lock look at it.
+    /// Only the holder and the owner of the place's lock read the file.
     pub fn rewrite(&mut self, want: Claim) -> Result<(), JournalError> {
         self.want = want;
         let wanted = Wanted { holder: self.holder.clone(), want };

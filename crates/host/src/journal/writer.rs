@@ -1,4 +1,4 @@
-//! `Journal`: changes knobs, and undoes what it changed.
+//! `Journal`: changes knobs, and undoes its changes.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -16,25 +16,25 @@ use super::shared::Alone;
 use super::{FILE, LOCK, canonical, restore, shared};
 use crate::{Root, root, snapshot};
 
-/// How long is waited for another change.
+/// Maximum wait for another change.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
-/// The machine's one writer of knobs.
+/// The only writer of knobs on the machine.
 ///
-/// Life: [`Journal::open`] takes the lock and first undoes what a dead writer left; `set` changes
-/// knobs; [`Journal::restore`] undoes them and removes the journal, and so does dropping it, also
-/// in a panic. [`Journal::keep`] removes the journal and leaves the knobs.
+/// [`Journal::open`] takes the lock and first undoes a dead writer's changes; `set` changes knobs;
+/// [`Journal::restore`] undoes the changes and removes the journal, and so does dropping it, even in a panic.
+/// [`Journal::keep`] removes the journal and leaves the knobs.
 #[derive(Debug)]
 pub struct Journal {
     root: Root,
     path: PathBuf,
     file: File,
-    /// How much of the file is whole lines.
+    /// Length of the file's complete lines.
     good_len: u64,
     changes: Vec<Change>,
     inherited: Vec<Restoration>,
     state: State,
-    /// Knobs that others could share, kept for this journal.
+    /// Shareable knobs, taken exclusively for this journal.
     alone: Vec<Alone>,
     /// Held until the very end: released after the journal's file is gone.
     _lock: WriterLock,
@@ -46,23 +46,23 @@ enum State {
     Closed,
 }
 
-/// What writing a knob came to.
+/// Result of writing a knob.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// What was asked for, canonical.
+    /// The requested value, canonical.
     pub asked: String,
-    /// What the knob said afterwards, canonical: a pool may give less.
+    /// The value read back, canonical: a pool may give less.
     pub got: String,
 }
 
 impl Written {
-    /// Whether all of it was got.
+    /// Whether the requested value was reached.
     pub fn is_full(&self) -> bool {
         self.asked == self.got
     }
 }
 
-/// Who may write knobs: [`Journal`], or within a change to a shared knob.
+/// A writer of knobs: [`Journal`], or a change to a shared knob.
 pub trait KnobWriter {
     /// Sets `knob` to `value` and reads it back.
     ///
@@ -78,8 +78,8 @@ impl KnobWriter for Journal {
 }
 
 impl Journal {
-    /// Opens the journal in `dir` (created with mode 0700) for the knobs under `root`. What a dead
-    /// writer left is undone first; see [`Journal::inherited`].
+    /// Opens the journal in `dir` (created with mode 0700) for the knobs under `root`. A dead writer's changes
+    /// are undone first; see [`Journal::inherited`].
     pub fn open(dir: &Path, root: &Root) -> Result<Self, JournalError> {
         prepare(dir)?;
         let lock = WriterLock::wait(dir, MAX_WAIT, &|| true)?;
@@ -112,13 +112,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What was undone when the journal was opened.
+    /// Changes undone when the journal was opened.
     pub fn inherited(&self) -> &[Restoration] {
         &self.inherited
     }
 
-    /// Sets `knob` to `value`. The old value is on disk before the knob is written; what was got
-    /// is read back, recorded and returned. A knob that has the value already is left alone.
+    /// Sets `knob` to `value`. The old value is on disk before the knob is written; the new value is read back,
+    /// recorded and returned. A knob that has the value already is left alone.
     pub fn set(&mut self, knob: &Knob, value: &str) -> Result<Written, JournalError> {
         let asked = canonical(value);
         knob.check(&asked)?;
@@ -143,7 +143,7 @@ impl Journal {
         })?;
         self.changes.push(Change { seq, knob: knob.clone(), old, asked: asked.clone(), got: None });
         let written = knob.write(&self.root, &asked);
-        // Also after a failure: a pool may have grown in part.
+        // Read even after a failure: a pool may have grown in part.
         let got = knob.read(&self.root)?;
         if let Some(change) = self.changes.last_mut() {
             change.got = Some(got.clone());
@@ -152,13 +152,13 @@ impl Journal {
         written.map(|()| Written { asked, got })
     }
 
-    /// Undoes every change, last knob first, and says what came of each. If one failed, the
-    /// journal stays for [`super::restore_orphans`].
+    /// Undoes every change, last knob first, and returns the results. If one failed, the journal stays for
+    /// [`super::restore_orphans`].
     pub fn restore(mut self) -> Vec<Restoration> {
         self.close()
     }
 
-    /// Leaves the knobs as they are and forgets what they were.
+    /// Leaves the knobs as they are and forgets their old values.
     pub fn keep(mut self) -> Result<(), JournalError> {
         self.state = State::Closed;
         restore::remove(&self.path)
@@ -178,8 +178,8 @@ impl Journal {
         done
     }
 
-    /// Appends one line and syncs it. A line that could not be written whole is cut off again, so
-    /// that the next one does not begin in the middle of it.
+    /// Appends one line and syncs it. A partially written line is removed again, so that the next one does not
+    /// begin in the middle of it.
     fn append(&mut self, line: &impl Serialize) -> Result<(), JournalError> {
         let mut bytes = serde_json::to_vec(line)
             .map_err(|error| JournalError::io("write", &self.path, error.into()))?;
@@ -198,7 +198,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if self.state == State::Open {
-            // Nobody is left to hear of it; a failure leaves the journal for `superpage restore`.
+            // No caller is left to report to; a failure leaves the journal for `superpage restore`.
             let _ = self.close();
         }
     }
@@ -207,7 +207,7 @@ impl Drop for Journal {
 // The journal's text: JSON lines, a versioned header first. A reader of untrusted bytes.
 // See docs/decisions/settings.md#3.
 
-/// The only version there is.
+/// The only format version.
 const VERSION: u32 = 1;
 
 /// The first line.
@@ -225,11 +225,11 @@ pub(super) struct Header {
 pub(super) enum Line {
     /// The knob is about to be written. `old` and `asked` are canonical.
     Change { seq: u32, knob: Knob, old: String, asked: String },
-    /// It was written and read back.
+    /// The knob was written and read back.
     Wrote { seq: u32, got: String },
 }
 
-/// One change, with what was got if that is known.
+/// One change, with the value read back if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
     pub seq: u32,
@@ -239,25 +239,24 @@ pub(super) struct Change {
     pub got: Option<String>,
 }
 
-/// A line that cannot be used.
+/// An unusable line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub line: usize,
     pub text: String,
     pub why: String,
-    /// It is the last line and its end is missing: the writer died while writing it, so the knob
-    /// it was about had not been written.
+    /// The last line, without its end: the writer died while writing it, so its knob had not been written.
     pub half_written: bool,
 }
 
-/// What a journal's text says.
+/// Result of parsing a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// Nothing was written after at most a part of the header: no knob had been written.
+    /// Empty, or only part of a header: no knob had been written.
     NeverBegun,
-    /// No header that could be understood.
+    /// No valid header.
     NoHeader { why: String },
-    /// Another version's.
+    /// A journal of another version.
     OtherVersion(u32),
     /// A journal, perhaps with faulty lines.
     Journal { header: Header, changes: Vec<Change>, faults: Vec<Fault> },
@@ -313,12 +312,12 @@ fn read_line(line: &[u8], changes: &mut Vec<Change>) -> Result<(), String> {
     Ok(())
 }
 
-// The lock that makes one writer on the machine: `flock` on a file in the journal's directory.
+// The lock for the single writer of the machine: `flock` on a file in the journal's directory.
 
-/// Who holds the journal.
+/// Holder of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// The process; `None` while it has not yet written its name down.
+    /// Process ID; `None` while the holder has not written it yet.
     pub pid: Option<Pid>,
     /// Its command line, at most 200 printable characters.
     pub command: String,
@@ -332,7 +331,8 @@ pub(super) struct WriterLock {
 }
 
 impl WriterLock {
-    /// The same; waits so long for who has it, while `goes_on`. Most changes are short, and at boot several come at once.
+    /// Takes the lock; waits for its holder for a maximum time, while `goes_on`. Most changes are short, and at
+    /// boot several come at once.
     pub fn wait(
         dir: &Path,
         most: Duration,
@@ -349,7 +349,7 @@ impl WriterLock {
         }
     }
 
-    /// Takes the lock or says who has it.
+    /// Takes the lock, or returns its holder.
     pub fn take(dir: &Path) -> Result<Self, JournalError> {
         let path = dir.join(LOCK);
         let io = |doing, source| JournalError::io(doing, &path, source);
@@ -404,12 +404,12 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Text from elsewhere as it may be shown on a terminal.
+/// Foreign text, made safe for a terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).take(200).collect()
 }
 
-/// Makes the journal's directory, or makes sure that nobody else can write in the one there is.
+/// Makes the journal's directory, or checks that only its owner can write to the existing one.
 pub(super) fn prepare(dir: &Path) -> Result<(), JournalError> {
     DirBuilder::new()
         .recursive(true)

@@ -154,12 +154,12 @@ pub fn resize(
         outcome.why_short = (outcome.got != target).then_some(WhyShort::NotShrunk);
         let status = Status::read(root)?;
         let surplus = status.surplus(size, request.node)?.unwrap_or(0);
-        // Only as many as were to go: others' overcommitted pages are none of ours.
+        // At most the pages to remove: other programs' overcommitted pages do not count.
         outcome.still_in_use = surplus.min(before - target);
     } else if target > before {
         let may = options.compaction == Compaction::WhenNeeded;
         let first = may && !lies_ready(root, request);
-        // A step of 1 GiB takes milliseconds; it is what a stop has to wait for.
+        // A step of 1 GiB takes milliseconds, the delay of a stop.
         let step = ((1u64 << 30) / size.bytes()).max(1);
         let done = grow_in_steps(&mut kernel, before, target, step, first, may)?;
         (outcome.got, outcome.rounds, outcome.compactions) =
@@ -225,7 +225,7 @@ impl Growable for Kernel<'_> {
     }
 }
 
-/// Whether the free blocks hold all that is asked for, so that compaction would gain nothing.
+/// Whether the free blocks hold all requested pages, so that compaction would gain nothing.
 fn lies_ready(root: &Root, request: Request) -> bool {
     let ready = contiguity(root, request).and_then(|found| found.superpages);
     ready.is_some_and(|pages| pages >= request.target - request.before)
@@ -252,26 +252,26 @@ fn why_stalled(root: &Root, request: Request, missing: u64) -> WhyShort {
     }
 }
 
-// The overcommit limit: how many surplus pages a pool may make on demand.
+// The overcommit limit: maximum number of surplus pages that a pool may make on demand.
 
-/// How many surplus pages of `size` may be made.
+/// Maximum number of surplus pages of `size`.
 pub fn overcommit(status: &Status, size: PageSize) -> Result<u64, PoolError> {
     let limit = status.pool(size)?.overcommit;
     limit.ok_or(PoolError::Unknown { size, what: "its overcommit limit" })
 }
 
-/// Refuses a limit that this kernel does not take, before anything is written.
+/// Refuses a limit that this kernel does not accept, before any write.
 pub fn check_overcommit(status: &Status, size: PageSize, pages: u64) -> Result<(), PoolError> {
     status.pool(size)?;
-    // The kernel refuses every value for gigantic pages, also the 0 they have.
+    // The kernel refuses every value for gigantic pages, even the 0 they have.
     if status.is_gigantic(size) && pages > 0 {
         return Err(PoolError::GiganticOvercommit { size });
     }
     Ok(())
 }
 
-/// Sets how many surplus pages of `size` may be made; returns the limit before and what it is now.
-/// Takes no memory. The caller keeps or restores the journal.
+/// Sets the maximum number of surplus pages of `size`; returns the limit before and the limit now. Takes no memory.
+/// The caller keeps or restores the journal.
 pub fn set_overcommit(
     root: &Root,
     journal: &mut Journal,
@@ -295,23 +295,23 @@ pub fn set_overcommit(
     }
 }
 
-// Whether pages fit into memory, before anything is taken from it.
+// Whether pages fit into memory, before any is taken.
 
-/// Memory that a pool could be made of.
+/// Memory available for pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headroom {
     /// On the whole machine (`None`) or on this node.
     pub node: Option<NodeId>,
-    /// What could be had without swapping.
+    /// Memory available without swapping.
     pub available: ByteSize,
-    /// What should stay with the rest of the machine: a twentieth of memory, at least 64 MiB and at
-    /// most 2 GiB. A pool's pages are taken from reclaim for good, and a machine that has given all
-    /// away ends in the OOM killer, not in an error.
+    /// Memory that should stay for the rest of the machine: a twentieth of memory, at least 64 MiB and at most 2
+    /// GiB. A pool's pages are unavailable to reclaim, and a machine without other memory ends in the OOM
+    /// killer, not in an error.
     pub margin: ByteSize,
 }
 
 impl Headroom {
-    /// Reads what is available on the machine, or on one node.
+    /// Reads the available memory of the machine, or of one node.
     pub fn read(root: &Root, node: Option<NodeId>) -> Result<Option<Self>, ReadError> {
         let memory = MemInfo::read(root)?;
         let (Some(available), Some(total)) = (memory.available, memory.total) else {
@@ -327,12 +327,12 @@ impl Headroom {
         Ok(Some(Self { node, available, margin: margin(total) }))
     }
 
-    /// How many more pages of `size` fit.
+    /// Number of additional pages of `size` that fit.
     pub fn fits(&self, size: PageSize) -> u64 {
         self.available.bytes().saturating_sub(self.margin.bytes()) / size.bytes()
     }
 
-    /// The error if `bytes` more, `pages` of them of `size`, do not fit.
+    /// Fails if `bytes` more, `pages` of them of `size`, do not fit.
     pub fn check(&self, pages: u64, size: PageSize, bytes: u64) -> Result<(), PoolError> {
         let free = self.available.bytes().saturating_sub(self.margin.bytes());
         if bytes <= free {
@@ -355,7 +355,7 @@ impl Headroom {
         })
     }
 
-    /// What even a forced growth leaves: a quarter of the margin.
+    /// Memory that even a forced growth leaves: a quarter of the margin.
     pub fn floor(&self) -> ByteSize {
         ByteSize(self.margin.bytes() / 4)
     }
@@ -365,9 +365,8 @@ fn margin(total: ByteSize) -> ByteSize {
     ByteSize((total.bytes() / 20).clamp(64 << 20, 2 << 30))
 }
 
-/// Available and total bytes of a node. The kernel estimates MemAvailable for the whole machine
-/// only; here it is what is free, and half of the page cache (si_mem_available() keeps at most half
-/// of it back as what the machine is working with).
+/// Available and total bytes of a node. The kernel estimates MemAvailable only for the whole machine; here it is
+/// free memory plus half of the page cache (si_mem_available() keeps at most half of it back as the working set).
 fn node_memory(root: &Root, node: NodeId) -> Result<Option<(ByteSize, ByteSize)>, ReadError> {
     let path = format!("{}/node{node}/meminfo", hugetlb::NODES);
     let text = root.read(&path)?;
@@ -384,48 +383,48 @@ fn node_memory(root: &Root, node: NodeId) -> Result<Option<(ByteSize, ByteSize)>
     Ok(known.map(|(free, total)| (ByteSize(free.saturating_add(file)), ByteSize(total))))
 }
 
-// Growing a pool: in steps, again while it makes progress, and never beyond what the machine can
-// spare. Knows no files: the pool is the caller's, so that every course of events can be tested.
+// Growing a pool: in steps, repeated while it makes progress, and never beyond the machine's spare memory. Uses no
+// files: the caller provides the pool, so that every sequence of events can be tested.
 // See docs/decisions/settings.md#2.
 
-/// A pool that can be grown. The kernel's, and in tests one that behaves badly on purpose.
+/// A growable pool: the kernel's, or in tests a misbehaving fake.
 pub(super) trait Growable {
-    /// Asks for `pages` persistent pages; says how many there are then.
+    /// Requests `pages` persistent pages; returns the resulting number.
     fn set(&mut self, pages: u64) -> Result<u64, PoolError>;
-    /// How many more pages may be taken before the machine runs out; `None` where that is unknown.
+    /// Number of additional pages until the machine runs out; `None` if unknown.
     fn spare(&mut self) -> Option<u64>;
-    /// Moves free memory together. False where that cannot be done.
+    /// Compacts free memory. False if that is impossible.
     fn compact(&mut self) -> bool;
-    /// Tells how far it is, and hears whether to stop.
+    /// Reports progress, and returns whether to stop.
     fn report(&mut self, pages: u64, compacting: bool) -> ControlFlow<()>;
 }
 
-/// What growing came to.
+/// Result of growing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Growth {
     pub got: u64,
-    /// Attempts: 1 if everything came at once.
+    /// Number of attempts: 1 if all pages came at once.
     pub rounds: u32,
     pub compactions: u32,
     pub end: End,
 }
 
-/// Why it ended.
+/// Why the growth ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Reached,
-    /// The machine has nothing more to spare.
+    /// The machine has no more spare memory.
     NoMemory,
-    /// The kernel gave nothing more, twice in a row.
+    /// The kernel gave no more pages, twice in a row.
     Stalled,
-    /// Somebody asked to stop.
+    /// The caller requested a stop.
     Stopped,
 }
 
-/// No pool that still grows needs more attempts; each may cost the kernel seconds of reclaim.
+/// Maximum number of attempts; no pool that still grows needs more, and each may cost the kernel seconds of reclaim.
 const MAX_ROUNDS: u32 = 16;
-/// Attempts without a single page before it is given up. Two, because the first may only have
-/// triggered the reclaim and compaction that lets the second succeed.
+/// Maximum number of attempts without any page. Two, because the first may only have triggered the reclaim and
+/// compaction that lets the second succeed.
 const PATIENCE: u32 = 2;
 
 /// Grows from `before` to `target` in steps of at most `step` pages.
@@ -454,7 +453,7 @@ pub(super) fn grow_in_steps(
             return Ok(Growth { end: End::NoMemory, ..done });
         }
         let got = means.set(ask)?;
-        // Fewer than before: somebody else shrinks it. That is no progress either.
+        // Fewer than before: another process shrinks the pool. That is no progress either.
         stalled = if got > done.got { 0 } else { stalled + 1 };
         done.got = got;
         if means.report(got, false).is_break() {
@@ -471,26 +470,26 @@ pub(super) fn grow_in_steps(
     Ok(done)
 }
 
-// Demotion: splitting free pages of one pool into pages of a smaller one, without giving memory
-// back in between (1 GiB page -> 512 pages of 2 MiB, in about 3 ms).
+// Demotion: splitting free pages of one pool into pages of a smaller one, without releasing memory in between (1 GiB
+// page -> 512 pages of 2 MiB, in about 3 ms).
 //
-// An action, not a setting: the kernel cannot put the pieces together again, so there is nothing
-// to journal. The journal's lock is held all the same, so that nobody resizes meanwhile.
+// An action, not a setting: the kernel cannot merge the pieces again, so there is nothing to journal. The journal's
+// lock is held anyway, so that no process resizes meanwhile.
 
-/// What a demotion came to.
+/// Result of a demotion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demoted {
     /// The pool whose pages were split.
     pub from: PageSize,
     /// The pool that got the pieces.
     pub into: PageSize,
-    /// Pages that were to be split.
+    /// Number of pages requested to be split.
     pub asked: u64,
-    /// Pages that were.
+    /// Number of pages split.
     pub got: u64,
-    /// Persistent pages of the smaller size before.
+    /// Number of persistent pages of the smaller size before.
     pub pieces_before: u64,
-    /// And after.
+    /// Number of persistent pages of the smaller size after.
     pub pieces: u64,
 }
 
@@ -554,8 +553,7 @@ mod grow_tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A pool that gives up to `gives[n]` pages at the n-th write, and so many more for each
-    /// compaction.
+    /// A pool that gives up to `gives[n]` pages at the n-th write, plus a fixed number per compaction.
     struct Fake {
         has: u64,
         gives: Vec<u64>,

@@ -1,5 +1,5 @@
-//! Who may use hugetlb shared memory, how large a segment may be, and the memory kept free so that
-//! superpages can be made: settings of the machine around its pools.
+//! Machine settings around the pools: permission for hugetlb shared memory, maximum size of a segment, and the
+//! memory kept free so that superpages can be made.
 
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
@@ -17,14 +17,14 @@ pub struct RelatedSettings {
     pub shmmax: Option<u64>,
     /// `min_free_kbytes`.
     pub min_free_kbytes: Option<u64>,
-    /// What it should be at least; `None` where zones or the page size are unknown.
+    /// Recommended minimum; `None` if zones or the page size are unknown.
     pub recommended_min_free_kbytes: Option<u64>,
 }
 
 const SHMMAX: &str = "/proc/sys/kernel/shmmax";
 
 impl RelatedSettings {
-    /// Reads them.
+    /// Reads the settings.
     pub fn read(root: &Root) -> Self {
         let number = |path: &str| root::number(root, path).ok();
         Self {
@@ -41,8 +41,8 @@ pub fn set_shm_group(journal: &mut Journal, gid: u32) -> Result<Written, PoolErr
     Ok(journal.set(&Knob::hugetlb_shm_group(), &gid.to_string())?)
 }
 
-/// Raises the largest SysV segment. Never lowers it: the kernel's default is no limit at all, and
-/// lowering it breaks programs that have nothing to do with superpages.
+/// Raises the maximum size of a SysV segment. Never lowers it: the kernel's default is no limit, and a lower limit
+/// breaks programs unrelated to superpages.
 pub fn raise_shmmax(
     root: &Root,
     journal: &mut Journal,
@@ -71,7 +71,7 @@ fn raise(
     Ok(journal.set(knob, &asked.to_string())?)
 }
 
-/// Refuses to lower a setting. Nothing is written.
+/// Refuses to lower a setting. Writes nothing.
 pub fn check_raise(
     root: &Root,
     knob: &Knob,
@@ -89,7 +89,7 @@ pub fn check_raise(
 pub fn recommended_min_free(root: &Root) -> Result<Option<u64>, ReadError> {
     let memory = MemInfo::read(root)?;
     let zones = ZoneLevels::read(root)?.len() as u64;
-    // A pageblock is of the size of THP, whatever the pool's default is (default_hugepagesz=1G).
+    // A pageblock has the size of THP, whatever the pool's default is (default_hugepagesz=1G).
     let block = crate::Thp::pmd_size_of(root).ok().or(memory.default_hugepage);
     let (Some(block), Some(total)) = (block, memory.total) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `Spec`: what a person asks of a pool in one word, `2M:+512M`. Pure: text and numbers only.
+//! `Spec`: a user's request to a pool in one word, `2M:+512M`. Pure: text and numbers only.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use units::{ByteSize, PageSize};
 /// A change to one pool: `SIZE:[+-]AMOUNT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spec {
-    /// Which pool.
+    /// The pool.
     pub pool: PoolName,
-    /// What to do with it.
+    /// The change.
     pub change: Change,
 }
 
@@ -23,25 +23,25 @@ pub enum PoolName {
     Of(PageSize),
 }
 
-/// A new size for a pool, absolute or relative to what it has.
+/// A new size for a pool, absolute or relative to its current size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// To exactly this much.
+    /// Set to exactly this amount.
     To(Amount),
-    /// By this much more.
+    /// Increase by this amount.
     Grow(Amount),
-    /// By this much less.
+    /// Decrease by this amount.
     Shrink(Amount),
 }
 
-/// How much of a pool.
+/// An amount of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
     /// A plain number: pages.
     Pages(u64),
     /// A number with a unit: bytes.
     Bytes(ByteSize),
-    /// Percent of the pages that the pool has now, rounded down.
+    /// Percentage of the pool's current pages, rounded down.
     Percent(u64),
 }
 
@@ -54,33 +54,33 @@ pub enum SpecError {
     /// Before the colon: neither `default` nor a power of two.
     #[error("invalid page size `{0}`: expected `default` or a size, e.g. 2M or 1G")]
     BadPool(String),
-    /// After the colon.
+    /// Invalid amount after the colon.
     #[error(
         "invalid amount `{0}`: expected pages (512), bytes with a unit (1G) or percent (25%), with \
          + or - before it to grow or shrink by it"
     )]
     BadAmount(String),
-    /// More than can be counted.
+    /// Numeric overflow.
     #[error("amount `{0}` is too large")]
     TooLarge(String),
-    /// Bytes that are no whole number of pages.
+    /// A number of bytes that is not a multiple of the page size.
     #[error("{asked} is not a multiple of the page size {size}; {}", neighbours(*asked, *size))]
     NotWhole {
-        /// What was asked for.
+        /// Requested bytes.
         asked: ByteSize,
         /// The pool's page size.
         size: PageSize,
     },
-    /// One pool, two wishes.
+    /// Two changes of one pool.
     #[error("the pool of {0} pages is specified twice; specify each pool once")]
     Twice(PageSize),
-    /// Shrinking by more than there is.
+    /// A decrease by more pages than the pool has.
     #[error("the pool has {has} pages of {size}, so it cannot shrink by {by}; use {size_word}:0 to \
             empty it", size_word = exact(size.bytes()))]
     BelowZero {
-        /// The pages it has.
+        /// Number of pages in the pool.
         has: u64,
-        /// The pages to take from it.
+        /// Number of pages to remove.
         by: u64,
         /// The pool's page size.
         size: PageSize,
@@ -135,7 +135,7 @@ fn amount(text: &str, whole: &str) -> Result<Amount, SpecError> {
     match text.as_bytes() {
         [] => Err(bad()),
         [.., last] if last.is_ascii_digit() => number(text).map(Amount::Pages),
-        // `ByteSize` would take blanks around it.
+        // `ByteSize` would accept surrounding blanks.
         _ if text.contains(char::is_whitespace) => Err(bad()),
         _ => text.parse().map(Amount::Bytes).map_err(|error| match error {
             units::ParseSizeError::TooLarge(_) => too_large(),
@@ -145,7 +145,7 @@ fn amount(text: &str, whole: &str) -> Result<Amount, SpecError> {
 }
 
 impl Change {
-    /// The pages the pool is to have, given that it has `now`.
+    /// Target number of pages, for a pool that has `now`.
     pub fn target(self, size: PageSize, now: u64) -> Result<u64, SpecError> {
         match self {
             Self::To(amount) => amount.pages(size, now),
@@ -163,7 +163,7 @@ impl Change {
 }
 
 impl Amount {
-    /// As pages of `size`, for a pool that has `now` of them.
+    /// The amount in pages of `size`, for a pool that has `now` of them.
     pub fn pages(self, size: PageSize, now: u64) -> Result<u64, SpecError> {
         let pages = match self {
             Self::Pages(pages) => pages,
@@ -176,7 +176,7 @@ impl Amount {
                 u64::try_from(share).map_err(|_| SpecError::TooLarge(format!("{percent}%")))?
             }
         };
-        // The kernel counts pages in an unsigned long, but no pool is larger than all addresses.
+        // The kernel counts pages in an unsigned long, but no pool exceeds the address space.
         let fits = pages.checked_mul(size.bytes()).is_some();
         if fits { Ok(pages) } else { Err(SpecError::TooLarge(pages.to_string())) }
     }
@@ -191,7 +191,7 @@ impl fmt::Display for PoolName {
     }
 }
 
-/// `bytes` as this grammar reads it back: the largest unit that leaves no fraction.
+/// `bytes` in the notation of this grammar: in the largest unit without a fraction.
 pub fn exact(bytes: u64) -> String {
     let units = [("E", 60), ("P", 50), ("T", 40), ("G", 30), ("M", 20), ("K", 10)];
     let whole = units.iter().find(|(_, shift)| bytes > 0 && bytes.is_multiple_of(1u64 << shift));

@@ -1,4 +1,4 @@
-//! `Status`: every pool with what has to be known to change it.
+//! `Status`: every pool, with all facts needed to change it.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::{HugetlbPools, MemInfo, Pool, Root, Unknown, ZoneFree};
 /// The machine's pools at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// The size a program gets that names none.
+    /// Page size of a program that names none.
     pub default: Option<PageSize>,
     /// Every pool, for the machine and by node.
     pub pools: HugetlbPools,
-    /// By size: whether it is larger than the largest block of free memory. Such a page is put
-    /// together from neighbouring blocks, which succeeds best at boot, and cannot be overcommitted.
+    /// By size: whether a page is larger than the largest block of free memory. Such a page is assembled from
+    /// adjacent blocks, which succeeds best at boot, and cannot be overcommitted.
     pub gigantic: BTreeMap<PageSize, Option<bool>>,
-    /// What could not be read, and why.
+    /// Values that could not be read, with reasons.
     pub unknown: Vec<Unknown>,
 }
 
 impl Status {
-    /// Reads every pool. An error only if there is no hugetlb at all.
+    /// Reads every pool. Fails only if there is no hugetlb at all.
     pub fn read(root: &Root) -> Result<Self, PoolError> {
         let mut reasons = Reasons::default();
         let pools = HugetlbPools::read(root, &mut reasons);
@@ -45,7 +45,7 @@ impl Status {
         Ok(Self { default, pools, gigantic, unknown: reasons.0 })
     }
 
-    /// The page size that `name` means here.
+    /// The page size of `name` on this machine.
     pub fn size(&self, name: PoolName) -> Result<PageSize, PoolError> {
         let size = match name {
             PoolName::Of(size) => size,
@@ -60,7 +60,7 @@ impl Status {
         self.pools.sizes.get(&size).ok_or_else(|| PoolError::NoSuchPool { size, has: has() })
     }
 
-    /// Whether the kernel makes pages of `size` only for the persistent pool; no where nobody knows.
+    /// Whether the kernel makes pages of `size` only for the persistent pool; false if unknown.
     pub fn is_gigantic(&self, size: PageSize) -> bool {
         self.gigantic.get(&size) == Some(&Some(true))
     }

@@ -57,7 +57,7 @@ impl Fake {
     }
     /// Leaves a journal as a writer killed after `changes` would.
     fn leave(&self, text: impl AsRef<[u8]>) {
-        // MountOutcome by hand: opening a journal syncs the disk, and some tests leave hundreds.
+        // Made by hand: opening a journal syncs the disk, and some tests leave hundreds.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.journal()).unwrap();
         fs::write(self.journal().join(journal::FILE), text).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Files in hugetlbfs: each keeps its pages until it is removed, whether or not anybody uses it.
+//! Files in hugetlbfs: each keeps its pages until it is removed, even if unused.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use crate::root::Reasons;
 pub struct HugeFile {
     /// Its path.
     pub path: PathBuf,
-    /// The pool its pages come from.
+    /// Page size of its pool.
     pub page_size: Option<PageSize>,
     /// Its length in bytes.
     pub size: ByteSize,
@@ -25,23 +25,23 @@ pub struct HugeFile {
     pub allocated: ByteSize,
     /// Its owner.
     pub uid: u32,
-    /// Whether nobody uses it any more.
+    /// Whether any process uses it.
     pub stale: Stale,
 }
 
-/// Whether a file's pages only wait to be removed.
+/// Whether a file is unused, so that it only holds pages until its removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stale {
     /// A process maps it or has it open.
     InUse,
-    /// No process does.
+    /// No process maps it or has it open.
     Stale,
-    /// No process that could be asked does, but not all could.
+    /// No readable process does, but some processes are unreadable.
     Unknown,
 }
 
-/// Directories deeper than this are not looked into.
+/// Maximum depth of directories.
 const MAX_DEPTH: usize = 16;
 
 pub(super) fn scan(

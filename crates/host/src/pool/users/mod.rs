@@ -1,4 +1,4 @@
-//! Who holds the pools' pages: processes, and files in hugetlbfs mounts that outlive theirs.
+//! Users of the pools' pages: processes, and files in hugetlbfs mounts that outlive their processes.
 
 mod files;
 mod processes;
@@ -12,20 +12,20 @@ use super::mounts;
 use crate::root::Reasons;
 use crate::{Root, Unknown};
 
-/// Everybody who holds pages of a pool.
+/// All users of pages of the pools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Users {
     /// Processes with hugetlb mappings, by pid.
     pub processes: Vec<Holder>,
-    /// Files in the mounts that can be seen from here.
+    /// Files in the visible mounts.
     pub files: Vec<HugeFile>,
-    /// What could not be looked into, and why: without root, other users' processes.
+    /// Processes and mounts that could not be read, with reasons: without root, other users' processes.
     pub unknown: Vec<Unknown>,
 }
 
 impl Users {
-    /// Looks through every process and every hugetlbfs mount. Costs a read of `maps` for each
-    /// process, and of `smaps` for those that have hugetlb mappings.
+    /// Reads every process and every hugetlbfs mount. Costs a read of `maps` for each process, and of `smaps`
+    /// for those that have hugetlb mappings.
     pub fn read(root: &Root) -> Self {
         let mut reasons = Reasons::default();
         let table = mounts::mounts(root);

@@ -23,18 +23,18 @@ pub struct Holder {
     pub sizes: BTreeMap<PageSize, Share>,
 }
 
-/// What it has of one pool.
+/// A process's memory of one pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// Address space mapped; what of it is not resident may be reserved.
+    /// Mapped address space; the part that is not resident may be reserved.
     pub mapped: ByteSize,
-    /// Resident pages that only it maps.
+    /// Resident pages that only this process maps.
     pub private: ByteSize,
-    /// Resident pages that others map too.
+    /// Resident pages that other processes map too.
     pub shared: ByteSize,
 }
 
-/// Files that somebody maps or has open, and whether everybody could be asked.
+/// Files that a process maps or has open, and whether all processes were readable.
 pub(super) struct Held {
     /// (device, inode).
     pub files: BTreeSet<(u64, u64)>,
@@ -63,7 +63,7 @@ pub(super) fn scan(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> (Vec
         held.is_complete = false;
         reasons.note(&format!("{refused} processes"), why);
     }
-    // In another pid namespace, or where /proc hides others' (hidepid), some are not in the list at all.
+    // In another pid namespace, or where /proc hides other users' processes (hidepid), the list is incomplete.
     let is_first = process::is_in_first_namespace(root);
     if root.is_real() && !(is_first && fs::exists("/proc/1/stat").is_ok_and(|is_there| is_there)) {
         held.is_complete = false;
@@ -91,10 +91,10 @@ fn look(
         suspect |= may_be_hugetlb(&mapping, devices, held);
     }
     opened(root, pid, devices, held)?;
-    // Of a mount that only it sees.
+    // A file of a mount that only this process sees.
     suspect |= process::status(root, pid)
         .is_ok_and(|status| status.hugetlb.is_some_and(|bytes| bytes.bytes() > 0));
-    // What maps calls `/SYSV…` may be one or the other; smaps knows.
+    // `/SYSV…` in maps is ambiguous; smaps decides.
     if !suspect {
         return Ok(None);
     }
@@ -134,7 +134,7 @@ fn may_be_hugetlb(
     device.is_some() || unmounted.iter().any(|prefix| mapping.name.starts_with(prefix))
 }
 
-/// Notes which files of the mounts the process has open.
+/// Records the files of the mounts that the process has open.
 fn opened(
     root: &Root,
     pid: Pid,
@@ -146,7 +146,7 @@ fn opened(
     }
     let dir = format!("/proc/{pid}/fd");
     for name in root.list(&dir)? {
-        // A descriptor closed meanwhile is nobody's.
+        // A descriptor that was closed meanwhile does not count.
         let Ok(file) = fs::metadata(root.path(&format!("{dir}/{name}"))) else { continue };
         if devices.contains(&file.dev()) {
             held.insert((file.dev(), file.ino()));

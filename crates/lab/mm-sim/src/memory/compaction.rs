@@ -1,14 +1,9 @@
 //! Compaction: pages are migrated out of low pageblocks into free frames of high ones (Linux' mm/compaction.c,
 //! as of 6.5; docs/sources/policies.md 3.1).
 //!
-//! | file | what it owns |
-//! |---|---|
-//! | `mod` | what is asked and answered; the zones in turn |
-//! | `deferral` | how long compaction is left alone after it failed |
-//! | `run` | one run over one zone: both scanners, batches of 32 |
-//! | `isolate` | what a run takes from a pageblock |
-//! | `proactive` | the fragmentation score that wakes and stops kcompactd |
-//! | `evacuate` | emptying one pageblock, or a run of them |
+//! In this order: the request and its answer, with the zones in turn; deferral after a failure; evacuating one
+//! pageblock or a run of them; what a run isolates from a pageblock; the fragmentation score of proactive
+//! compaction; one run over one zone, with both scanners and batches of 32.
 //!
 //! Not modelled: per-CPU lists (there are none), lock contention (a budget stands for it), and the free
 //! scanner's quick search of free lists (it goes down pageblock by pageblock).

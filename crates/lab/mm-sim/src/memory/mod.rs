@@ -14,20 +14,13 @@
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | `shape` | what a machine has: nodes, movable partition, rules |
-//! | `layout` | how memory is divided, from what was asked for |
-//! | `uses` | what each part of it is used for |
-//! | `runs` | aligned runs of free frames in a pageblock's bitmap |
-//! | `tree` | sets of pageblocks with a fast minimum |
-//! | `zone` | one zone's buddy allocator |
-//! | `fallback` | what happens when a mobility type has no free block |
-//! | `owner` | who uses a frame |
+//! | `layout` | machine shapes and layouts of memory; users of parts and owners of frames |
+//! | `runs` | aligned runs of free frames, sets of pageblocks, fallback to another mobility type |
+//! | `zone` | one zone's buddy allocator, and its zeroed free memory |
 //! | `physical` | [`Memory`]: zones, owners, the calls of the system |
 //! | `compaction` | migrating pages so that large blocks become free |
-//! | `zeroed` | free memory that holds zeros already |
-//! | `reclaim` | which pages are given up when memory is short |
-//! | `residents` | what compaction and reclaim ask of those who use frames |
-//! | `statistics` | what /proc/buddyinfo, the fragmentation indices and the watermarks tell |
+//! | `reclaim` | pages given up when memory is short; what compaction and reclaim ask of frame users |
+//! | `statistics` | /proc/buddyinfo, the fragmentation indices and the watermarks |
 //!
 //! See docs/decisions/lab.md#2.
 

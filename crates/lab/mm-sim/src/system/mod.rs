@@ -10,8 +10,7 @@
 //! | `frames` | what frames belong to beside their owner: reservations, split superpages, further pages |
 //! | `pool` | the explicit pool |
 //! | `daemons` | when daemons work, and what waits for them |
-//! | `clock` | virtual time, and what was spent by cause |
-//! | `observed` | time line, phases, latencies |
+//! | `clock` | virtual time, its costs by cause; time line, phases, latencies |
 //!
 //! A function that needs two parts takes the other as an argument; only what needs the policy, or charges, is the
 //! executor's. `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and
