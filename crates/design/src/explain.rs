@@ -392,7 +392,7 @@ fn pass(policy: &mut Policy, daemon: Daemon) -> Vec<String> {
     words
 }
 
-/// An action that a daemon does so many times in a pass.
+/// An action that a daemon repeats `times` times in a pass.
 fn repeated(daemon: Daemon, (action, times): (Action, usize), is_endless: bool) -> String {
     let words = action.display(&SCALE);
     match (daemon, times) {

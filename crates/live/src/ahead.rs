@@ -9,13 +9,12 @@
 
 use std::time::Instant;
 
-use host::waste;
 use sys::peek::Memory;
 use units::Pid;
 
 use crate::account::Cause;
 use crate::ask::{self, Wanted};
-use crate::extent::{BYTES, Extent, PAGES, SCALE};
+use crate::extent::{BYTES, Extent, PAGES};
 use crate::make::{self, MAX_RUN};
 use crate::turn::{Executor, now_since};
 
@@ -52,23 +51,27 @@ impl Executor {
         for front in std::mem::take(&mut self.fronts) {
             let process = self.processes.get(&front.pid).filter(|_| now < front.until);
             let next = front.last + BYTES;
-            let Some(process) = process.filter(|process| process.is_untouched(next)) else {
-                continue;
-            };
-            // A read of memory that the program has discarded since would fault it in.
-            let is_huge = |at: u64| process.read_back(at, at + BYTES).get(&at) == Some(&true);
-            if !is_huge(front.probe) || !is_huge(front.last) {
+            if !process.is_some_and(|process| process.is_untouched(next)) {
                 continue;
             }
             let before = self.fronts.len();
-            if is_used(front.pid, front.probe) && !self.filled.is_exhausted(now) {
-                let skipped = if is_used(front.pid, front.last) { OVERTAKEN } else { 0 };
+            let Some(is_reached) = self.is_used(front.pid, front.probe) else { continue };
+            if is_reached && !self.filled.is_exhausted(now) {
+                let Some(is_at_end) = self.is_used(front.pid, front.last) else { continue };
+                let skipped = if is_at_end { OVERTAKEN } else { 0 };
                 self.go_ahead_of(front.pid, front.last, skipped);
             }
             if self.fronts.len() == before {
                 self.fronts.push(front);
             }
         }
+    }
+
+    /// Whether the program has written to a superpage, by a sample of its pages; `None`: it is no longer a superpage.
+    fn is_used(&self, pid: Pid, superpage: u64) -> Option<bool> {
+        let every = u64::from(PAGES) / PROBES;
+        let (read, zero) = self.zeros_of(pid, superpage, (0..PROBES).map(|at| at * every))?;
+        Some(zero < read)
     }
 
     /// When fronts are read next, in ticks.
@@ -177,12 +180,4 @@ impl Executor {
         };
         above.into_iter().take_while(wants).collect()
     }
-}
-
-/// Whether the program has written to a superpage, as far as a sample of its pages tells.
-fn is_used(pid: Pid, superpage: u64) -> bool {
-    let every = u64::from(PAGES) / PROBES * SCALE.base_page;
-    let addresses: Vec<u64> = (0..PROBES).map(|at| superpage + at * every).collect();
-    let (read, zero) = waste::zero_pages(pid, &addresses, SCALE.base_page);
-    zero < read
 }

@@ -237,20 +237,29 @@ impl Executor {
 
     /// Unused pages of those a superpage was filled with, by a sample; `None`: it is no longer a superpage.
     fn unused_of(&self, pid: Pid, start: u64, pages: u64) -> Option<u64> {
-        let process = self.processes.get(&pid);
-        let process = process.filter(|process| process.extents.contains_key(&start));
-        let is_huge = |found: Option<&bool>| found == Some(&true);
-        if !process.is_some_and(|it| is_huge(it.read_back(start, start + BYTES).get(&start))) {
-            return None;
-        }
         let every = u64::from(PAGES) / SAMPLES;
         // Not at one distance: programs use memory at such.
         let page = |at: u64| at * every + (at * 13 + start / BYTES * 5) % every;
-        let addresses: Vec<u64> =
-            (0..SAMPLES).map(|at| start + page(at) * SCALE.base_page).collect();
-        Some(match waste::zero_pages(pid, &addresses, SCALE.base_page) {
+        Some(match self.zeros_of(pid, start, (0..SAMPLES).map(page))? {
             (0, _) => pages,
             (read, zero) => pages.min(u64::from(PAGES) * u64::from(zero) / u64::from(read)),
         })
+    }
+
+    /// Of these base pages of a superpage, how many could be read, and how many of those are all zero; `None`: it is no
+    /// longer a superpage, and a read of memory that the program discarded would fault it in.
+    pub(crate) fn zeros_of(
+        &self,
+        pid: Pid,
+        start: u64,
+        pages: impl Iterator<Item = u64>,
+    ) -> Option<(u32, u32)> {
+        let process = self.processes.get(&pid)?;
+        let found = process.read_back(start, start + BYTES);
+        if !process.extents.contains_key(&start) || found.get(&start) != Some(&true) {
+            return None;
+        }
+        let addresses: Vec<u64> = pages.map(|page| start + page * SCALE.base_page).collect();
+        Some(waste::zero_pages(pid, &addresses, SCALE.base_page))
     }
 }

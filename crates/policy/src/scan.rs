@@ -340,7 +340,7 @@ pub struct SoftFault<'a> {
     pub writable: bool,
     /// A page is busy.
     pub busy: bool,
-    /// The dirty pages, whoever wrote them.
+    /// The dirty pages, of any writer.
     pub dirty: &'a Population,
     /// Index of the faulting page.
     pub slot: u16,

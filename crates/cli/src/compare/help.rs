@@ -2,42 +2,33 @@
 
 use clap::Command;
 
-/// What `--help` leaves out.
-const ADVANCED: [&str; 28] = [
-    "metric_better",
-    "ignore_failure",
-    "operations",
-    "iterations",
-    "repeat",
-    "lines",
-    "burst",
-    "gap",
-    "populate",
-    "latency",
-    "smallest",
-    "largest",
-    "graph",
-    "offset",
-    "ready_timeout",
-    "setup",
-    "prepare",
-    "stop",
-    "stop_timeout",
-    "teardown",
-    "user",
-    "warmup",
-    "within",
-    "same_within",
-    "same_at_most",
-    "min_coverage",
-    "svg",
-    "force",
+/// Groups of options of which `--help` lists only [`COMMON`].
+const GROUPS: [&str; 3] = ["Workload options", "Services", "Stopping and judging"];
+const COMMON: [&str; 11] = [
+    "size",
+    "seed",
+    "threads",
+    "service",
+    "load",
+    "ready",
+    "suite",
+    "min_runs",
+    "max_runs",
+    "max_time",
+    "confidence",
 ];
+/// Options of other groups that `--help` does not list.
+const RARE: [&str; 4] = ["metric_better", "ignore_failure", "svg", "force"];
 const FLAG: &str = "--help-advanced";
 
 /// The command as it is parsed: advanced options work, and are not listed.
 pub fn abridged(command: Command) -> Command {
-    ADVANCED.iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.hide(true)))
+    command.mut_args(|arg| {
+        let id = arg.get_id().as_str();
+        let is_in_group = arg.get_help_heading().is_some_and(|heading| GROUPS.contains(&heading));
+        let is_hidden = is_in_group && !COMMON.contains(&id) || RARE.contains(&id);
+        arg.hide(is_hidden)
+    })
 }
 
 /// Whether all options are to be printed: the flag stands before any `--`.
@@ -82,7 +73,7 @@ mod tests {
         let few = options(&few);
         assert!((28..=35).contains(&few.len()), "{} options: {few:?}", few.len());
         assert!(few.is_subset(&all), "{few:?}");
-        assert_eq!(all.len(), few.len() + ADVANCED.len(), "{all:?}");
+        assert_eq!(all.len(), few.len() + 28, "{all:?}");
     }
 
     #[test]

@@ -312,7 +312,7 @@ mod row_tests {
     use super::*;
     use crate::analysis::tests::planned;
 
-    /// A run of `touch` of 4 MiB with so many bytes on superpages.
+    /// A run of `touch` of 4 MiB with this number of bytes on superpages.
     fn touched(superpage_bytes: Option<u64>) -> Outcome {
         let outcome = json!({
             "schema": "superpage.workload/1", "workload": "touch", "size_bytes": 4 << 20,

@@ -309,9 +309,7 @@ impl Evaluation {
         let (now, other_kinds) = (self.rows(), self.other_kinds(old));
         let (mut changes, mut of) = (Vec::new(), 0);
         for old in old.rows() {
-            let is_same = |row: &&crate::evaluation::Row| {
-                (&row.application, &row.arm) == (&old.application, &old.arm)
-            };
+            let is_same = |row: &&Row| (&row.application, &row.arm) == (&old.application, &old.arm);
             let new = match now.iter().find(is_same) {
                 Some(new) => {
                     let spans = [&old, new].map(|row| row.verdict.ratio().and_then(|(_, it)| it));
@@ -330,7 +328,7 @@ impl Evaluation {
             of += 1;
             let kinds = other_kinds.get(old.application.as_str()).cloned();
             changes.extend(new.map(|new| {
-                let crate::evaluation::Row { application, arm, verdict, .. } = old;
+                let Row { application, arm, verdict, .. } = old;
                 Change { application, arm, old: verdict.cell(), new, kinds }
             }));
         }
@@ -338,7 +336,7 @@ impl Evaluation {
     }
 
     /// Why such a verdict is missing, in words; `None` if the application is not in this evaluation.
-    fn why_missing(&self, old: &crate::evaluation::Row) -> Option<String> {
+    fn why_missing(&self, old: &Row) -> Option<String> {
         if let Some(one) = self.not_run.iter().find(|one| one.name == old.application) {
             return Some(format!("not run: {}", one.why));
         }
@@ -352,7 +350,7 @@ impl Evaluation {
 
     /// The common applications whose machines are of different kinds.
     pub fn other_kinds(&self, old: &Self) -> BTreeMap<&str, Kinds> {
-        let other = |one: &'_ crate::evaluation::Application| {
+        let other = |one: &'_ Application| {
             let old = old.applications.iter().find(|it| it.name == one.name)?;
             let kinds = Kinds { old: old.kind(), new: one.kind() };
             (kinds.old != kinds.new).then_some(kinds)

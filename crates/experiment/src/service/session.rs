@@ -431,7 +431,7 @@ pub(super) fn accepts(port: u16) -> bool {
 
 // Which CPUs are the service's and which the load's.
 
-/// Below so many CPUs they are shared: a service with one CPU is another one than with several.
+/// Minimum number of CPUs to split them between service and load: a service behaves differently on one CPU.
 const MIN_CPUS: usize = 4;
 
 /// Disjoint sets of CPUs.

@@ -3,7 +3,7 @@
 //! smaps reads the struct page of every base page: 20 ms for 1 GiB, under the lock of the address space. The page
 //! tables alone are read in 1.4 ms, 64 MiB at a time. They do not show which other processes map a page:
 //!
-//! - Pages of one object (a file, shared memory) are counted by their offset in it, whoever maps them. An offset
+//! - Pages of one object (a file, shared memory) are counted by their offset in it, in any process. An offset
 //!   that one process maps in base pages is not read again in another.
 //! - Private memory after a fork is shared until it is written. Of each 64 MiB of addresses, some pages are
 //!   asked whether one process alone maps them; the others lie at the same addresses in all that share

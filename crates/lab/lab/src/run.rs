@@ -521,7 +521,7 @@ pub struct Watched<S, F> {
 }
 
 impl<S: Source, F: FnMut(Pass) -> ControlFlow<()>> Watched<S, F> {
-    /// A stream of about so many records.
+    /// A stream of about this number of records.
     pub fn new(stream: S, of: Option<u64>, watch: F) -> Self {
         Self { stream, pass: Pass { records: 0, of }, watch }
     }

@@ -14,7 +14,7 @@ const MIN_DECIDED: u64 = 8 << 20;
 /// Superpages probed in addition to the free ones: only a probe of more than the free ones tells whether others can
 /// be had.
 const EXTRA_TRIED: u64 = 4;
-/// A probe zeroes memory in vain, so it may be at most this fraction of the bytes requested since the last probe.
+/// A probe zeroes memory that is not used, so it may be at most this fraction of the bytes requested since the last probe.
 const TRIED_SHARE: u64 = 16;
 /// Minimum number of superpages to obtain, so that small pieces do not ask for one at a time.
 const LEAST_OBTAINED: u64 = 64;

@@ -199,7 +199,7 @@ pub enum Source {
     Whole,
 }
 
-// Back-off where first touches compacted in vain, as the machine's counters show.
+// Back-off where first touches compacted and failed, as the machine's counters show.
 
 /// Maximum number of bytes advised between two reads of the counters.
 const MAX_LOOK: u64 = 512 << 20;

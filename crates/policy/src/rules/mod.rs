@@ -386,7 +386,7 @@ rules! {
         /// Number of compactions in 1000 that give up because a lock or the CPU was contended (Linux'
         /// COMPACT_CONTENDED). Known only from a fit to Linux 4.3.
         contended_permille: u16 = 0, "contended-permille", limit(0, 1000, "must be 0 to 1000");
-        /// Pages that such a compaction migrated in vain.
+        /// Pages that such a compaction migrated without success.
         contended_pages: u32 = 0, "contended-pages", limit(0, 1 << 20, "must be at most 2^20");
         /// Number of superpages in the pool, for [`crate::rules::Form::Pool`]. `None`: as many as the
         /// workload maps.

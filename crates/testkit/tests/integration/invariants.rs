@@ -43,7 +43,7 @@ fn each_invariant_names_a_test_that_exists() {
 fn a_policy_decides_from_its_arguments() {
     let found = impure(&super::root().join("crates/policy/src"));
     assert!(found.is_empty(), "{found:?}");
-    // The search finds what there is elsewhere.
+    // The search finds I/O in a crate that has some.
     assert!(!impure(&super::root().join("crates/host/src")).is_empty());
 }
 

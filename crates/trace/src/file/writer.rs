@@ -213,7 +213,7 @@ pub(crate) struct Output {
 }
 
 enum To {
-    /// A file of its own, and the name that it takes.
+    /// The temporary file, and its final name.
     Beside(NamedTempFile, PathBuf),
     /// A device, or a pipe: nothing can be beside it.
     Through(File),
@@ -303,7 +303,7 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
 
 /// The sums of a stream so far, and where its regions are.
 pub struct Tally {
-    /// `records` is left to whoever makes chunks.
+    /// The caller that makes chunks sets `records`.
     pub totals: Totals,
     pub regions: Regions,
 }

@@ -242,7 +242,7 @@ impl FromStr for Shard {
     }
 }
 
-// A sweep as people write it: names, in TOML or as flags. Whoever reads files resolves the names into
+// A sweep as people write it: names, in TOML or as flags. The caller that reads files resolves the names into
 // a [`super::Plan`].
 
 /// What a sweep is to cover. Lists that are empty get their default from the command.

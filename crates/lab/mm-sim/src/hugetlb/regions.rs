@@ -293,9 +293,7 @@ impl HugetlbPool {
         while needed < persistent(store) {
             // The kernel does not check the second condition, and can leave a node with more surplus than
             // pages.
-            let will_do = |node: &crate::hugetlb::regions::Node| {
-                !node.free.is_empty() && node.persistent() > 0
-            };
+            let will_do = |node: &Node| !node.free.is_empty() && node.persistent() > 0;
             let Some(node) = store.next_node(&nodes, will_do) else { break };
             let frame = store.nodes[node].free.pop().expect("looked");
             store.nodes[node].total -= 1;
@@ -314,7 +312,7 @@ impl HugetlbPool {
     }
 }
 
-impl crate::hugetlb::regions::Node {
+impl Node {
     fn persistent(&self) -> u64 {
         self.total - self.surplus
     }
@@ -328,11 +326,7 @@ impl super::Store {
     }
 
     /// The first suitable node; advances the turn.
-    fn next_node(
-        &mut self,
-        nodes: &[usize],
-        will_do: impl Fn(&crate::hugetlb::regions::Node) -> bool,
-    ) -> Option<usize> {
+    fn next_node(&mut self, nodes: &[usize], will_do: impl Fn(&Node) -> bool) -> Option<usize> {
         let node = self.turns(nodes).find(|&node| will_do(&self.nodes[node]))?;
         self.turn = node + 1;
         Some(node)

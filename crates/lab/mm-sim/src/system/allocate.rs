@@ -212,7 +212,7 @@ impl System {
         (start.max(first)..(start + (1 << self.page_order)).min(mapping.end)).map(Page)
     }
 
-    /// Maps the kernel's page that was touched, and those after it in its region, up to so many, that are empty.
+    /// Maps the touched kernel page, and up to this number of empty pages after it in its region.
     pub(crate) fn map_kernel_pages(
         &mut self,
         page: Page,

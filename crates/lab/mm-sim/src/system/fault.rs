@@ -395,15 +395,17 @@ impl System {
         }
     }
 
+    /// The reservation that holds a region, and its first frame.
+    fn reserved(&self, region: Region) -> (ReservationId, Frame) {
+        let reservations = self.frames.reservations();
+        let id = reservations.find(region.first().0).expect("it was among the policy's facts");
+        (id, reservations.base(id))
+    }
+
     /// Maps the superpage of a file that is wholly in memory. Other processes' mappings of the file are not
     /// shared here: each has its own frames, which are as many for as long.
     pub(crate) fn map_file(&mut self, region: Region) {
-        let id = self
-            .frames
-            .reservations()
-            .find(region.first().0)
-            .expect("it was among the policy's facts");
-        let base = self.frames.reservations().base(id);
+        let (id, base) = self.reserved(region);
         for (part, slot) in self.spaces.around(region).zip((0..).step_by(SLOTS as usize)) {
             self.memory.set_pages(Frame(base.0 + slot), SLOTS, part.first());
             self.frames.populate(id, slot, SLOTS, self.clock.now());
@@ -533,12 +535,7 @@ impl System {
 
     /// Maps a region as one, or all regions of a larger superpage: their pages are those of a reservation, in their places.
     pub(crate) fn map_in_place(&mut self, region: Region, dirty: bool) {
-        let id = self
-            .frames
-            .reservations()
-            .find(region.first().0)
-            .expect("it was among the policy's facts");
-        let base = self.frames.reservations().base(id);
+        let (_, base) = self.reserved(region);
         self.clock.spend(Cause::Map, self.costs.promote << self.group);
         self.counters.made_in_place += 1;
         for (part, slot) in self.spaces.around(region).zip((0..).step_by(SLOTS as usize)) {

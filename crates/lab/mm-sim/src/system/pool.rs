@@ -407,7 +407,7 @@ impl System {
         self.policy.on(Event::NoPoolPage { tried }, &Facts::default())
     }
 
-    /// Makes so many more superpages free, one by one by what the policy says, as a pool allocates them
+    /// Makes this number of further superpages free, one by one by what the policy says, as a pool allocates them
     /// (`alloc_buddy_hugetlb_folio` with `__GFP_RETRY_MAYFAIL`). Those that are free already are held meanwhile: they are
     /// counted once, and nothing is moved into them. An error: how many are missing still, and what is to be done then.
     /// See docs/decisions/lab-model.md#15.

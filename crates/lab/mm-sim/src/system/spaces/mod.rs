@@ -542,7 +542,7 @@ impl Spaces {
 }
 
 // Walks of the page table, counted by runs of 16 base pages (64 KiB): TLB misses, as a profiler samples them. Each is
-// counted, where perf would take every so many.
+// counted, where perf would take one of every N.
 
 /// Number of runs of 16 base pages per region.
 pub(crate) const RUNS: usize = 32;

@@ -7,13 +7,13 @@
 
 use std::ops::Range;
 
-use memory::Frame;
 use policy::Population;
 use prefetch_index::prefetch_index;
 use trace::{Backing, Page, Region, SLOTS};
 
 use super::{FLUSH_CEILING, Mapping, Place, Spaces, TlbInvalidation};
-use crate::{memory, reservation};
+use crate::memory::Frame;
+use crate::reservation;
 
 /// The byte of a region that the path of a TLB hit reads: a page size in the low bits, and [`CHECK`].
 pub(crate) type Kind = u8;
