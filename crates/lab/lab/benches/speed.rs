@@ -216,7 +216,7 @@ fn accesses() {
     report("linux-4.3", "80G", &mut gups()[..3], "accesses");
     report("freebsd", "80G", &mut gups()[..3], "accesses");
 
-    // The streams are those of crates/lab/tlb-sim/benches/translate.rs.
+    // The streams are those of crates/shared/tlb-sim/benches/translate.rs.
     let mut rng = SplitMix64::new(1);
     let vertices: Vec<u32> = (0..ACCESSES)
         .map(|_| {

@@ -3,7 +3,7 @@
 //! # Safety
 //! `SHARED` is null, or `BYTES` of a file mapped shared at start-up and never unmapped. Its words
 //! are only ever used as atomics, by every process that maps them. The file is one that nobody can shorten
-//! (sealed), or nobody but this user: docs/decisions/security.md#1, crates/experiment/src/counters.rs.
+//! (sealed), or nobody but this user: docs/decisions/security.md#1, crates/tool/experiment/src/counters.rs.
 //! See docs/decisions/compare.md#4.
 
 use std::ffi::{CStr, c_int};

@@ -7,11 +7,11 @@ use std::path::Path;
 
 /// Types that derive Deserialize and are read from no file that another process wrote.
 const NOT_READ_BACK: [(&str, &str); 5] = [
-    ("crates/prediction/src/demand.rs", "computed from a trace"),
-    ("crates/prediction/src/prices.rs", "measured, and checked by Prices::check"),
-    ("crates/walk-cost/src/", "printed; shares are checked by Interval"),
-    ("crates/workload-streams/src/", "tables that are compiled in"),
-    ("crates/workload/src/", "printed by a child of this process"),
+    ("crates/tool/prediction/src/demand.rs", "computed from a trace"),
+    ("crates/tool/prediction/src/prices.rs", "measured, and checked by Prices::check"),
+    ("crates/tool/walk-cost/src/", "printed; shares are checked by Interval"),
+    ("crates/shared/workload-streams/src/", "tables that are compiled in"),
+    ("crates/shared/workload/src/", "printed by a child of this process"),
 ];
 
 #[test]

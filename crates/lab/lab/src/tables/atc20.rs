@@ -1,7 +1,7 @@
 //! The tables of Quicksilver's talk at ATC 2020 (Zhu, Cox, Rixner; slides 14, 17, 21 to 24).
 //!
 //! One machine, one parameter set per design, one per workload. What was fitted, and to which cell, is in
-//! `machines/e3-1245v6.toml`, `designs/*.toml` and `crates/workload-streams/data/workloads.toml`; the cells are marked
+//! `machines/e3-1245v6.toml`, `designs/*.toml` and `crates/shared/workload-streams/data/workloads.toml`; the cells are marked
 //! here. Everything else is held out, or a check: see docs/decisions/lab-model.md#13.
 
 use machine::Stores;
@@ -228,7 +228,7 @@ const BUILD: [&str; 3] = ["sync-1", "sync-64", "freebsd-11.2"];
 /// What a build does in the kernel beside memory: programs started, files; a machine that knows only memory cannot say.
 /// Fitted to the times of the two Quicksilvers in the kernel. (docs/sources/policies.md 2.4 derives 36.9 with FreeBSD's.)
 const OTHER_KERNEL_SECONDS: f64 = 42.2;
-/// Bytes of value in each operation, and operations of the cold run (`crates/workload-streams/data/workloads.toml`).
+/// Bytes of value in each operation, and operations of the cold run (`crates/shared/workload-streams/data/workloads.toml`).
 const REDIS_BYTES: f64 = 4096.0 * 7.6e6;
 /// The same of the warm run.
 const REDIS_WARM_BYTES: f64 = 4096.0 * 20e6;

@@ -36,9 +36,9 @@ const EXECUTORS: [&str; 6] = [
     "crates/lab/fault-scaling/src",
     "crates/lab/mm-sim/src",
     "crates/lab/lab/src",
-    "crates/workload-streams/src",
+    "crates/shared/workload-streams/src",
     "crates/preload/runtime/src",
-    "crates/live/src",
+    "crates/tool/live/src",
 ];
 
 fn executors() -> impl Iterator<Item = (String, Vec<String>)> {
@@ -68,7 +68,7 @@ fn built_with_design() -> Vec<String> {
 
 #[test]
 fn the_command_and_one_loader_know_designs() {
-    assert_eq!(built_with_design(), ["crates/lab/lab", "crates/cli", "crates/lab/cli"]);
+    assert_eq!(built_with_design(), ["crates/lab/lab", "crates/tool/cli", "crates/lab/cli"]);
     let names_the_crate =
         |(_, code): &(String, Vec<String>)| code.iter().any(|line| line.contains("design::"));
     let found: Vec<String> = executors().filter(names_the_crate).map(|(path, _)| path).collect();
@@ -103,8 +103,8 @@ fn a_design_is_handed_on_unread() {
 #[test]
 fn rules_are_private() {
     for (file, holder) in [
-        ("crates/design/src/lib.rs", "pub struct Design {"),
-        ("crates/policy/src/lib.rs", "pub struct Policy {"),
+        ("crates/shared/design/src/lib.rs", "pub struct Design {"),
+        ("crates/shared/policy/src/lib.rs", "pub struct Policy {"),
     ] {
         let text = fs::read_to_string(workspace().join(file)).expect("a source");
         let (_, fields) = text.split_once(holder).expect(holder);

@@ -1,4 +1,5 @@
-//! Parts of the simulated kernel against slow, obvious twins.
+//! Parts of the simulated kernel against slow, obvious twins; its hugetlb pool against this kernel.
 
 mod hugetlb;
+mod pool_model;
 mod reservation;

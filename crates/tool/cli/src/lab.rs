@@ -1,0 +1,143 @@
+//! `superpage lab`, a program of its own: found as `git` finds its commands, beside this one, then along PATH.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::iter::once;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::exit::{self, Done, Failure};
+use crate::facts;
+
+/// What it does, in a line.
+pub const ABOUT: &str = "Try superpage designs on a simulated machine";
+/// The same, and what to know of it.
+pub const LONG_ABOUT: &str = "\
+Try superpage designs on a simulated machine.
+
+The same experiment gives the same report, bit by bit, on any computer. A machine that is too small for the workload \
+is an outcome in the report, not an error.";
+
+/// The program's name, and that of the package that it is built from.
+const PROGRAM: &str = "superpage-lab";
+const PACKAGE: &str = "superpage-lab-cli";
+
+/// What it is told.
+#[derive(Debug, clap::Args)]
+#[command(about = ABOUT, long_about = LONG_ABOUT, disable_help_flag = true)]
+pub struct Args {
+    /// See `superpage lab --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    arguments: Vec<OsString>,
+}
+
+impl Args {
+    /// `superpage help lab …`, which is for it to answer.
+    pub(crate) fn of_help(words: impl Iterator<Item = OsString>) -> Option<Self> {
+        let mut words = words.skip(1);
+        let is_help = words.next()? == "help" && words.next()? == "lab";
+        is_help.then(|| Self { arguments: once("help".into()).chain(words).collect() })
+    }
+}
+
+/// Becomes `superpage-lab`.
+///
+/// # Errors
+/// It is not there, or cannot be started.
+pub fn run(args: Args) -> Result<Done, Failure> {
+    let own = sys::param::own_executable();
+    if let Some(checkout) = own.as_deref().and_then(Checkout::of_cargo_run) {
+        checkout.build()?;
+    }
+    match find(PROGRAM, own.as_deref()) {
+        Some(program) => Err(exec(&program, args.arguments)),
+        None => Err(Failure::cannot(format!(
+            "{PROGRAM}: neither beside {} nor along PATH; put it there (cargo build --release -p {PACKAGE})",
+            own.unwrap_or_else(|| PathBuf::from("superpage")).display()
+        ))),
+    }
+}
+
+/// Becomes `superpage-lab` for what is made of the flags of both, if it is there; says so if not.
+pub fn run_for_both(arguments: Vec<OsString>) -> Result<(), Failure> {
+    match find(PROGRAM, sys::param::own_executable().as_deref()) {
+        Some(program) => Err(exec(&program, arguments)),
+        None => {
+            exit::say(&format!("without those of `superpage lab`: {PROGRAM} is not installed"));
+            Ok(())
+        }
+    }
+}
+
+/// The file of `superpage`: our own, or the one beside us, or along PATH.
+pub fn superpage() -> Result<PathBuf, Failure> {
+    const OWN: &str = "superpage";
+    let own = std::env::current_exe()
+        .map_err(|error| Failure::usage(format!("our own program file: {error}")))?;
+    if own.file_name().is_none_or(|name| name != PROGRAM) {
+        return Ok(own);
+    }
+    find(OWN, Some(&own)).ok_or_else(|| {
+        Failure::cannot(format!(
+            "{OWN}: neither beside {} nor along PATH; put it there (cargo build --release -p {OWN})",
+            own.display()
+        ))
+    })
+}
+
+fn find(program: &str, own: Option<&Path>) -> Option<PathBuf> {
+    let beside = own.and_then(Path::parent).map(|directory| directory.join(program));
+    beside.filter(|path| path.is_file()).or_else(|| {
+        let search = facts::search_path();
+        let found = launch::Program::find(program, &search).ok()?;
+        Some(found.path)
+    })
+}
+
+/// Only comes back if that failed.
+fn exec(program: &Path, arguments: Vec<OsString>) -> Failure {
+    let error = Command::new(program).args(arguments).exec();
+    let why = format!("{}: {error}; install it anew", program.display());
+    if error.kind() == ErrorKind::NotFound { Failure::cannot(why) } else { Failure::usage(why) }
+}
+
+/// A checkout whose `superpage` was started by `cargo run`, which builds what it runs and nothing else.
+struct Checkout {
+    cargo: OsString,
+    manifest: PathBuf,
+    target: PathBuf,
+    profile: String,
+}
+
+impl Checkout {
+    fn of_cargo_run(own: &Path) -> Option<Self> {
+        let cargo = std::env::var_os("CARGO")?;
+        let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
+        let manifest = package.join("../../lab/cli/Cargo.toml");
+        let built = own.parent()?;
+        let profile = match built.file_name()?.to_str()? {
+            "debug" => "dev",
+            name => name,
+        };
+        manifest.is_file().then_some(Self {
+            cargo,
+            manifest,
+            target: built.parent()?.to_path_buf(),
+            profile: profile.to_string(),
+        })
+    }
+
+    /// Brings `superpage-lab` beside `superpage` up to date.
+    fn build(&self) -> Result<(), Failure> {
+        exit::say(&format!("building {PROGRAM} (cargo build -p {PACKAGE})"));
+        let mut cargo = Command::new(&self.cargo);
+        cargo.args(["build", "--quiet", "--profile", &self.profile, "--manifest-path"]);
+        cargo.arg(&self.manifest).arg("--target-dir").arg(&self.target);
+        match cargo.status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(Failure::usage(format!("{PROGRAM} was not built: cargo: {status}"))),
+            Err(error) => Err(Failure::usage(format!("{PROGRAM} was not built: cargo: {error}"))),
+        }
+    }
+}

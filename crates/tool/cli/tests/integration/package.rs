@@ -1,0 +1,151 @@
+//! What `scripts/package` and `install.sh` lay out, of this build: installed, used and removed. Nothing is left.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::{has_thp, stderr, stdout};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+fn ok(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}{}", stdout(&output), stderr(&output));
+    stdout(&output)
+}
+
+fn has(tool: &str) -> bool {
+    let found = |output: Output| output.status.success();
+    Command::new("sh").args(["-c", "command -v \"$1\"", "sh", tool]).output().is_ok_and(found)
+}
+
+/// Every path below a directory.
+fn files(directory: &Path) -> BTreeSet<String> {
+    let text = ok(Command::new("find").arg(directory).args(["-mindepth", "1", "-printf", "%P\n"]));
+    text.lines().map(str::to_string).collect()
+}
+
+/// A script as in a shell that lets nobody else read what it makes.
+fn for_its_owner_alone(script: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; exec \"$0\" \"$@\""]).arg(script);
+    command
+}
+
+/// That everybody may read, and enter, what is below a directory.
+fn is_for_everybody(directory: &Path) {
+    for (kind, mode) in [("f", "-004"), ("d", "-005")] {
+        let mut find = Command::new("find");
+        find.arg(directory).args(["-mindepth", "1", "-type", kind, "!", "-perm", mode]);
+        assert_eq!(ok(&mut find), "");
+    }
+}
+
+struct Package {
+    directory: tempfile::TempDir,
+}
+
+impl Package {
+    fn new() -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let from = Path::new(env!("CARGO_BIN_EXE_superpage")).parent().unwrap();
+        let mut script = for_its_owner_alone(&repository().join("scripts/package"));
+        script.args(["--only", "tree", "--from"]).arg(from).arg("--output").arg(directory.path());
+        // `superpage completions` is not to build the laboratory first.
+        ok(script.env_remove("CARGO_MANIFEST_DIR"));
+        Self { directory }
+    }
+
+    fn install(&self, words: &[&str], variables: &[(&str, &Path)]) -> Output {
+        let mut script = for_its_owner_alone(&self.directory.path().join("tree/install.sh"));
+        script.args(words).envs(variables.iter().copied()).output().unwrap()
+    }
+}
+
+#[test]
+fn what_is_installed_works_and_is_removed_without_a_trace() {
+    for tool in ["cc", "strip", "objcopy", "gzip"] {
+        testkit::require!(has(tool), "no {tool}");
+    }
+    let package = Package::new();
+    let prefix = package.directory.path().join("any where");
+    std::fs::create_dir_all(prefix.join("share/man/man1")).unwrap();
+    std::fs::write(prefix.join("share/man/man1/other.1"), "").unwrap();
+    let before = files(&prefix);
+    let installed = package.install(&[], &[("PREFIX", &prefix)]);
+    assert!(installed.status.success(), "{}", stderr(&installed));
+
+    is_for_everybody(&prefix);
+    let text = |file: &str| std::fs::read_to_string(prefix.join(file)).unwrap();
+    for file in ["lib/pkgconfig/superpage.pc", "lib/systemd/system/superpage-restore.service"] {
+        let text = text(file);
+        assert!(text.contains(prefix.to_str().unwrap()) && !text.contains('@'), "{file}: {text}");
+    }
+    let page = text("share/man/man1/superpage-run.1");
+    for section in
+        ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "ENVIRONMENT", "FILES"]
+    {
+        assert!(page.contains(&format!(".SH {section}\n")), "no {section}");
+    }
+    let sizes = ok(&mut Command::new(prefix.join("bin/pagesize")));
+    assert!(sizes.trim().parse::<u64>().is_ok(), "{sizes}");
+
+    let mut listing = Command::new(prefix.join("bin/superpage"));
+    let listed = ok(listing.args(["evaluate", "--list", "sqlite"]));
+    assert!(listed.contains("any where/share/superpage/suites/sqlite.toml"), "{listed}");
+
+    // What is there already is replaced; the tarball may be unpacked for its owner alone.
+    ok(Command::new("chmod").args(["-R", "go="]).arg(package.directory.path().join("tree")));
+    assert!(package.install(&[], &[("PREFIX", &prefix)]).status.success());
+    is_for_everybody(&prefix);
+    let removed = package.install(&["uninstall"], &[("PREFIX", &prefix)]);
+    assert!(removed.status.success(), "{}", stderr(&removed));
+    assert_eq!(files(&prefix), before);
+    assert_eq!(package.install(&["uninstall"], &[("PREFIX", &prefix)]).status.code(), Some(1));
+}
+
+#[test]
+fn a_tree_for_a_package_has_its_own_library_found() {
+    for tool in ["cc", "strip", "objcopy", "gzip"] {
+        testkit::require!(has(tool), "no {tool}");
+    }
+    let library = Path::new(env!("CARGO_BIN_EXE_superpage")).with_file_name("libsuperpage.so");
+    testkit::require!(library.exists(), "no libsuperpage.so beside superpage (cargo build)");
+    let package = Package::new();
+    let root = package.directory.path().join("root");
+    let libraries = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let places = [
+        ("DESTDIR", root.as_path()),
+        ("PREFIX", Path::new("/usr")),
+        ("LIBDIR", Path::new(&libraries)),
+    ];
+    let installed = package.install(&[], &places);
+    assert!(installed.status.success(), "{}", stderr(&installed));
+
+    let library = root.join(&libraries[1..]).join("libsuperpage.so.0");
+    if has_thp() {
+        let mut command = Command::new(root.join("usr/bin/superpage"));
+        let shell = "grep -m1 -o '/.*libsuperpage.*' /proc/self/maps";
+        let loaded = ok(command.args(["run", "--heap", "-q", "--", "sh", "-c", shell]));
+        assert_eq!(loaded.trim(), library.canonicalize().unwrap().to_str().unwrap());
+    } else {
+        testkit::skipped!("THP are off on this machine");
+    }
+
+    let source = package.directory.path().join("a.c");
+    let lines = "#include <stdio.h>\n#include <superpage.h>\nint main(void) { puts(superpage_version()); }\n";
+    std::fs::write(&source, lines).unwrap();
+    let program = package.directory.path().join("a");
+    let mut cc = Command::new("cc");
+    cc.arg(&source).arg("-o").arg(&program).arg("-I").arg(root.join("usr/include"));
+    ok(cc.arg("-L").arg(library.parent().unwrap()).arg("-lsuperpage"));
+    let version = ok(Command::new(&program).env("LD_LIBRARY_PATH", library.parent().unwrap()));
+    assert_eq!(version.trim(), env!("CARGO_PKG_VERSION"));
+    let needed = ok(Command::new("readelf").arg("-d").arg(&program));
+    assert!(needed.contains("[libsuperpage.so.0]"), "{needed}");
+
+    assert!(package.install(&["uninstall"], &places).status.success());
+    assert_eq!(files(&root), BTreeSet::new());
+}

@@ -1,0 +1,243 @@
+/*
+ * Accesses become records: a page, whether it is written, and how many accesses it stands for. Each thread
+ * fills a buffer of its own; what lies in it is a run of that thread's accesses, and the filter begins
+ * afresh with every buffer, so that what is left out is what the stream of all buffers, one after the
+ * other, allows to leave out (crates/shared/trace/src/filter.rs has the rule; the tests compare the two).
+ */
+
+#define PAGE_BITS 12
+#define RECORDS 7168 /* 56 KiB: three fit into the socket's buffer where the system allows no larger. */
+#define CLASSES 4096
+
+/* A record: bit 0 writes, 44 bits of page number (57-bit addresses), 19 bits of count. */
+#define COUNT_ONE (1ull << 45)
+#define COUNT_MASK (~0ull << 45)
+#define NOBODY (~0ull)
+
+struct records {
+    uint64_t *last; /* The record made last. */
+    uint64_t page;  /* Its page, and whether it wrote: page << 1 | writes. */
+    uint32_t count;
+    uint64_t words[RECORDS];
+};
+
+struct thread {
+    struct thread *next;
+    pthread_mutex_t sending; /* Taken by who sends the buffer. */
+    uint64_t instructions;   /* Not told yet. */
+    struct records data;
+    struct records code;
+    /* Set-MRU: by class, the page (as in `page` above) and the region used last. */
+    uint64_t pages[CLASSES];
+    uint64_t regions[CLASSES];
+    /* The system call that is under way. */
+    uint64_t call[6];
+};
+
+/* Classes of base pages and regions; 0: the filter is same-page. */
+static uint64_t base_classes, region_classes;
+static bool every; /* No filter at all. */
+static bool fetches;
+
+static __thread struct thread *self __attribute__((tls_model("initial-exec")));
+static struct thread *threads;
+static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Instructions while there is one thread: QEMU adds to it without calling us. */
+static uint64_t alone, alone_told;
+static pthread_mutex_t alone_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool parallel;
+
+static void records_clear(struct records *records) {
+    records->count = 0;
+    records->page = NOBODY;
+}
+
+static void thread_clear(struct thread *t) {
+    records_clear(&t->data);
+    if (base_classes) {
+        memset(t->pages, 0xff, base_classes * sizeof *t->pages);
+        memset(t->regions, 0xff, region_classes * sizeof *t->regions);
+    }
+}
+
+static struct thread *thread_new(void) {
+    struct thread *t = calloc(1, sizeof *t);
+    if (!t)
+        abort();
+    pthread_mutex_init(&t->sending, NULL);
+    thread_clear(t);
+    records_clear(&t->code);
+    pthread_mutex_lock(&threads_lock);
+    t->next = threads;
+    threads = t;
+    pthread_mutex_unlock(&threads_lock);
+    self = t;
+    return t;
+}
+
+static inline struct thread *thread_self(void) {
+    struct thread *t = self;
+    return __builtin_expect(t != NULL, 1) ? t : thread_new();
+}
+
+static uint64_t instructions_take(struct thread *t) {
+    uint64_t sum = t->instructions;
+    t->instructions = 0;
+    pthread_mutex_lock(&alone_lock);
+    sum += alone - alone_told;
+    alone_told = alone;
+    pthread_mutex_unlock(&alone_lock);
+    return sum;
+}
+
+/* Sends what a thread has. */
+static void thread_send(struct thread *t) {
+    pthread_mutex_lock(&t->sending);
+    if (t->data.count) {
+        send_frame(ACCESSES, instructions_take(t), t->data.words, t->data.count * sizeof *t->data.words);
+        thread_clear(t);
+    }
+    if (t->code.count) {
+        send_frame(FETCHES, instructions_take(t), t->code.words, t->code.count * sizeof *t->code.words);
+        records_clear(&t->code);
+    }
+    pthread_mutex_unlock(&t->sending);
+}
+
+/* The process ends: what its other threads have not sent. They may still be running; what they add
+ * meanwhile is lost, as it is when they are killed. */
+static void threads_send(void) {
+    pthread_mutex_lock(&threads_lock);
+    for (struct thread *t = threads; t; t = t->next)
+        if (t != self)
+            thread_send(t);
+    pthread_mutex_unlock(&threads_lock);
+}
+
+static void thread_end(void) {
+    struct thread *t = self;
+    if (!t)
+        return;
+    thread_send(t);
+    pthread_mutex_lock(&threads_lock);
+    struct thread **at = &threads;
+    while (*at && *at != t)
+        at = &(*at)->next;
+    if (*at)
+        *at = t->next;
+    pthread_mutex_unlock(&threads_lock);
+    self = NULL;
+    free(t);
+}
+
+/* In a child there is one thread, and what the others had is the parent's to send. */
+static void threads_forked(void) {
+    struct thread *own = thread_self();
+    threads = own;
+    own->next = NULL;
+    own->instructions = 0;
+    alone_told = alone;
+    pthread_mutex_init(&threads_lock, NULL);
+    pthread_mutex_init(&alone_lock, NULL);
+    pthread_mutex_init(&channel_lock, NULL);
+    pthread_mutex_init(&own->sending, NULL);
+    thread_clear(own);
+    records_clear(&own->code);
+}
+
+static void add(struct thread *t, struct records *to, uint64_t page) {
+    if (__builtin_expect(to->count == RECORDS, 0)) {
+        thread_send(t);
+        /* The filter began afresh: this is the first of its class. */
+        if (to == &t->data && base_classes) {
+            t->pages[(page >> 1) & (base_classes - 1)] = page;
+            t->regions[(page >> 10) & (region_classes - 1)] = page >> 10;
+        }
+    }
+    to->page = page;
+    to->last = &to->words[to->count++];
+    *to->last = page | COUNT_ONE;
+}
+
+/* One more for the last record; another record of the same page where its count is full. */
+static inline void count_on(struct thread *t, struct records *to) {
+    if (__builtin_expect(*to->last < COUNT_MASK, 1))
+        *to->last += COUNT_ONE;
+    else
+        add(t, to, *to->last & ~COUNT_MASK);
+}
+
+static inline bool covers(uint64_t last, uint64_t page) {
+    return last == page || last == (page | 1);
+}
+
+/* `page` is page << 1 | writes. */
+static void note(struct thread *t, uint64_t page) {
+    struct records *to = &t->data;
+    if (!base_classes) {
+        if (!every && covers(to->page, page))
+            count_on(t, to);
+        else
+            add(t, to, page);
+        return;
+    }
+    uint64_t *class = &t->pages[(page >> 1) & (base_classes - 1)];
+    uint64_t region = page >> 10;
+    uint64_t *of_region = &t->regions[region & (region_classes - 1)];
+    bool hit = *of_region == region && covers(*class, page);
+    *of_region = region;
+    if (hit) {
+        count_on(t, to);
+        return;
+    }
+    *class = page;
+    add(t, to, page);
+}
+
+static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
+    (void)vcpu;
+    (void)data;
+    struct thread *t = thread_self();
+    uint64_t page = address >> PAGE_BITS;
+    uint64_t offset = address & ((1 << PAGE_BITS) - 1);
+    /* Most accesses: to the page before, which was written already. */
+    bool crosses = offset > (1 << PAGE_BITS) - 64 &&
+                   offset + (1u << qemu_plugin_mem_size_shift(info)) > 1 << PAGE_BITS;
+    if (t->data.page == (page << 1 | 1) && !crosses && !base_classes && !every) {
+        count_on(t, &t->data);
+        return;
+    }
+    uint64_t writes = qemu_plugin_mem_is_store(info);
+    /* Beyond what a record can name: the kernel's vsyscall page, which no mapping holds. */
+    if (__builtin_expect(page >> 44, 0))
+        return;
+    note(t, page << 1 | writes);
+    if (__builtin_expect(crosses, 0))
+        note(t, (page + 1) << 1 | writes);
+}
+
+/* A translated block, where blocks are not merely counted. */
+struct block {
+    uint64_t instructions;
+    uint64_t first, last; /* Its pages: at most two. */
+};
+
+static void note_fetch(struct thread *t, uint64_t page) {
+    if (t->code.page == page << 1)
+        count_on(t, &t->code);
+    else
+        add(t, &t->code, page << 1);
+}
+
+static void on_block(unsigned int vcpu, void *data) {
+    (void)vcpu;
+    const struct block *block = data;
+    struct thread *t = thread_self();
+    t->instructions += block->instructions;
+    if (fetches) {
+        note_fetch(t, block->first);
+        if (block->last != block->first)
+            note_fetch(t, block->last);
+    }
+}

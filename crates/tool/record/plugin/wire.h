@@ -1,0 +1,115 @@
+/*
+ * How the plugin speaks to the recorder: frames, each one datagram on a Unix socket that the recorder has
+ * bound. A datagram arrives whole or not at all, in the order of sending over all processes, and a sender
+ * waits while the queue is full: no lock between processes, no half frame of a process that was killed.
+ *
+ * The program may close or replace any descriptor, ours too. So each frame looks first whether the
+ * descriptor still is our socket, and opens another if not.
+ *
+ * crates/tool/record/src/wire.rs reads this, and says the same of every kind.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum kind {
+    START = 1,
+    MAP,
+    ACCESSES,
+    FETCHES,
+    UNMAP,
+    REMAP,
+    BREAK,
+    ADVISE,
+    PROTECT,
+    FORKING,
+    FORKED,
+    FORK_FAILED,
+    EXIT,
+    FOREIGN,
+    THREAD,
+};
+
+/* Little-endian, as is every machine that runs this. */
+struct head {
+    uint32_t magic;
+    uint32_t kind;
+    uint32_t pid;
+    uint32_t tid;
+    /* Instructions of the process since its last frame that told any. */
+    uint64_t instructions;
+};
+
+#define MAGIC 0x31525053u /* "SPR1" */
+
+/* Of a mapping. */
+enum { SHARED = 1, OF_FILE = 2, HEAP = 4 };
+
+static struct sockaddr_un recorder = {.sun_family = AF_UNIX};
+static int channel = -1;
+static dev_t channel_dev;
+static ino_t channel_ino;
+static pthread_mutex_t channel_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Nobody listens any more: the recording has ended, and the program goes on alone. */
+static volatile bool over;
+
+static bool channel_is_ours(void) {
+    struct stat now;
+    return channel >= 0 && fstat(channel, &now) == 0 && now.st_dev == channel_dev && now.st_ino == channel_ino;
+}
+
+/* Opens it, at a number high enough to be nobody's: programs expect the lowest free ones. */
+static bool channel_open(void) {
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    int high = -1;
+    for (int from = 1000; high < 0 && from >= 60; from /= 2)
+        high = fcntl(fd, F_DUPFD_CLOEXEC, from);
+    if (high >= 0) {
+        close(fd);
+        fd = high;
+    }
+    struct stat now;
+    int room = 4 << 20;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    if (fstat(fd, &now) != 0 || connect(fd, (struct sockaddr *)&recorder, sizeof recorder) != 0) {
+        close(fd);
+        return false;
+    }
+    channel = fd;
+    channel_dev = now.st_dev;
+    channel_ino = now.st_ino;
+    return true;
+}
+
+static void send_frame(enum kind kind, uint64_t instructions, const void *body, size_t bytes) {
+    if (over)
+        return;
+    struct head head = {MAGIC, kind, (uint32_t)getpid(), (uint32_t)syscall(SYS_gettid), instructions};
+    struct iovec parts[2] = {{&head, sizeof head}, {(void *)body, bytes}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    pthread_mutex_lock(&channel_lock);
+    int saved = errno;
+    if (channel_is_ours() || channel_open()) {
+        while (sendmsg(channel, &message, MSG_NOSIGNAL) < 0)
+            if (errno != EINTR && errno != ENOBUFS) {
+                over = true;
+                break;
+            }
+    } else {
+        over = true;
+    }
+    errno = saved;
+    pthread_mutex_unlock(&channel_lock);
+}
