@@ -7,8 +7,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{Builder, scope};
 use std::time::Duration;
 
-use cli::exit::Failure;
 use lab_cli::documents::Going;
+use operations::Failure;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;

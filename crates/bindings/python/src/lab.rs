@@ -10,7 +10,7 @@ use lab_cli::sweep;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use cli::exit::Failure;
+use operations::Failure;
 
 use crate::call::{apart, failed};
 

@@ -53,7 +53,7 @@ const UNKNOWN_ADDRESS: u64 = u64::MAX;
 impl Trace {
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
-        let mut reader = cli::open_trace(&path).map_err(failed)?;
+        let mut reader = operations::traces::open(&path).map_err(failed)?;
         let page = u64::from(reader.info().header.base_page);
         let mut addresses = vec![None; reader.info().totals.regions as usize];
         for run in reader.regions().map_err(failed)? {

@@ -12,8 +12,8 @@ use super::what::{self, ExperimentArgs};
 use super::words;
 use crate::documents::{Going, Printed};
 use crate::simulate::Parts;
-use cli::exit::to_json as json;
 use cli::exit::{self, Done, Failure};
+use operations::json::to_json as json;
 
 /// The version of the document.
 pub const SCHEMA: &str = "superpage.lab.compare/1";

@@ -9,8 +9,8 @@ use super::compare;
 use super::outputs::Outputs;
 use super::what::{self, ExperimentArgs};
 use crate::simulate::Parts;
-use cli::exit::to_json as json;
 use cli::exit::{self, Done, Failure};
+use operations::json::to_json as json;
 
 /// Tell in words why one design was faster than another.
 ///

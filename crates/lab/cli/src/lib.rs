@@ -67,6 +67,7 @@ enum Command {
 
 /// The program.
 pub fn main() -> ExitCode {
+    operations::reporter::report_to(cli::progress::Terminal);
     cli::on_enough_stack(|| {
         lab::side_by_side::start_threads();
         match Args::try_parse() {

@@ -8,7 +8,7 @@ use workload_streams::{Entry, Given, Parameter, Setup, catalog};
 use super::what;
 use cli::exit::{self, Done, Failure};
 use cli::table;
-use cli::this_machine;
+use operations::this_machine;
 
 /// List the machines, or show one.
 #[derive(Debug, clap::Args)]
@@ -62,7 +62,9 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
                         "superpage_bytes": machine.superpages() })
             })
             .collect();
-        cli::exit::to_json(&json!({ "schema": "superpage.lab.machines/1", "machines": machines }))?
+        operations::json::to_json(
+            &json!({ "schema": "superpage.lab.machines/1", "machines": machines }),
+        )?
     } else {
         let row = |machine: &Machine| {
             let mhz = machine.mhz.to_string();
@@ -92,7 +94,7 @@ pub fn workloads(args: WorkloadsArgs) -> Result<Done, Failure> {
     let chosen = || catalog().filter(|entry| one.is_none_or(|one| one.name == entry.name));
     let text = if args.json {
         let workloads: Vec<_> = chosen().map(document).collect();
-        cli::exit::to_json(
+        operations::json::to_json(
             &json!({ "schema": "superpage.lab.workloads/1", "workloads": workloads }),
         )?
     } else if let Some(entry) = one {

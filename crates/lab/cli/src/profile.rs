@@ -65,7 +65,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return Err(Failure::usage(format!("no profile: {end}; give it more --memory or --swap")));
     }
     let text = if json {
-        cli::exit::to_json(&document(&report, &profile))?
+        operations::json::to_json(&document(&report, &profile))?
     } else {
         text(&report, &profile)
     };

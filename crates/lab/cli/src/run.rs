@@ -10,8 +10,8 @@ use super::what::{self, ExperimentArgs};
 use super::words;
 use crate::documents::{Going, Printed};
 use crate::simulate::Parts;
-use cli::exit::to_json as json;
 use cli::exit::{self, Done, Failure};
+use operations::json::to_json as json;
 
 /// What a report of a design with such a table ends with.
 const NO_FAULT_TABLE: &str = "\n* the design's [fault] table has no effect here; superpage lab faults -d DESIGN simulates it\n";

@@ -15,8 +15,8 @@ use workload_streams::Setup;
 
 use super::what::{self, ExperimentArgs};
 use super::words;
-use cli::exit::Failure;
-use cli::progress::Progress;
+use operations::Failure;
+use operations::reporter::Progress;
 
 /// What an experiment is made of, but for designs.
 pub struct Parts {

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::documents::{Going, Printed};
-use cli::exit::to_json as to_text;
 use cli::exit::{self, Done, Failure};
-use cli::progress::Progress;
+use operations::json::to_json as to_text;
+use operations::reporter::Progress;
 
 /// Rerun published tables and say how well they agree.
 ///

@@ -14,10 +14,10 @@ use units::ByteSize;
 use workload_streams::{Setup, WorkloadError, catalog};
 
 use super::compare;
-use cli::NamedDesign as Named;
-use cli::exit::Failure;
 use cli::files;
-use cli::this_machine;
+use operations::Failure;
+use operations::design::Named;
+use operations::this_machine;
 
 /// What runs, on what.
 #[derive(Debug, Clone, clap::Args)]
@@ -97,7 +97,7 @@ pub fn memory<'a>(asked: Option<ByteSize>, mut nodes: impl Iterator<Item = &'a N
 /// The design that is meant, and its contents. One from a file is called by its name; where that is a
 /// preset's as well, by its file too, so that nobody takes it for the preset.
 pub fn design(word: &str) -> Result<NamedInput, Failure> {
-    let named = cli::load_design(word)?;
+    let named = operations::design::load(word)?;
     if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
         return Err(refused(&named, key, &why));
     }
@@ -181,7 +181,7 @@ pub fn unknown_workload(word: &str, error: WorkloadError) -> Failure {
 
 /// A recorded trace.
 pub fn trace(word: &str) -> Result<Reader, Failure> {
-    cli::open_trace(Path::new(word)).map_err(Failure::usage)
+    operations::traces::open(Path::new(word)).map_err(Failure::usage)
 }
 
 /// The fragmentation that is meant. A machine's free lists are contents: those of this machine as they

@@ -1,14 +1,13 @@
 //! Exit codes and error lines: decided here and nowhere else.
 
-use std::fmt::{self, Display};
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
-use experiment::execute::RunError;
-use host::journal::JournalError;
-use launch::LaunchError;
 use report::markup::visible;
+
+pub use operations::json::{json_text, to_json};
+pub use operations::{Failure, FailureKind};
 
 /// The last paragraph of `--help`.
 pub const HELP: &str = "\
@@ -38,17 +37,6 @@ impl From<ExitStatus> for Done {
     }
 }
 
-/// How it ended badly.
-#[derive(Debug)]
-pub struct Failure {
-    code: u8,
-    line: String,
-    /// More of them, each a mistake of its own.
-    further: Vec<String>,
-    /// By which we end, where it was the failure.
-    signal: Option<i32>,
-}
-
 /// The program was not found.
 pub const NOT_FOUND: u8 = 127;
 /// The program cannot be executed.
@@ -56,101 +44,22 @@ pub const NOT_EXECUTABLE: u8 = 126;
 /// A launcher's own failure.
 pub const LAUNCHER: u8 = 125;
 
-impl Failure {
-    /// The caller's mistake, or ours.
-    pub fn usage(why: impl Display) -> Self {
-        Self { code: 2, line: why.to_string(), further: Vec::new(), signal: None }
-    }
-
-    /// Several of the caller's mistakes, a line each; there is at least one.
-    pub fn mistakes(lines: impl IntoIterator<Item = String>) -> Self {
-        let mut lines = lines.into_iter();
-        let line = lines.next().unwrap_or_default();
-        Self { code: 2, line, further: lines.collect(), signal: None }
-    }
-
-    /// This machine, or this user on it, cannot.
-    pub fn cannot(why: impl Display) -> Self {
-        Self { code: 3, line: why.to_string(), further: Vec::new(), signal: None }
-    }
-
-    /// A signal came before it was done: we end by it, once what was made is written.
-    pub fn interrupted(signal: i32, what: impl Display) -> Self {
-        let line = format!("{what} was interrupted");
-        Self { code: by_signal(signal), line, further: Vec::new(), signal: Some(signal) }
-    }
-
-    /// The same failure as a launcher reports it: 125, 126 or 127, so that it is told from the
-    /// program's own codes.
-    pub fn of_launcher(error: &LaunchError) -> Self {
-        let code = match error {
-            LaunchError::ProgramNotFound(_) => NOT_FOUND,
-            LaunchError::NotExecutable(..) => NOT_EXECUTABLE,
-            LaunchError::Start { source, .. } if source.kind() == ErrorKind::NotFound => NOT_FOUND,
-            LaunchError::Start { .. } => NOT_EXECUTABLE,
-            _ => LAUNCHER,
-        };
-        Self { code, line: error.to_string(), further: Vec::new(), signal: None }
-    }
-
-    /// Whether it is the machine that cannot, not the caller who erred.
-    pub fn is_cannot(&self) -> bool {
-        self.code == 3
-    }
-
-    /// The same failure with what it is about before it.
-    pub fn on(self, what: &str) -> Self {
-        Self { line: format!("{what}: {}", self.line), ..self }
-    }
-
-    /// As a launcher's own failure.
-    pub fn in_launcher(self) -> Self {
-        Self { code: LAUNCHER, ..self }
+/// The exit code of a failure.
+fn code_of(kind: FailureKind) -> u8 {
+    match kind {
+        FailureKind::Usage => 2,
+        FailureKind::Cannot | FailureKind::Denied => 3,
+        FailureKind::Interrupted(signal) => by_signal(signal),
+        FailureKind::NotFound => NOT_FOUND,
+        FailureKind::NotExecutable => NOT_EXECUTABLE,
+        FailureKind::Launcher => LAUNCHER,
     }
 }
 
-impl Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.line)
-    }
-}
-
-impl From<LaunchError> for Failure {
-    fn from(error: LaunchError) -> Self {
-        match error {
-            LaunchError::ThpOff(_)
-            | LaunchError::NoThp
-            | LaunchError::ThpAlways
-            | LaunchError::ThpSizeOff(_)
-            | LaunchError::NoThpSize { .. }
-            | LaunchError::LargerThp(..)
-            | LaunchError::NoSuperpages
-            | LaunchError::NoLibrary
-            | LaunchError::LibraryPath(_)
-            | LaunchError::NoSuchPool(..)
-            | LaunchError::PoolEmpty { .. }
-            | LaunchError::InPlaceAlways
-            | LaunchError::InPlace(_) => Self::cannot(error),
-            _ => Self::usage(error),
-        }
-    }
-}
-
-impl From<RunError> for Failure {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Launch(error) => error.into(),
-            RunError::System(error) => Self::cannot(error),
-            RunError::Journal(error) => error.into(),
-            error => Self::usage(error),
-        }
-    }
-}
-
-impl From<JournalError> for Failure {
-    fn from(error: JournalError) -> Self {
-        Self::cannot(error)
-    }
+/// The command that root would type.
+fn as_root() -> String {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--dry-run").collect();
+    format!(": sudo superpage {}", report::format::command(&words))
 }
 
 /// Prints what clap has to say: help to stdout and 0, a mistake as one line to stderr and 2. After `launchers` a program
@@ -241,13 +150,17 @@ pub fn finish(done: Result<Done, Failure>) -> ExitCode {
             ExitCode::from(by_signal(signal))
         }
         Err(failure) => {
-            for line in [&failure.line].into_iter().chain(&failure.further) {
-                say(&line.replace('\n', "; "));
+            let remedy = match failure.kind() {
+                FailureKind::Denied => as_root(),
+                _ => String::new(),
+            };
+            for line in failure.lines() {
+                say(&format!("{}{remedy}", line.replace('\n', "; ")));
             }
-            if let Some(signal) = failure.signal {
+            if let FailureKind::Interrupted(signal) = failure.kind() {
                 sys::signal::die_by(signal);
             }
-            ExitCode::from(failure.code)
+            ExitCode::from(code_of(failure.kind()))
         }
     }
 }
@@ -289,23 +202,6 @@ pub fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> 
     print(&json_text(schema, body)?)
 }
 
-/// The text of a document whose first key is its schema.
-pub fn json_text(schema: &str, body: serde_json::Value) -> Result<String, Failure> {
-    #[derive(serde::Serialize)]
-    struct Document<'a> {
-        schema: &'a str,
-        #[serde(flatten)]
-        body: serde_json::Value,
-    }
-    to_json(&Document { schema, body })
-}
-
-/// A document as JSON text.
-pub fn to_json(document: &impl serde::Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(document);
-    Ok(text.map_err(|error| Failure::usage(format!("JSON: {error}")))? + "\n")
-}
-
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -329,7 +225,7 @@ mod tests {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("superpage: gups: the prediction was interrupted"), "{said}");
         let failure = Failure::interrupted(libc::SIGINT, "x");
-        assert_eq!((failure.code, failure.is_cannot()), (130, false));
+        assert_eq!((code_of(failure.kind()), failure.is_cannot()), (130, false));
     }
 
     #[test]

@@ -7,8 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use operations::programs::{LABORATORY as PROGRAM, find};
+
 use crate::exit::{self, Done, Failure};
-use crate::facts;
 
 /// What it does, in a line.
 pub const ABOUT: &str = "Try superpage designs on a simulated machine";
@@ -19,8 +20,7 @@ Try superpage designs on a simulated machine.
 The same experiment gives the same report, bit by bit, on any computer. A machine that is too small for the workload \
 is an outcome in the report, not an error.";
 
-/// The program's name, and that of the package that it is built from.
-const PROGRAM: &str = "superpage-lab";
+/// The package that `superpage-lab` is built from.
 const PACKAGE: &str = "superpage-lab-cli";
 
 /// What it is told.
@@ -68,31 +68,6 @@ pub fn run_for_both(arguments: Vec<OsString>) -> Result<(), Failure> {
             Ok(())
         }
     }
-}
-
-/// The file of `superpage`: our own, or the one beside us, or along PATH.
-pub fn superpage() -> Result<PathBuf, Failure> {
-    const OWN: &str = "superpage";
-    let own = std::env::current_exe()
-        .map_err(|error| Failure::usage(format!("our own program file: {error}")))?;
-    if own.file_name().is_none_or(|name| name != PROGRAM) {
-        return Ok(own);
-    }
-    find(OWN, Some(&own)).ok_or_else(|| {
-        Failure::cannot(format!(
-            "{OWN}: neither beside {} nor along PATH; put it there (cargo build --release -p {OWN})",
-            own.display()
-        ))
-    })
-}
-
-fn find(program: &str, own: Option<&Path>) -> Option<PathBuf> {
-    let beside = own.and_then(Path::parent).map(|directory| directory.join(program));
-    beside.filter(|path| path.is_file()).or_else(|| {
-        let search = facts::search_path();
-        let found = launch::Program::find(program, &search).ok()?;
-        Some(found.path)
-    })
 }
 
 /// Only comes back if that failed.

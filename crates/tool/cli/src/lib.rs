@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 mod bench;
-pub mod cluster;
 mod compare;
 mod counters;
 mod delivery;
@@ -12,22 +11,16 @@ mod design;
 pub mod docs;
 mod evaluate;
 pub mod exit;
-mod facts;
 pub mod files;
 mod groups;
 pub mod lab;
 mod legacy;
 mod measure;
 mod pool;
-mod pool_guard;
-mod predict;
 pub mod progress;
 mod record;
 mod restore;
 mod run;
-mod runs;
-mod signals;
-pub mod this_machine;
 mod tlb;
 mod trace;
 mod verify_cost;
@@ -36,13 +29,12 @@ mod workload;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use operations::run::in_passing;
+use operations::signals;
 
+pub use compare::plans::in_words as plans_in_words;
 pub use compare::text as comparison_text;
-pub use design::{Named as NamedDesign, as_live, load as load_design};
-pub use launch::Executor;
 pub use pool::show::table;
-pub use runs::designs::LiveRuns;
-pub use runs::{JobOutcome, seconds, share};
 pub use trace::words::event as trace_event;
 pub use trace::{info as trace_info, open as open_trace};
 
@@ -95,22 +87,6 @@ enum RunCommand {
 /// What takes a program after `--`.
 const LAUNCHERS: [&str; 3] = ["compare", "measure", "verify-cost"];
 
-/// Does `work` in a thread of its own: all that it leaves free in malloc can be given back afterwards, where the
-/// main thread's would stay in its caches. `run` waits for long. Where no thread can be started it does it itself.
-fn in_passing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    let mut work = Some(work);
-    let begun = &mut work;
-    let done = std::thread::scope(|scope| {
-        let run = move || begun.take().map(|work| work());
-        let thread = std::thread::Builder::new().spawn_scoped(scope, run);
-        match thread.ok()?.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    });
-    done.unwrap_or_else(|| work.take().expect("no thread began it")())
-}
-
 /// All its flags and subcommands; `lab` without those of its own.
 pub fn command() -> clap::Command {
     Cli::command()
@@ -130,6 +106,7 @@ pub fn on_enough_stack(work: fn() -> ExitCode) -> ExitCode {
 
 /// The program.
 pub fn main() -> ExitCode {
+    operations::reporter::report_to(progress::Terminal);
     // `run` needs little, and gives its main thread's stack back.
     match std::env::args_os().nth(1).is_some_and(|word| word == "run") {
         true => command_named(),

@@ -1,5 +1,5 @@
-//! Progress on standard error, of work that takes longer than two seconds: how much of it is done and
-//! how long it will take yet, where that is known.
+//! Messages and progress on standard error. Progress of work that takes longer than two seconds: how much of it is done
+//! and how long it will take yet, where that is known.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -7,7 +7,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use operations::reporter::{Bar, Reporter};
+
 use crate::exit;
+
+pub use operations::reporter::Progress;
 
 /// Work this quick needs no report.
 const SILENT: Duration = Duration::from_secs(2);
@@ -21,87 +25,106 @@ const COUNTED: &str = "{elapsed_precise} [{bar:30}] {percent} %, {eta} left  {ms
 /// Nobody knows how many there will be.
 const UNCOUNTED: &str = "{spinner} {elapsed_precise}  {msg}";
 
-/// Progress of one piece of work.
-pub struct Progress {
-    bar: Option<ProgressBar>,
-    /// Dropped at the end: then nobody shows the bar any more.
-    shower: Option<Sender<()>>,
-    lines: bool,
-    counted: bool,
-    last_line: Instant,
+/// Shows messages and progress of operations on standard error.
+pub struct Terminal;
+
+impl Reporter for Terminal {
+    fn say(&self, line: &str) {
+        exit::say(line);
+    }
+
+    fn progress(&self, what: &str, as_lines: bool) -> Box<dyn Bar + Send> {
+        match std::io::stderr().is_terminal() {
+            true => Box::new(Drawn::new(what)),
+            false if as_lines => Box::new(Lines { last: Instant::now() }),
+            false => Box::new(Silent),
+        }
+    }
 }
 
-impl Progress {
-    /// Of steps that are told one by one, or silence. Where there is no terminal, lines now and then:
-    /// they go into a log.
-    pub fn new(quiet: bool, what: &str) -> Self {
-        Self::of(quiet, what, true)
-    }
+/// A bar on a terminal.
+struct Drawn {
+    bar: ProgressBar,
+    /// Dropped at the end: then nobody shows the bar any more.
+    shower: Option<Sender<()>>,
+    counted: bool,
+}
 
-    /// Of one pass: nobody reads lines about it where there is no terminal.
-    pub fn of_pass(quiet: bool, what: &str) -> Self {
-        Self::of(quiet, what, false)
-    }
-
-    fn of(quiet: bool, what: &str, lines: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = (terminal && !quiet).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-            bar.set_style(style(UNCOUNTED));
-            bar.set_message(what.to_string());
-            bar
-        });
-        let shower = bar.clone().map(|bar| {
-            let (shower, ended) = channel::<()>();
-            // Not from `tell`: the work may have nothing to tell for long.
-            let show = move || {
-                if ended.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout) {
-                    bar.set_draw_target(ProgressDrawTarget::stderr());
-                    bar.enable_steady_tick(REDRAWN);
-                }
-            };
-            // Without a thread there is no bar.
-            let _ = std::thread::Builder::new().spawn(show);
-            shower
-        });
-        let lines = lines && !terminal && !quiet;
-        Self { bar, shower, lines, counted: false, last_line: Instant::now() }
-    }
-
-    /// Tells how far it is, of how much if that is known, and what it does.
-    pub fn tell(&mut self, done: u64, of: Option<u64>, what: impl FnOnce() -> String) {
-        if let Some(bar) = &self.bar {
-            if let Some(of) = of {
-                bar.set_length(of);
-                if !std::mem::replace(&mut self.counted, true) {
-                    bar.set_style(style(COUNTED));
-                }
+impl Drawn {
+    fn new(what: &str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        bar.set_style(style(UNCOUNTED));
+        bar.set_message(what.to_string());
+        let (shower, ended) = channel::<()>();
+        let shown = bar.clone();
+        // Not from `tell`: the work may have nothing to tell for long.
+        let show = move || {
+            if ended.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout) {
+                shown.set_draw_target(ProgressDrawTarget::stderr());
+                shown.enable_steady_tick(REDRAWN);
             }
-            // A count that was about right must not show more than all.
-            bar.set_position(of.map_or(done, |of| done.min(of)));
-            bar.set_message(what());
-        } else if self.lines && self.last_line.elapsed() > EVERY {
-            self.last_line = Instant::now();
+        };
+        // Without a thread there is no bar.
+        let _ = std::thread::Builder::new().spawn(show);
+        Self { bar, shower: Some(shower), counted: false }
+    }
+}
+
+impl Bar for Drawn {
+    fn tell(&mut self, done: u64, of: Option<u64>, what: &mut dyn FnMut() -> String) {
+        if let Some(of) = of {
+            self.bar.set_length(of);
+            if !std::mem::replace(&mut self.counted, true) {
+                self.bar.set_style(style(COUNTED));
+            }
+        }
+        // A count that was about right must not show more than all.
+        self.bar.set_position(of.map_or(done, |of| done.min(of)));
+        self.bar.set_message(what());
+    }
+
+    fn aside(&self, print: &mut dyn FnMut()) {
+        self.bar.suspend(print);
+    }
+
+    fn clear(&mut self) {
+        self.shower = None;
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Lines now and then, in a log.
+struct Lines {
+    last: Instant,
+}
+
+impl Bar for Lines {
+    fn tell(&mut self, done: u64, of: Option<u64>, what: &mut dyn FnMut() -> String) {
+        if self.last.elapsed() > EVERY {
+            self.last = Instant::now();
             let of = of.map_or(String::new(), |of| format!(" of {of}"));
             exit::say(&format!("{done}{of} done; {}", what()));
         }
     }
 
-    /// Prints something else meanwhile: the bar is off the screen until that is done.
-    pub fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
-        match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        }
+    fn aside(&self, print: &mut dyn FnMut()) {
+        print();
     }
 
-    /// Takes it off the screen.
-    pub fn clear(&mut self) {
-        self.shower = None;
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+    fn clear(&mut self) {}
+}
+
+/// Nothing, in a log.
+struct Silent;
+
+impl Bar for Silent {
+    fn tell(&mut self, _: u64, _: Option<u64>, _: &mut dyn FnMut() -> String) {}
+
+    fn aside(&self, print: &mut dyn FnMut()) {
+        print();
     }
+
+    fn clear(&mut self) {}
 }
 
 fn style(template: &str) -> ProgressStyle {

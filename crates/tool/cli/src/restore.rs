@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use host::Root;
-use host::journal::{self, Outcome};
+use host::journal;
 use serde_json::{Value, json};
 use sys::scratch::{self, Left};
 
 use crate::exit::{self, Done, Failure};
-use crate::pool_guard;
+use operations::pool_guard::{self, is_left_changed};
 
 /// Restore settings that a killed superpage left changed, and remove its directories.
 ///
@@ -55,21 +55,5 @@ fn directory(removed: &Result<PathBuf, Left>) -> Value {
         Err(Left { path, why }) => {
             json!({ "path": path, "removed": false, "why": why.to_string() })
         }
-    }
-}
-
-/// Whether somebody should look: a setting is, or may be, not what it was.
-pub fn is_left_changed(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Restored { to, got, .. } => to != got,
-        Outcome::AlreadyRestored { .. }
-        | Outcome::OtherBoot { .. }
-        | Outcome::HalfWritten { .. }
-        | Outcome::Gone { .. } => false,
-        Outcome::ChangedElsewhere { .. }
-        | Outcome::Failed { .. }
-        | Outcome::OwnerAlive { .. }
-        | Outcome::Rejected { .. }
-        | Outcome::OtherVersion { .. } => true,
     }
 }

@@ -6,31 +6,22 @@ mod plan;
 mod report;
 
 use std::os::unix::process::ExitStatusExt;
-use std::time::{Duration, Instant};
 
 use self::in_force::InForce;
 pub use self::plan::plan_in_words;
 use self::plan::print_plan;
 use self::report::Ended;
 use experiment::counters::CounterFile;
-use experiment::execute;
-use experiment::process_tree::ProcessTree;
-use experiment::supply::Supply;
-use experiment::watch::{Depth, Watch};
-use host::{Counters, MemInfo, Root, Thp};
-use launch::{
-    Ahead, Children, Executor, Fallback, Files, LaunchError, Memory, Note, Pages, Plan, Recipe,
-    Start, Text, Word,
-};
-use live::Live;
-use policy::Policy;
+use host::{MemInfo, Root, Thp};
+use launch::{Ahead, Children, Executor, Fallback, Files, Memory, Pages, Plan, Recipe, Text, Word};
+use operations::design::recipe::{self as design_recipe, RuleNote};
+use operations::pool_guard::PoolPolicy;
+use operations::run::{Ran, Request, in_passing};
+use operations::{design, facts, signals};
 use units::{ByteSize, PageSize};
 
 use crate::delivery::ReportFlags;
-use crate::design::recipe::RuleNote;
 use crate::exit::{self, Done, Failure};
-use crate::pool_guard::{self, OvercommitGuard, PoolPolicy};
-use crate::{design, facts, signals};
 
 /// Run a program on superpages.
 ///
@@ -212,8 +203,8 @@ impl Args {
             recipe.executor = self.executor.unwrap_or_default();
             recipe.approximate = self.approximate;
         }
-        let notes = design::recipe::follow(&mut recipe)?;
-        design::recipe::name_approximate(&mut recipe);
+        let notes = design_recipe::follow(&mut recipe)?;
+        design_recipe::name_approximate(&mut recipe);
         recipe.check_fallback()?;
         if self.grow_pool.is_some() && !matches!(recipe.pages, Pages::Hugetlb(_) | Pages::Auto) {
             let what =
@@ -222,11 +213,11 @@ impl Args {
         }
         let checked = match self.report.dry_run {
             true => Ok(()),
-            false => design::recipe::check_in_force(&recipe),
+            false => design_recipe::check_in_force(&recipe),
         };
         let refused = match checked {
             Err(why) if self.explain => {
-                design::recipe::check_seen(&recipe)?;
+                design_recipe::check_seen(&recipe)?;
                 Some(why.to_string())
             }
             checked => checked.map(|()| None)?,
@@ -300,79 +291,50 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    crate::in_passing(|| args.report.check()).map_err(Failure::in_launcher)?;
+    in_passing(|| args.report.check()).map_err(Failure::in_launcher)?;
     // Before anything is raised, so that no signal finds it raised and nobody to restore it.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
     let heeding = relay.heeding();
-    let ((recipe, rules, refused), mut facts) =
-        crate::in_passing(|| Ok::<_, Failure>((args.recipe()?, facts::read())))?;
-    let notes: Vec<String> =
-        rules.iter().map(ToString::to_string).chain(refused.iter().cloned()).collect();
-    let mut guard = OvercommitGuard::default();
-    let (mut would_lend, mut not_raised) = (Vec::new(), Vec::new());
-    let grow = args.grow_pool.filter(|size| size.bytes() > 0);
-    if args.lends() && args.report.dry_run {
-        (would_lend, not_raised) = pool_guard::preview(&[&recipe], grow, &mut facts);
-    } else if args.lends() {
-        guard = pool_guard::raise(&[&recipe], grow, &facts, &|| relay.asked().is_none());
-        if let Some(signal) = relay.asked() {
-            return Ok(Done::Signal(signal));
-        }
-        not_raised = std::mem::take(&mut guard.refused);
-        facts = facts::read();
-    }
-    let search = facts::search_path();
-    let planned = crate::in_passing(|| launch::resolve(&recipe, &args.command, &search, &facts));
-    let is_needed =
-        recipe.fallback == Fallback::Error || matches!(planned, Err(LaunchError::PoolEmpty { .. }));
-    if let Some(why) = not_raised.pop_if(|_| is_needed) {
-        // Where a larger pool would have helped, the reason is why it was not raised.
-        return Err(why.in_launcher());
-    }
-    let mut plan = planned.map_err(|error| Failure::of_launcher(&error))?;
-    let not_raised = not_raised.iter().map(|why| format!("the pool is not changed: {why}"));
-    let notes: Vec<String> = not_raised.chain(notes).collect();
-    plan.notes.extend(notes.iter().cloned());
+    let (recipe, rules, refused) = in_passing(|| args.recipe())?;
+    let request = Request {
+        notes: rules.iter().map(ToString::to_string).chain(refused.iter().cloned()).collect(),
+        lends: args.lends(),
+        grow: args.grow_pool.filter(|size| size.bytes() > 0),
+        counts: args.explain,
+        quiet: args.quiet,
+        command: args.command.clone(),
+        recipe,
+    };
     if args.report.dry_run {
-        return print_plan(&plan, &would_lend, args.report.json);
+        let planned = request.plan()?;
+        return print_plan(&planned.plan, &planned.would_lend, args.report.json);
     }
-    let tell = |line: &str| {
-        if !args.quiet {
-            exit::say(line);
-        }
+    let ran = match request.run(relay)? {
+        Ran::Signal(signal) => return Ok(Done::Signal(signal)),
+        Ran::Ended(ran) => *ran,
     };
-    plan.unreached_notes().map(Note::to_string).chain(notes).for_each(|line| tell(&line));
-    let ledger = match plan.uses_library().then(CounterFile::create).transpose() {
-        Ok(ledger) => ledger,
-        Err(why) => {
-            tell(&format!("the library's counters are not available: {why}"));
-            None
-        }
-    };
-    let policy = design::recipe::in_force(&recipe).map_err(Failure::in_launcher)?;
-    let counters = || args.explain.then(|| Counters::read(&Root::real()).ok()).flatten();
-    let before = counters();
-    if let Some(signal) = relay.asked() {
-        // Nobody wants the program any more. The guard puts back what was raised.
-        return Ok(Done::Signal(signal));
-    }
-    let ended = supervise(&plan, relay, ledger.as_ref(), policy, tell);
-    let machine = before.zip(counters()).map(|(before, after)| after.since(&before));
-    for line in guard.restore() {
-        exit::say(&line);
-    }
     drop(heeding);
-    let mut ended = ended?;
-    ended.may_have_any = recipe.pages == Pages::Auto;
-    ended.has_grown_pool = args.lends();
+    let (totals, machine) = (ran.ledger.as_ref().and_then(CounterFile::totals), ran.machine);
+    let ended = Ended {
+        may_have_any: request.recipe.pages == Pages::Auto,
+        has_grown_pool: request.lends,
+        in_force: ran.in_force.map(|(rules, report)| InForce { rules, report }),
+        supplied: ran.supplied,
+        status: ran.status,
+        seconds: ran.seconds,
+        usage: ran.usage,
+        seen: ran.seen,
+        pid: ran.pid,
+    };
+    let (plan, ledger) = (ran.plan, ran.ledger);
     let status = ended.status;
     let explained = args.explain.then(|| {
         let run = explain::Run {
             plan: &plan,
-            is_design: recipe.design.is_some(),
+            is_design: request.recipe.design.is_some(),
             notes: &rules,
             ended: &ended,
-            totals: ledger.as_ref().and_then(CounterFile::totals),
+            totals,
             machine,
             refused: refused.as_deref(),
         };
@@ -386,7 +348,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         document
     };
     args.report.deliver(args.quiet, document, || {
-        let fallback = fallback_of(&plan, recipe.fallback);
+        let fallback = fallback_of(&plan, request.recipe.fallback);
         for line in ended.in_words(&plan, ledger.as_ref(), fallback) {
             exit::say(&line);
         }
@@ -410,68 +372,3 @@ fn fallback_of(plan: &Plan, fallback: Fallback) -> &'static str {
         _ => "base pages",
     }
 }
-
-/// Starts the program and stays with it: to pass signals on, to see what it got, to give back
-/// what it was lent.
-fn supervise(
-    plan: &Plan,
-    relay: signals::Relay,
-    ledger: Option<&CounterFile>,
-    policy: Option<Policy>,
-    tell: impl Fn(&str),
-) -> Result<Ended, Failure> {
-    let supply = supply_for(plan, ledger, tell);
-    let began = Instant::now();
-    let environment = ledger.map(CounterFile::variable).into_iter().collect();
-    let start = Start { environment, ..Start::default() };
-    let pid =
-        launch::start(plan, start).map_err(|error: LaunchError| Failure::of_launcher(&error))?;
-    let relaying = relay.to(pid);
-    let family = ProcessTree::from_child(Root::real(), pid);
-    let in_force = policy.map(|policy| {
-        let family = family.clone();
-        let fresh = execute::fresh_of(plan);
-        let rules = live::rules(&policy, fresh);
-        (rules, Live::start(policy, fresh, Root::real(), move || family.members()))
-    });
-    let watch = Watch::start(Root::real(), family, began, Depth::WithinBudget, 0, ledger);
-    let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
-    // From here on this process only waits, and looks now and then, less and less often.
-    sys::mem::give_back_unused();
-    let mut pause = MIN_PAUSE;
-    // The first process of a container is the parent of all that lose theirs.
-    let is_first = sys::param::own_pid().0 == 1;
-    while sys::wait::has_ended_within(pid, pause) == Some(false) {
-        sys::mem::give_back_unused();
-        if is_first {
-            sys::wait::reap_others(pid);
-        } else {
-            pause = (pause * 2).min(MAX_PAUSE);
-        }
-    }
-    let ended = sys::wait::until_exit(pid);
-    let seconds = began.elapsed().as_secs_f64();
-    let seen = watch.stop();
-    let in_force = in_force.map(|(rules, live)| InForce { rules, report: live.stop() });
-    relaying.stop();
-    let supplied = supply.map(Supply::stop);
-    ended.map_err(ours)?;
-    let (status, usage) = sys::wait::reap(pid).map_err(ours)?;
-    let mut ended = Ended::new(plan, pid, status, seconds, usage, seen);
-    ended.in_force = in_force;
-    ended.supplied = supplied;
-    Ok(ended)
-}
-
-/// Superpages for a program whose library may ask for them.
-fn supply_for(plan: &Plan, ledger: Option<&CounterFile>, tell: impl Fn(&str)) -> Option<Supply> {
-    let supply = Supply::for_plan(plan, ledger, &Root::real(), &pool_guard::journal_dir());
-    supply.unwrap_or_else(|why| {
-        tell(&format!("superpages are not made free on request: {why}"));
-        None
-    })
-}
-
-/// How long a launcher waits before it gives back again what its looks at the program left; doubled each time.
-const MIN_PAUSE: Duration = Duration::from_secs(1);
-const MAX_PAUSE: Duration = Duration::from_secs(30);

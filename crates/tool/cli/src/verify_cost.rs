@@ -4,25 +4,19 @@
 //! superpages, report the error.
 //! See docs/decisions/prediction.md#6.
 
-use experiment::analysis::{Summary, analyse};
-use experiment::document::Document;
-use experiment::procedure::values;
-use experiment::sample::Sample;
-use experiment::stats::stopping::Rule;
-use experiment::stats::{self, Better, Interval};
-use experiment::verdict::Verdict;
-use launch::{Pages, Recipe, Word};
-use prediction::{Prediction, Prices};
+use launch::Word;
+use operations::jobs::arms::{seconds, share};
+use operations::predict::Subject;
+use operations::verify_cost::{Measured, Request, Row};
+use operations::workloads::WorkloadArgs;
 use report::format::{digits, percent};
 use serde_json::json;
 use workload::Workload;
 
 use crate::bench::Outputs;
+use crate::compare::plans;
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::table;
-use crate::predict::{self, Priced, Pricing, Subject, SubjectDemand};
-use crate::runs::{Job, JobOutcome, runs, seconds, share};
-use crate::workload::WorkloadArgs;
 
 /// Predict what superpages save, then measure it, and report the error.
 ///
@@ -69,46 +63,20 @@ pub struct Args {
     outputs: Outputs,
 }
 
-/// One subject's outcome.
-struct Row {
-    name: String,
-    /// Seconds of CPU time on base pages and on superpages.
-    seconds: [f64; 2],
-    /// Share of the memory that can be on superpages that was, in the superpage arm.
-    coverage: Option<f64>,
-    /// What the measured saving lies between; unknown after runs so few or so different that all is left open.
-    between: Option<Interval>,
-    prediction: Prediction,
-    prices: Prices,
-    source: String,
-    notes: Vec<String>,
-}
-
-impl Row {
-    fn measured(&self) -> f64 {
-        1.0 - self.seconds[1] / self.seconds[0]
-    }
-
-    /// Predicted less measured.
-    fn error(&self) -> f64 {
-        self.prediction.saved.mid - self.measured()
-    }
-}
-
 pub fn run(args: Args) -> Result<Done, Failure> {
     args.outputs.check(None)?;
     let subjects = args.subjects()?;
     if args.dry_run {
         for subject in &subjects {
             exit::print(&format!("{}\n", subject.name()))?;
-            args.job(subject)?.print_plans()?;
+            exit::print(&plans::in_words(&args.request().job(subject)?.plans()?))?;
         }
         return Ok(Done::Fine);
     }
     let mut rows = Vec::new();
     let mut ended = Ok(Done::Fine);
     for subject in &subjects {
-        match args.measure(subject) {
+        match args.request().measure(subject) {
             Ok(Measured::Row(row)) => rows.push(*row),
             Ok(Measured::Signal(signal)) => ended = Ok(Done::Signal(signal)),
             Err(failure) => ended = Err(failure.on(&subject.name())),
@@ -132,25 +100,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(if args.within.is_some_and(|most| error > most) { Done::Negative } else { Done::Fine })
 }
 
-/// What came of a subject.
-enum Measured {
-    Row(Box<Row>),
-    Signal(i32),
-}
-
 impl Args {
-    fn measure(&self, subject: &Subject) -> Result<Measured, Failure> {
-        let asked = subject.demand(self.outputs.quiet)?;
-        let mut pricing = Pricing::begin(&asked, self.outputs.quiet)?;
-        let document = match self.job(subject)?.run_and(&mut || pricing.between())? {
-            JobOutcome::Document(document) => document,
-            JobOutcome::Signal(signal, _) => return Ok(Measured::Signal(signal)),
-        };
-        let timed = matches!(subject, Subject::Workload(..));
-        let row = row(subject.name(), asked, pricing.finish()?, &document, timed)?;
-        Ok(Measured::Row(Box::new(row)))
-    }
-
     fn subjects(&self) -> Result<Vec<Subject>, Failure> {
         let default = [Workload::Stream, Workload::Gups];
         let workloads = match self.workloads.is_empty() && self.command.is_empty() {
@@ -169,78 +119,13 @@ impl Args {
         Ok(subjects)
     }
 
-    fn job(&self, subject: &Subject) -> Result<Job, Failure> {
-        let recipes = [Pages::Base, Pages::Thp].map(Recipe::new).to_vec();
-        let (min_runs, max_runs) = runs(self.min_runs, Some(self.max_runs))?;
-        let rule = Rule {
-            min_runs,
-            max_runs,
-            // A saving is to be known well, however clear it is that there is one.
-            decide_after: None,
-            ..Rule::default()
-        };
-        predict::timed_job(subject, recipes, rule, Some(self.max_time), self.outputs.quiet)
-    }
-}
-
-fn row(
-    name: String,
-    asked: SubjectDemand,
-    prices: Priced,
-    document: &Document,
-    timed: bool,
-) -> Result<Row, Failure> {
-    let analysis = analyse(document);
-    let judged = analysis.judgements.iter().find(|one| one.arm == analysis.arms[1].name);
-    if let Some(Verdict::DidNotTakeEffect { why }) = judged.map(|one| &one.verdict) {
-        return Err(Failure::cannot(format!("nothing is verified: {why}")));
-    }
-    let [base, superpage] = [&analysis.arms[0], &analysis.arms[1]].map(|arm| medians(arm, timed));
-    let (Some(base), Some(superpage)) = (base, superpage) else {
-        return Err(Failure::usage("its runs have no times"));
-    };
-    if base.0 + base.1 <= 0.0 {
-        return Err(Failure::usage("too little CPU time; give it more work"));
-    }
-    let prediction =
-        predict::predict(&asked, &prices, base, &predict::base_runs(&document.samples, timed));
-    let coverage = analysis.arms[1].eligible_coverage;
-    let mut notes = asked.notes;
-    let least = document.judging.least_coverage;
-    if let Some(coverage) = coverage.filter(|share| *share < least) {
-        notes.push(format!("only {} of eligible memory was on superpages", percent(coverage)));
-    }
-    if coverage.is_none() {
-        notes.push("whether its memory was on superpages is unknown".to_string());
-    }
-    let seconds = [base.0 + base.1, superpage.0 + superpage.1];
-    let between = saved_between(document, timed);
-    if prediction.saved.low == prediction.saved.high {
-        notes.push("no access, and no first touch, that superpages could speed up".to_string());
-    }
-    let (source, prices) = (asked.source, prices.all);
-    Ok(Row { name, seconds, coverage, between, prediction, source, prices, notes })
-}
-
-/// The interval that `compare` would give the ratio of the arms, as a saving.
-fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
-    let seconds = |sample: &Sample| match timed {
-        true => sample.metric,
-        false => Some(sample.user_seconds + sample.system_seconds),
-    };
-    let settings = document.statistics();
-    let values = values(&document.samples, seconds);
-    let compared = stats::compare(&values, 0, 1, Better::Lower, &settings).ok()?;
-    let speedup = compared.interval?;
-    let saved = Interval { low: 1.0 - 1.0 / speedup.low, high: 1.0 - 1.0 / speedup.high };
-    (saved.low > -1.0).then_some(saved)
-}
-
-/// Median seconds in user mode and in the kernel; of our workloads, those of the timed phase.
-fn medians(arm: &Summary, timed: bool) -> Option<(f64, f64)> {
-    match timed {
-        true => arm.metric.map(|seconds| (seconds, 0.0)),
-        false => Some((arm.user_seconds?, arm.system_seconds?)),
+    fn request(&self) -> Request {
+        Request {
+            min_runs: self.min_runs,
+            max_runs: self.max_runs,
+            max_time: self.max_time,
+            quiet: self.outputs.quiet,
+        }
     }
 }
 

@@ -15,10 +15,10 @@ use serde::Serialize;
 use units::ByteSize;
 
 use super::what;
-use cli::exit::to_json as json;
 use cli::exit::{Done, Failure};
 use cli::files;
-use cli::progress::Progress;
+use operations::json::to_json as json;
+use operations::reporter::Progress;
 
 /// The heading of the daemon's options.
 const ZEROING: &str = "Zeroing ahead";
@@ -244,7 +244,7 @@ fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Fail
     let mut kernels: Vec<(String, Kernel)> =
         sets.iter().map(|set| (set.to_string(), set.kernel(machine))).collect();
     for word in &args.designs {
-        let named = cli::load_design(word)?;
+        let named = operations::design::load(word)?;
         if let Some(lab::NotSimulated { key, why }) = lab::not_simulated_of_faults(&named.design) {
             return Err(what::refused(&named, key, &why));
         }

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::Args;
 use super::words::{gigabytes, rate};
-use cli::exit::to_json as json;
 use cli::exit::{Done, Failure};
 use cli::files;
 use cli::table;
+use operations::json::to_json as json;
 
 /// The version of the document.
 const SCHEMA: &str = "superpage.faults.table/1";

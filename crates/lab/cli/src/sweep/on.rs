@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use cli::cluster::{
-    self, ClusterArgs, Kind, Launch, On, Share, Task, Word, make_directories, only, quoted, text_of,
-};
 use cli::exit::{self, Failure};
 use lab::sweep::{Group, Hash, Plan, Shard, State, Store, states};
+use operations::cluster::{
+    self, ClusterArgs, Kind, Launch, On, Share, Task, Word, make_directories, only, quoted, text_of,
+};
 use serde_json::json;
 
 use super::damage::complain;

@@ -13,10 +13,10 @@ use super::damage::complain;
 use super::merge::Target;
 use super::on::{self, Ended, Sweep};
 use crate::simulate::Parts;
-use cli::cluster::On;
 use cli::exit::{self, Done, Failure};
-use cli::progress::Progress;
-use cli::seconds;
+use operations::cluster::On;
+use operations::jobs::arms::seconds;
+use operations::reporter::Progress;
 
 /// The schema of `--json`.
 const SCHEMA: &str = "superpage.lab.sweep-run/1";

@@ -37,8 +37,10 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             })
             .collect();
         let damaged: Vec<_> = contents.damaged.iter().map(|one| &one.path).collect();
-        cli::exit::to_json(&json!({ "schema": "superpage.lab.sweep-status/1", "shards": shards,
-                               "damaged": damaged }))?
+        operations::json::to_json(
+            &json!({ "schema": "superpage.lab.sweep-status/1", "shards": shards,
+                               "damaged": damaged }),
+        )?
     } else {
         complain(&contents.damaged, "will be run again");
         let row = |line: &State| {

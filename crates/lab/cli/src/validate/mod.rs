@@ -7,15 +7,18 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use cli::exit::{self, Done, Failure};
-use cli::{Executor, JobOutcome, LiveRuns, as_live, load_design};
 use design::Design;
 use experiment::document::Document;
 use experiment::fragment::{Extent, Kind};
 use host::{MemInfo, Root};
 use lab::sweep::NamedInput;
 use lab::validation::{AsLive, Compared, Row, SCHEMA, Side, Validation};
+use launch::Executor;
 use mm_sim::Layout;
 use mm_sim::fragment::Fragmentation;
+use operations::design::{as_live, load as load_design};
+use operations::jobs::JobOutcome;
+use operations::live_runs::LiveRuns;
 use report::document;
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
@@ -74,7 +77,7 @@ pub struct Args {
     runs: u32,
 
     /// Maximum time for the live runs of each workload: 90s, 5m, 1h.
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = cli::seconds)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = operations::jobs::arms::seconds)]
     max_time: f64,
 
     /// Print what would be run; run nothing.
@@ -87,7 +90,7 @@ pub struct Args {
     fail_if: Vec<FailIf>,
 
     /// How far a speed-up may be off, for --fail-if off.
-    #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = cli::share)]
+    #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = operations::jobs::arms::share)]
     within: f64,
 
     /// Print a validation from a file that --json wrote again; nothing is run.
@@ -276,7 +279,7 @@ impl Args {
 
 impl One {
     fn describe(&self) -> Result<(), Failure> {
-        self.live.print_plans()?;
+        exit::print(&cli::plans_in_words(&self.live.plans()?))?;
         let designs: Vec<&NamedInput> = self.designs.iter().map(|(design, _)| design).collect();
         exit::print(&self.parts.describe(&designs)?)?;
         for (_, as_live) in &self.designs {

@@ -1,11 +1,8 @@
 //! `superpage bench`: how fast a process gets memory on this machine, and what zeroing costs; a program on fragmented
 //! memory. Flags; from flags to arms.
 
-mod arms;
 mod frag;
 mod requests;
-mod runner;
-mod save;
 mod table;
 mod touch;
 mod zero;
@@ -17,9 +14,8 @@ use experiment::bench::Document;
 
 use crate::exit::{Done, Failure};
 use crate::files;
-use crate::pool_guard::PoolPolicy;
-
-pub use frag::{gather, goal, superpage};
+use operations::bench::{BenchPlans, Request, arms};
+use operations::pool_guard::PoolPolicy;
 
 /// Measure first touches, requests and zeroing; fragment memory.
 #[derive(Debug, clap::Args)]
@@ -47,7 +43,7 @@ pub struct Common {
     arms: Vec<arms::Arm>,
 
     /// Numbers of threads, each a row of every arm [default: 1 and the number of CPUs].
-    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = crate::workload::threads)]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = operations::workloads::threads)]
     threads: Vec<NonZeroUsize>,
 
     /// Measured runs of each row, made in pairs.
@@ -72,6 +68,20 @@ pub struct Common {
 
     #[command(flatten)]
     outputs: Outputs,
+}
+
+impl Common {
+    fn request(&self) -> Request {
+        Request {
+            arms: self.arms.clone(),
+            threads: self.threads.clone(),
+            runs: self.runs,
+            allow: self.allow,
+            pool: self.pool,
+            seed: self.seed,
+            quiet: self.outputs.quiet,
+        }
+    }
 }
 
 /// Where results go; `verify-cost` takes the same flags.
@@ -121,4 +131,15 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Benchmark::Zero(args) => zero::run(args),
         Benchmark::Frag(args) => frag::run(args),
     }
+}
+
+fn plans_in_words(plans: &BenchPlans) -> String {
+    let mut text: String = plans.plans.iter().map(crate::run::plan_in_words).collect();
+    for arm in &plans.left_out {
+        text += &format!("{}\n  left out     {}\n", arm.name, arm.why);
+    }
+    for line in &plans.would_lend {
+        text += &format!("lend\n  {line}\n");
+    }
+    text
 }

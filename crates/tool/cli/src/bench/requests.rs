@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use ::workload::{Options, Settings, Workload};
 use units::ByteSize;
 
-use super::runner::{self, BenchOutcome};
-use super::{Common, arms, deliver};
-use crate::exit::{Done, Failure};
+use operations::bench::{self, BenchOutcome, arms};
+
+use super::{Common, deliver, plans_in_words};
+use crate::exit::{self, Done, Failure};
 
 /// Latency of allocating, filling and freeing blocks of random sizes.
 ///
@@ -57,11 +58,17 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         )));
     }
     let ours = |facts: &_| arms::default(args.common.allow, facts, false, None);
-    match runner::run(&args.common, Workload::Requests, &settings, ours)? {
+    match bench::run(
+        &args.common.request(),
+        Workload::Requests,
+        &settings,
+        args.common.dry_run,
+        ours,
+    )? {
         BenchOutcome::Document(document) => {
             deliver(&args.common.outputs, args.svg.as_ref(), &document)?
         }
-        BenchOutcome::Plans => {}
+        BenchOutcome::Plans(plans) => exit::print(&plans_in_words(&plans))?,
         BenchOutcome::Signal(signal) => return Ok(Done::Signal(signal)),
     }
     Ok(Done::Fine)

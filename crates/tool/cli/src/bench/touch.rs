@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use ::workload::{Options, Settings, Workload};
 use units::ByteSize;
 
-use super::runner::{self, BenchOutcome};
-use super::{Common, arms, deliver, save};
+use operations::bench::{self, BenchOutcome, arms, costs as save};
+
+use super::{Common, deliver, plans_in_words};
 use crate::exit::{self, Done, Failure};
 
 /// First touch of fresh memory by all threads: page faults per second.
@@ -88,9 +89,18 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         save::check(args.latency)?;
     }
     let ours = |facts: &_| arms::default(args.common.allow, facts, true, args.burst);
-    let document = match runner::run(&args.common, Workload::Touch, &settings, ours)? {
+    let document = match bench::run(
+        &args.common.request(),
+        Workload::Touch,
+        &settings,
+        args.common.dry_run,
+        ours,
+    )? {
         BenchOutcome::Document(document) => document,
-        BenchOutcome::Plans => return Ok(Done::Fine),
+        BenchOutcome::Plans(plans) => {
+            exit::print(&plans_in_words(&plans))?;
+            return Ok(Done::Fine);
+        }
         BenchOutcome::Signal(signal) => return Ok(Done::Signal(signal)),
     };
     deliver(&args.common.outputs, args.svg.as_ref(), &document)?;

@@ -7,7 +7,9 @@ use machine::BULKS;
 use serde_json::json;
 use units::{ByteSize, PageSize};
 
-use super::{Outputs, save};
+use operations::bench::costs as save;
+
+use super::Outputs;
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::table;
 use crate::progress::Progress;
@@ -72,7 +74,7 @@ fn plan(args: &Args) -> Result<Done, Failure> {
     let mut out =
         format!("would zero 2 MiB at a time by {}, in calls of {bulks}\n", names.join(", "));
     if args.save {
-        out += &format!("would write {}\n", crate::this_machine::path()?.display());
+        out += &format!("would write {}\n", operations::this_machine::path()?.display());
     }
     exit::print(&out)?;
     Ok(Done::Fine)

@@ -44,6 +44,37 @@ pub fn all(mut superpage: Command) -> String {
     compare.render_long_help().to_string()
 }
 
+/// What `--arm` takes, at the end of `--help`.
+pub const ARMS: &str = "\
+Arms:
+  base            base pages only
+  thp             transparent superpages wherever they fit
+  hugetlb[:SIZE]  pages of the hugetlb pool, which may grow for the runs (--pool)
+  superpage       as `superpage run --heap --mmap`
+  system          the system's settings, unchanged
+  glibc-tunable, python-hugepages, jvm-thp, jvm-large-pages, jemalloc-thp, mimalloc, tcmalloc,
+  postgres-huge_pages
+                  what a malloc or a runtime does about superpages itself, by its own switch
+  'NAME: WORDS'   a recipe of these words, in any order:
+                    pages=KIND         one of the above, or auto or thp:SIZE
+                    memory=LIST        what libsuperpage.so backs: heap, mmap, shm, text, data, stack=SIZE
+                    fallback=KIND      when the pool is empty: thp, base, error
+                    children=KIND      memory of child processes: base, same, none
+                    design=DESIGN      as `superpage run --design`: a name, or a file
+                    executor=KIND      how its superpages are made: collapse, in-place, pool
+                    approximate=yes    run a design whose conditions cannot be applied; the arm is named so
+                    prezero=SIZE       superpages zeroed ahead of use
+                    prefault=SIZE      superpages mapped ahead of use
+                    preload=LIBRARY    preload a library, such as another malloc
+                    VARIABLE=VALUE     set in the environment; the name is in upper case
+                    -- WRAPPER ARGS    last: a command that starts the program, such as
+                                       `taskset -c 1` or `env name=value`
+                  Examples:
+                  --arm 'mimalloc: preload=/usr/lib/x86_64-linux-gnu/libmimalloc.so.2'
+                  --arm 'glibc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1'
+
+Exit codes: 0 compared; 1 a verdict of --fail-if; 2 wrong usage or an error; 3 not possible on this machine.";
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -1,33 +1,25 @@
 //! `superpage compare`: the main job. Flags, and from flags to an experiment.
 
-pub mod entry;
 pub mod help;
 mod outputs;
-mod predicted;
-mod service;
-mod shift;
+pub mod plans;
+mod series;
 mod table;
-mod vary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use experiment::analysis::Analysis;
-use experiment::document::{Document, Judging};
-use experiment::metric::MetricSpec;
-use experiment::procedure::Settings;
-use experiment::stats::stopping::Rule;
-use experiment::stats::{Better, Confidence};
+use experiment::document::Document;
 use launch::{Recipe, Word};
+use operations::compare::{Request, RuleArgs, ServiceArgs, Vary, vary};
+use operations::jobs::{WarmMemory, arms};
+use operations::pool_guard::PoolPolicy;
+use operations::signals;
+use operations::workloads::WorkloadArgs;
 use workload::Workload;
 
-use predicted::Predicting;
-
 use crate::exit::{self, Done, Failure};
-use crate::pool_guard::PoolPolicy;
-use crate::runs::{Job, JobOutcome, arms};
-use crate::signals;
-use crate::workload::WorkloadArgs;
 
 /// Compare a program's speed on base pages, THP and hugetlb pages.
 ///
@@ -36,7 +28,7 @@ use crate::workload::WorkloadArgs;
 /// each, until every ratio to the first arm is known within 2 % at 99 % confidence; after a minute of
 /// runs, until every verdict is decided. After ^C the runs so far are judged.
 #[derive(Debug, clap::Args)]
-#[command(after_help = arms::HELP)]
+#[command(after_help = help::ARMS)]
 pub struct Args {
     /// Built-in workload: gups, chase, stream, touch, pagerank, btree, hashmap, requests.
     #[arg(conflicts_with = "command")]
@@ -74,7 +66,7 @@ pub struct Args {
     /// Before each run, touch and free as much memory as any arm used: in a virtual machine, memory
     /// that was not used recently is slow to touch, so results would depend on the order of runs.
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
-    warm_memory: arms::WarmMemory,
+    warm_memory: WarmMemory,
 
     /// Also count runs that exit with a non-zero code.
     #[arg(long)]
@@ -89,7 +81,7 @@ pub struct Args {
     /// Compare at each value of a workload's option, or of {NAME} in the program's arguments: from..to doubles,
     /// a list has commas, 4x is four times the CPUs: size=128K..3G, clients=1..4x. --max-time is shared.
     #[arg(long, value_name = "NAME=VALUES", value_parser = vary::parse, conflicts_with_all = ["predict", "dry_run"])]
-    vary: Option<vary::Vary>,
+    vary: Option<Vary>,
 
     /// Exit with 1 if an arm gets this verdict; repeatable.
     #[arg(long, value_enum, value_name = "VERDICT")]
@@ -112,7 +104,7 @@ pub struct Args {
     workload_args: WorkloadArgs,
 
     #[command(flatten)]
-    service: service::ServiceArgs,
+    service: ServiceArgs,
 
     #[command(flatten)]
     rule: RuleArgs,
@@ -163,110 +155,46 @@ const RUN_FLAGS: [&str; 38] = [
     "ServiceArgs",
 ];
 
-/// Where nobody says how long.
-const MAX_SECONDS: f64 = 300.0;
-/// And up to how long, for programs of which a few runs take longer than that.
-const PATIENCE_SECONDS: f64 = 1800.0;
-
-/// When to stop, and how to judge.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Stopping and judging")]
-struct RuleArgs {
-    /// Minimum runs per arm, made in pairs [default: 5].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    min_runs: Option<u32>,
-
-    /// Maximum runs per arm [default: 100].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    max_runs: Option<u32>,
-
-    /// Maximum time for all measured runs: 90s, 5m, 1h [default: 5m; for slow programs until every arm
-    /// has 50 runs, at most 30m].
-    #[arg(long, value_name = "TIME", value_parser = arms::seconds)]
-    max_time: Option<f64>,
-
-    /// Warm-up runs per arm, not counted.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
-    warmup: u32,
-
-    /// Confidence level of intervals and of the stopping rule.
-    #[arg(long, default_value = "99%", value_name = "SHARE", value_parser = arms::confidence)]
-    confidence: Confidence,
-
-    /// Stop when every ratio to the first arm is known within this.
-    #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
-    within: f64,
-
-    /// Judge smaller differences "the same", even if they are significant.
-    #[arg(long, default_value = "2%", value_name = "SHARE", value_parser = arms::share)]
-    same_within: f64,
-
-    /// Judge arms that may be equal "the same" if they differ by at most this.
-    #[arg(long, default_value = "5%", value_name = "SHARE", value_parser = arms::share)]
-    same_at_most: f64,
-
-    /// Minimum share of eligible memory on superpages, for arms that asked for them.
-    #[arg(long, default_value = "80%", value_name = "SHARE", value_parser = arms::share)]
-    min_coverage: f64,
-}
-
 pub fn run(args: Args) -> Result<Done, Failure> {
-    let (args, _around) = {
+    if let Some(file) = &args.from {
+        args.outputs.check()?;
+        return match outputs::read(file)? {
+            outputs::Saved::Comparison(document) => finish(&args, &document),
+            outputs::Saved::Series(saved) => series::finish(&args, &saved),
+        };
+    }
+    let (request, _around) = {
         // While the entry of a suite is set up; what was made for it is taken away.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
-        let with_suite = args.with_suite();
+        let with_suite = args.request().with_suite(args.dry_run);
         if let Some(signal) = interrupting.received() {
             return Ok(Done::Signal(signal));
         }
         with_suite?
     };
-    if let Some(file) = &args.from {
-        args.outputs.check()?;
-        return match outputs::read(file)? {
-            outputs::Saved::Comparison(document) => finish(&args, &document),
-            outputs::Saved::Series(series) => {
-                vary::finish(&args, &series)?;
-                args.judged(series.points.iter().map(|one| &one.comparison))
-            }
-        };
-    }
-    if let Some(vary) = &args.vary {
-        return vary::run(&args, vary);
+    if request.vary.is_some() {
+        return series::run(&args, &request);
     }
     args.outputs.refuse_svg()?;
-    let command = args.command_to_compare()?;
-    let metrics = args.metric_specs()?;
+    let job = request.to_job()?;
     args.outputs.check()?;
-    let job = args.job(command, metrics)?;
     if args.dry_run {
-        job.print_plans()?;
+        exit::print(&plans::in_words(&job.plans()?))?;
         return Ok(Done::Fine);
     }
-    // First, so that what cannot be predicted is said before minutes of runs.
-    let mut asked = args.predict.then(|| Predicting::new(&args)).transpose()?;
-    let between = &mut || asked.iter_mut().for_each(Predicting::between);
-    let mut document = match shift::run(job, args.workload, between)? {
-        JobOutcome::Document(document) => document,
-        JobOutcome::Signal(signal, made) => {
-            if let Some(document) = made {
-                finish(&args, &document)?;
-            } else {
-                exit::say("interrupted before every arm had two runs: no verdict");
-            }
-            return Ok(Done::Signal(signal));
+    let compared = request.run()?;
+    let done = match &compared.document {
+        Some(document) => finish(&args, document)?,
+        None => {
+            exit::say("interrupted before every arm had two runs: no verdict");
+            Done::Fine
         }
     };
-    let predicted = asked.map(|asked| asked.predict(&document)).transpose();
-    // Minutes of runs are not thrown away for a prediction.
-    let failed = match predicted {
-        Ok(predicted) => {
-            document.predicted = predicted;
-            None
-        }
-        Err(failure) => Some(failure),
-    };
-    let done = finish(&args, &document)?;
-    failed.map_or(Ok(done), Err)
+    match (compared.signal, compared.unpredicted) {
+        (Some(signal), _) => Ok(Done::Signal(signal)),
+        (None, Some(failure)) => Err(failure),
+        (None, None) => Ok(done),
+    }
 }
 
 /// A comparison as people read it, without colours.
@@ -281,136 +209,25 @@ fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
 }
 
 impl Args {
-    /// The experiment with one command.
-    fn job(&self, command: Vec<Word>, metrics: Vec<MetricSpec>) -> Result<Job, Failure> {
-        Ok(Job {
-            shown: self.shown_command(&command),
-            command,
-            service: self.service.around()?,
-            recipes: self.arms.clone(),
-            is_choice: false,
+    /// What the flags ask for.
+    fn request(&self) -> Request {
+        Request {
+            workload: self.workload,
+            workload_args: self.workload_args.clone(),
+            command: self.command.clone(),
+            service: self.service.clone(),
+            arms: self.arms.clone(),
             aa: self.aa,
             pool: self.pool,
-            metrics,
-            metric_is_primary: !self.metric.is_empty(),
-            settings: self.settings()?,
-            judging: self.judging(),
+            metric: self.metric.clone(),
+            metric_name: self.metric_name.clone(),
+            metric_better: self.metric_better.clone(),
             warm_memory: self.warm_memory,
             ignore_failure: self.ignore_failure,
+            predict: self.predict,
+            vary: self.vary.clone(),
+            rule: self.rule.clone(),
             quiet: self.outputs.quiet,
-        })
-    }
-
-    /// The words to start: the command given, or ourselves with a workload.
-    fn command_to_compare(&self) -> Result<Vec<Word>, Failure> {
-        let Some(workload) = self.workload else {
-            let service = self.service.words()?;
-            if self.command.is_empty() && service.is_none() {
-                return Err(Failure::usage(
-                    "nothing to compare; name a workload (superpage compare gups), a command \
-                     (superpage compare -- ./app) or a server (--service COMMAND --load COMMAND)",
-                ));
-            }
-            if self.workload_args.is_given() {
-                return Err(Failure::usage(
-                    "--size and the other workload options need a workload, not a command",
-                ));
-            }
-            return Ok(service.unwrap_or_else(|| self.command.clone()));
-        };
-        crate::workload::command(workload, &self.workload_args.settings(workload)?)
-    }
-
-    /// The command as people know it: not by the path of our own program.
-    fn shown_command(&self, command: &[Word]) -> Vec<Word> {
-        let mut shown = command.to_vec();
-        if self.workload.is_some() {
-            shown[0] = "superpage".into();
-            shown.pop();
-        }
-        shown
-    }
-
-    fn metric_specs(&self) -> Result<Vec<MetricSpec>, Failure> {
-        let Some(workload) = self.workload.filter(|_| self.metric.is_empty()) else {
-            return self.given_metrics();
-        };
-        let of_figure = |name: &str, unit: &str, regex: String, better| MetricSpec {
-            name: name.to_string(),
-            unit: Some(unit.to_string()),
-            regex,
-            better: match better {
-                workload::Better::Higher => Better::Higher,
-                workload::Better::Lower => Better::Lower,
-            },
-        };
-        let (name, unit, better) = workload.figure();
-        let figure = r#""figure":\{[^}]*"value":([-+0-9.eE]+)"#.to_string();
-        let mut metrics = vec![of_figure(name, unit, figure, better)];
-        if workload == Workload::Stream {
-            metrics.extend(["copy", "scale", "add"].map(|kernel| {
-                let regex = format!(r#""{kernel}":\{{"best_bytes_per_second":([-+0-9.eE]+)"#);
-                of_figure(&format!("{kernel}, best"), unit, regex, better)
-            }));
-        }
-        Ok(metrics)
-    }
-
-    /// Those of `--metric`, with their names and directions.
-    fn given_metrics(&self) -> Result<Vec<MetricSpec>, Failure> {
-        let count = self.metric.len();
-        let (names, better) = (&self.metric_name, &self.metric_better);
-        if names.len() > count || better.len() > count {
-            return Err(Failure::usage(format!(
-                "{} --metric-name and {} --metric-better for {count} --metric; give each at most once \
-                 per --metric",
-                names.len(),
-                better.len()
-            )));
-        }
-        if better.len() > 1 && better.len() < count {
-            return Err(Failure::usage(format!(
-                "{} --metric-better for {count} --metric; give it once, or once per --metric",
-                better.len()
-            )));
-        }
-        let is_service = self.service.service.is_some();
-        let named = |metric| service::named(metric).filter(|_| is_service);
-        let name = |index: usize| match (names.get(index), named(&self.metric[index])) {
-            (Some(name), _) => name.clone(),
-            (None, Some((name, _))) => name.to_string(),
-            (None, None) if index == 0 => "metric".to_string(),
-            (None, None) => format!("metric {}", index + 1),
-        };
-        let specs: Vec<MetricSpec> = self
-            .metric
-            .iter()
-            .enumerate()
-            .map(|(index, regex)| MetricSpec {
-                name: name(index),
-                unit: None,
-                regex: named(regex).map_or(regex.as_str(), |(_, regex)| regex).to_string(),
-                better: better
-                    .get(index)
-                    .or(better.first())
-                    .map_or(Better::Higher, |better| (*better).into()),
-            })
-            .collect();
-        // The time of a run, and what tables call it where that is a service's load.
-        let own: &[&str] = if is_service { &["wall", "load"] } else { &["wall"] };
-        if let Some(spec) = specs.iter().find(|spec| own.contains(&spec.name.as_str())) {
-            return Err(Failure::usage(format!(
-                "a metric cannot be named `{}`: that is the time of a run; give it another name",
-                spec.name
-            )));
-        }
-        let mut taken = std::collections::BTreeSet::new();
-        match specs.iter().find(|spec| !taken.insert(spec.name.as_str())) {
-            Some(spec) => Err(Failure::usage(format!(
-                "two metrics are named `{}`; give each its own --metric-name",
-                spec.name
-            ))),
-            None => Ok(specs),
         }
     }
 
@@ -437,28 +254,6 @@ impl Args {
                 "--fail-if has no verdict to look at: no arm was compared with the first",
             )),
             (false, false) => Ok(Done::Fine),
-        }
-    }
-
-    fn settings(&self) -> Result<Settings, Failure> {
-        let rule = &self.rule;
-        let (min_runs, max_runs) = arms::runs(rule.min_runs, rule.max_runs)?;
-        let (confidence, within) = (rule.confidence, rule.within);
-        Ok(Settings {
-            seed: self.workload_args.seed,
-            warm_ups: rule.warmup,
-            rule: Rule { min_runs, max_runs, confidence, within, ..Rule::default() },
-            max_seconds: Some(rule.max_time.unwrap_or(MAX_SECONDS)),
-            patience_seconds: rule.max_time.is_none().then_some(PATIENCE_SECONDS),
-        })
-    }
-
-    fn judging(&self) -> Judging {
-        Judging {
-            same_within: self.rule.same_within,
-            same_at_most: self.rule.same_at_most,
-            confidence: self.rule.confidence,
-            least_coverage: self.rule.min_coverage,
         }
     }
 }

@@ -27,7 +27,9 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut wrong = Vec::new();
     let mut bad = 0;
     for file in &args.files {
-        let (name, problems) = match super::read(file).map(|text| Design::from_toml(file, &text)) {
+        let (name, problems) = match operations::design::text(file)
+            .map(|text| Design::from_toml(file, &text))
+        {
             Ok(Ok(design)) => (Some(design.name), vec![]),
             Ok(Err(DesignError::File { problems, .. })) => {
                 wrong.extend(problems.iter().map(|problem| problem.in_file(file)));

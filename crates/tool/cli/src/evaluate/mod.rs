@@ -1,19 +1,16 @@
 //! `superpage evaluate`: the entries of suites, each compared as `compare --suite` does it, in one table.
 
-mod find;
-mod here;
-mod on;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use experiment::evaluation::Evaluation;
+use operations::cluster::{ClusterArgs, On};
+use operations::compare::suite::Entry;
+use operations::evaluate::{self, Plan, Request, read};
+use operations::jobs::arms;
 
-use crate::cluster::{ClusterArgs, On};
-use crate::compare::entry::Entry;
 use crate::exit::{self, Done, Failure};
 use crate::files;
-use crate::runs::arms;
 
 /// Compare many applications on each kind of superpages.
 ///
@@ -92,25 +89,23 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return list(&args);
     }
     if let Some(file) = &args.into {
-        return here::into(&args, file);
+        return evaluate::into(&args.request(), file).map(done_by);
     }
     let output = args.output.as_deref().filter(|path| !files::is_stdout(path));
     files::check_outputs(output, "--html", args.html.as_deref(), args.force)?;
     if args.dry_run {
-        let text = match args.cluster.on {
-            On::Local => here::dry_run(&args)?,
-            On::Slurm | On::Ray => on::dry_run(&args)?,
+        let plan = args.request().plan()?;
+        let text = match args.json {
+            true => exit::json_text(PLAN_SCHEMA, serde_json::json!(plan))?,
+            false => plan_in_words(&plan),
         };
         files::deliver(args.output.as_deref(), args.force, &text)?;
         return Ok(Done::Fine);
     }
     let old = args.compare.as_deref().map(read).transpose()?;
     let (mut evaluation, end) = match &args.from {
-        Some(file) => (read(file)?, Ok(Done::Fine)),
-        None => match args.cluster.on {
-            On::Local => here::evaluate(&args)?,
-            On::Slurm | On::Ray => on::evaluate(&args)?,
-        },
+        Some(file) => (read(file)?, Ok(None)),
+        None => args.request().run()?,
     };
     let others = old.as_ref().map_or(0, |old| evaluation.other_kinds(old).len());
     let changes = old.map(|old| evaluation.changes_since(&old));
@@ -131,7 +126,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             "{others} of the applications were measured on another kind of machine than in --compare's file"
         ));
     }
-    match (end?, &evaluation.changed) {
+    match (end.map(done_by)?, &evaluation.changed) {
         (Done::Fine, Some(_)) if of == 0 => {
             Err(Failure::usage("--compare: the two evaluations have no application in common"))
         }
@@ -162,7 +157,7 @@ fn check(args: &Args) -> Result<(), Failure> {
 }
 
 fn list(args: &Args) -> Result<Done, Failure> {
-    let entries = find::entries(&args.suites)?;
+    let entries = evaluate::entries(&args.suites)?;
     let row = |entry: &Entry| {
         let here =
             || entry.check().map_or("here".to_string(), |it| format!("here, if `{it}` succeeds"));
@@ -174,8 +169,40 @@ fn list(args: &Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-fn read(path: &Path) -> Result<Evaluation, Failure> {
-    const MAX_BYTES: u64 = 1 << 30;
-    let text = files::text(path, MAX_BYTES, "a file that `evaluate --json` wrote")?;
-    Evaluation::parse(&text, &path.display().to_string()).map_err(Failure::usage)
+impl Args {
+    fn request(&self) -> Request {
+        Request {
+            suites: self.suites.clone(),
+            max_time: self.max_time,
+            resume: self.resume.clone(),
+            force: self.force,
+            quiet: self.quiet,
+            cluster: self.cluster.clone(),
+        }
+    }
+}
+
+fn done_by(signal: Option<i32>) -> Done {
+    signal.map_or(Done::Fine, Done::Signal)
+}
+
+fn plan_in_words(plan: &Plan) -> String {
+    let mut text = String::new();
+    for entry in &plan.entries {
+        let check = entry.check.as_ref().map(|check| format!(", if `{check}` succeeds"));
+        let check = check.unwrap_or_default();
+        text += &format!("{}: about {:.0} s{check}\n", entry.name, entry.seconds);
+    }
+    if text.is_empty() {
+        text += "nothing is left to run\n";
+    }
+    for one in &plan.not_run {
+        text += &format!("not run: {}\n", one.line(false));
+    }
+    match &plan.submission {
+        Some(submitted) if !plan.entries.is_empty() => {
+            format!("{text}\n{}", submitted.submission.text())
+        }
+        _ => text,
+    }
 }

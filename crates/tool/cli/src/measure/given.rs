@@ -3,7 +3,7 @@
 use walk_cost::{Given, MissCost};
 
 use crate::exit::Failure;
-use crate::this_machine;
+use operations::this_machine;
 
 /// Misses, their cost and the cycles; without --from and a program they are the measurement.
 #[derive(Debug, clap::Args)]

@@ -11,7 +11,7 @@ use std::process::ExitStatus;
 
 use launch::Word;
 use units::Pid;
-use walk_cost::from::{self, Format, FromError};
+use walk_cost::from::{self, Format};
 use walk_cost::{Attribution, Context, Estimate, interpret};
 
 use crate::exit::{self, Done, Failure};
@@ -209,10 +209,4 @@ fn pid(text: &str) -> Result<Pid, String> {
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e7);
     seconds.ok_or_else(|| "expected seconds, more than 0".to_string())
-}
-
-impl From<FromError> for Failure {
-    fn from(error: FromError) -> Self {
-        Self::usage(error)
-    }
 }

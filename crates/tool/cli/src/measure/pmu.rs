@@ -8,12 +8,12 @@ use experiment::execute::Interrupt;
 use host::{Root, Snapshot, process};
 use launch::{Pages, Recipe, Start, Word};
 use units::Pid;
-use walk_cost::live::{Counters, CountersUnavailable, Counting};
+use walk_cost::live::{Counters, Counting};
 use walk_cost::{Context, Estimate, MissCost, interpret};
 
 use super::Measured;
 use crate::exit::{self, Failure};
-use crate::{facts, signals};
+use operations::{facts, signals};
 
 /// How often it is looked whether the processes still run.
 const LOOK: Duration = Duration::from_millis(20);
@@ -104,13 +104,4 @@ fn finish(
         exit::say(reason);
     }
     Ok(estimate)
-}
-
-impl From<CountersUnavailable> for Failure {
-    fn from(why: CountersUnavailable) -> Self {
-        match why {
-            CountersUnavailable::NoProcess => Self::usage(why),
-            _ => Self::cannot(why),
-        }
-    }
 }

@@ -11,8 +11,8 @@ use walk_cost::{Estimate, Evidence, Gain, Interval, Method, Scope};
 
 use super::Measured;
 use crate::exit::Failure;
-use crate::predict::{self, Pricing, Subject};
-use crate::runs::JobOutcome;
+use operations::jobs::JobOutcome;
+use operations::predict::{self, Pricing, Subject};
 
 /// Less CPU time than this says nothing: a clock's tick is a large part of it.
 const MIN_SECONDS: f64 = 0.05;

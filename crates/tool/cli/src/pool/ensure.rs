@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use host::Root;
-use host::pool::ensure::{self, Plan, WantedError};
+use host::pool::ensure::{self, Plan};
 use serde_json::json;
 
 use super::progress::Watcher;
@@ -27,12 +27,6 @@ pub struct Args {
 
     #[command(flatten)]
     how: HowMuch,
-}
-
-impl From<WantedError> for Failure {
-    fn from(error: WantedError) -> Self {
-        Self::usage(error)
-    }
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {

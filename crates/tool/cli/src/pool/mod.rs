@@ -15,12 +15,12 @@ mod users;
 
 use std::path::Path;
 
+use host::Root;
 use host::journal::{Journal, Restoration};
 use host::pool::{PoolError, PoolName, Status};
-use host::{ReadError, Root};
 
 use crate::exit::{self, Done, Failure, print_json};
-use crate::pool_guard;
+use operations::pool_guard;
 
 /// Show and resize hugetlb pools.
 ///
@@ -82,24 +82,6 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Some(Command::Boot(args)) => boot::run(args),
         Some(Command::Ensure(args)) => ensure::run(args),
         Some(Command::Plan(args)) => plan::run(args),
-    }
-}
-
-impl From<PoolError> for Failure {
-    fn from(error: PoolError) -> Self {
-        if error.is_usage() {
-            Self::usage(error)
-        } else if error.is_denied() {
-            Self::cannot(format!("{error}{}", as_root()))
-        } else {
-            Self::cannot(error)
-        }
-    }
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        PoolError::from(error).into()
     }
 }
 

@@ -15,7 +15,7 @@ use units::{ByteSize, PageSize};
 
 use super::show;
 use crate::exit::{self, Done, Failure};
-use crate::{facts, signals};
+use operations::{facts, signals};
 
 /// Run a program and print how large a pool it needs.
 ///

@@ -8,7 +8,7 @@ use experiment::execute::Interrupt;
 use host::pool::{Progress, pool_name};
 
 use crate::exit::{self, Done, Failure};
-use crate::signals::{self, Interrupting, Interruption};
+use operations::signals::{self, Interrupting, Interruption};
 
 /// A change this quick needs no report.
 const SILENT: Duration = Duration::from_secs(2);

@@ -10,16 +10,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use launch::{Program, Word};
-use record::{
-    Ended, FaultSession, Limits, Progress, RecordError, Recorded, Recording, Session, Streams,
-    Tools,
-};
+use record::{Ended, FaultSession, Limits, Progress, Recorded, Recording, Session, Streams, Tools};
 use sys::spawn::ChildSetup;
 use trace::{Filter, TraceError};
 
 use crate::exit::{self, Done, Failure};
 use crate::pool::progress::Watcher;
-use crate::{facts, signals};
+use operations::{facts, signals};
 
 /// Record a program's page accesses as a trace (.spt).
 ///
@@ -65,7 +62,7 @@ pub struct Args {
     max_accesses: Option<u64>,
 
     /// Record for this long (90s, 5m), then end the program.
-    #[arg(long, value_name = "TIME", help_heading = "Limits", value_parser = crate::runs::arms::seconds)]
+    #[arg(long, value_name = "TIME", help_heading = "Limits", value_parser = operations::jobs::arms::seconds)]
     max_time: Option<f64>,
 
     /// First run the program unrecorded, to report the slowdown of recording.
@@ -93,12 +90,6 @@ const EXIT_CODES: &str = "\
 Exit codes: the program's own; 0 if a limit ended it; 2 wrong usage, or a trace that cannot be \
 written; 3 not possible on this machine; 126 and 127 if the program cannot be executed or found.";
 
-impl From<RecordError> for Failure {
-    fn from(error: RecordError) -> Self {
-        if error.is_cannot() { Self::cannot(error) } else { Self::usage(error) }
-    }
-}
-
 pub fn run(args: Args) -> Result<Done, Failure> {
     let search = facts::search_path();
     let name = args.command.first().map_or(OsStr::new(""), AsRef::as_ref);
@@ -107,7 +98,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if args.faults {
         return faults(&args, &recording);
     }
-    let cache = cache()?;
+    let cache = operations::predict::cache()?;
     if args.dry_run {
         let tools = Tools::find(&search, &cache)?;
         return summary::plan(&tools, &recording, args.json);
@@ -233,25 +224,4 @@ impl Args {
             ..Recording::new(&program.path, words, &output)
         }
     }
-}
-
-/// Where root keeps it if the environment is another user's (sudo may leave HOME as it was).
-const ROOT_CACHE: &str = "/var/cache";
-
-/// Where the plugin is kept: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory
-/// Specification: a relative path there is ignored).
-pub fn cache() -> Result<PathBuf, Failure> {
-    let variable =
-        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    let is_root = sys::param::effective_user() == 0;
-    let base = base.map(|base| match is_root && sys::trust::check(&base).is_err() {
-        true => PathBuf::from(ROOT_CACHE),
-        false => base,
-    });
-    base.map(|base| base.join("superpage")).ok_or_else(|| {
-        Failure::cannot(
-            "no cache directory for the recorder's plugin: set XDG_CACHE_HOME or HOME to a directory",
-        )
-    })
 }

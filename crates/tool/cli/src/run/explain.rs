@@ -13,7 +13,7 @@ use live::{Account, Cause, Latency, Report};
 use units::ByteSize;
 
 use super::report::Ended;
-use crate::design::recipe::{Instead, RuleNote};
+use operations::design::recipe::{Instead, RuleNote};
 use row::{OWN_RULES, Row, When};
 
 pub use row::{document, in_words};

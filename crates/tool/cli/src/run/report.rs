@@ -6,7 +6,6 @@ use experiment::counters::CounterFile;
 use experiment::supply::Supplied;
 use experiment::verdict::Effect;
 use experiment::watch::{AT_PEAK, Gap, Killed, NEAR_PEAK, Observed, OverTime};
-use host::Root;
 use host::coverage::Coverage;
 use launch::{Children, EnvironmentChange, Pages, Plan, Promise, ThpRequest, Word};
 use report::format as words;
@@ -36,10 +35,10 @@ pub struct Ended {
     pub may_have_any: bool,
     /// Whether the pool was allowed to grow.
     pub has_grown_pool: bool,
-    usage: Usage,
-    seen: Observed,
+    pub usage: Usage,
+    pub seen: Observed,
     /// The program's own process: what killed it is the status.
-    pid: Pid,
+    pub pid: Pid,
 }
 
 /// Whether it got what was asked for.
@@ -76,30 +75,6 @@ impl Unread {
 }
 
 impl Ended {
-    pub fn new(
-        plan: &Plan,
-        pid: Pid,
-        status: ExitStatus,
-        seconds: f64,
-        usage: Usage,
-        mut seen: Observed,
-    ) -> Self {
-        let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
-        seen.conclude(&Root::real(), usage.max_rss, uses_pool);
-        let (may_have_any, has_grown_pool) = (false, false);
-        Self {
-            status,
-            seconds,
-            in_force: None,
-            supplied: None,
-            may_have_any,
-            has_grown_pool,
-            usage,
-            seen,
-            pid,
-        }
-    }
-
     /// What lay on which pages when it held most.
     pub fn coverage(&self) -> Option<&Coverage> {
         self.seen.coverage.as_ref()

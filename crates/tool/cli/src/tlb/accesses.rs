@@ -7,8 +7,8 @@ use host::Snapshot;
 use tlb_probe::{Accesses, OnPages};
 use units::ByteSize;
 
-use crate::facts;
 use crate::progress::Progress;
+use operations::facts;
 
 /// Memory of each kind of page, at most: as far beyond the caches as most programs go.
 const MOST: ByteSize = ByteSize::gib(1);

@@ -6,7 +6,7 @@ use host::{HugetlbPools, Root, Thp};
 use tlb_probe::NotOffered;
 use units::{ByteSize, PageSize};
 
-use crate::pool_guard::OvercommitGuard;
+use operations::pool_guard::OvercommitGuard;
 
 /// The size of mTHP that is switched on where none was named: Arm's contiguous bit with base pages of 4 KiB, and the
 /// size most often recommended.

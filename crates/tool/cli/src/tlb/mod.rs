@@ -17,9 +17,11 @@ use tlb_probe::{
 use units::{ByteSize, PageSize};
 
 use crate::exit::{self, Done, Failure};
-use crate::pool_guard::OvercommitGuard;
 use crate::progress::Progress;
-use crate::{files, signals, this_machine};
+use operations::pool_guard::OvercommitGuard;
+use operations::{signals, this_machine};
+
+use crate::files;
 use allow::Change;
 
 /// Measure this machine's TLB: levels, entries, and cycles of hits and walks.

@@ -126,7 +126,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let mut watcher = Watcher::new(args.quiet)?;
     let asked = watcher.asked();
     let input = if stdin {
-        let stdin = Stdin::new(asked).map_err(crate::signals::no_thread)?;
+        let stdin = Stdin::new(asked).map_err(operations::signals::no_thread)?;
         Input::new(Box::new(stdin), Path::new("standard input"), format)
     } else {
         Input::open(&args.input, format)

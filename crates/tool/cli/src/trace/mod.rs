@@ -9,11 +9,7 @@ pub mod words;
 
 pub use import::filter;
 pub use info::json as info;
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-
-use trace::{Reader, TraceError};
+pub use operations::traces::open;
 
 use crate::exit::{Done, Failure};
 
@@ -46,23 +42,4 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Command::Verify(args) => verify::run(args),
         Command::Cat(args) => cat::run(args),
     }
-}
-
-impl From<TraceError> for Failure {
-    fn from(error: TraceError) -> Self {
-        Self::usage(error)
-    }
-}
-
-/// Opens a trace. That it was cut is said, once of each, and it is read up to there.
-pub fn open(path: &Path) -> Result<Reader, TraceError> {
-    static SAID: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    let reader = Reader::open(path)?;
-    if let Some(cut) = reader.info().cut
-        && SAID.lock().is_ok_and(|mut said| said.insert(path.to_path_buf()))
-    {
-        let what = words::cut(cut, reader.info());
-        crate::exit::say(&format!("warning: {}: {what}", path.display()));
-    }
-    Ok(reader)
 }

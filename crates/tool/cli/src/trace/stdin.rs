@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use crate::signals::Interruption;
+use operations::signals::Interruption;
 
 /// Bytes that a thread reads ahead.
 const PIECE: usize = 256 << 10;

@@ -1,7 +1,7 @@
 //! What the subcommands say about a trace. Pure.
 
 use serde_json::{Value, json};
-use trace::{Backing, Event, Filter, Info, Mappings, Pages, SLOTS};
+use trace::{Backing, Event, Filter, Mappings, Pages, SLOTS};
 use units::ByteSize;
 
 /// What was left out, and what that means.
@@ -28,15 +28,6 @@ pub fn filter_json(filter: Filter) -> Value {
             "level": "set-mru", "base_sets": sets.base, "superpage_sets": sets.superpage,
         }),
     }
-}
-
-/// Where a trace was cut, and what of it is there.
-pub fn cut(at: u64, info: &Info) -> String {
-    format!(
-        "truncated at byte {at} of {}: {} accesses before it can be read, without checksums (was the \
-         writer killed?)",
-        info.length, info.totals.accesses
-    )
 }
 
 /// How the mappings are known.

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use experiment::execute::Interrupt;
-use experiment::fragment::{Extent, FragmentError, Free, Goal, GoalError, Held, Kind};
-use host::pool::Headroom;
-use host::{FreeContiguity, Root, Thp};
+use experiment::fragment::{Extent, FragmentError, Goal, Held, Kind};
+use host::{FreeContiguity, Root};
 use launch::{Pages, Plan, Recipe, Start, Word};
 use sys::guard::Guarded;
 use units::{ByteSize, PageSize};
@@ -17,7 +16,8 @@ use self::report::{Ended, Report};
 use crate::delivery::ReportFlags;
 use crate::exit::{self, Done, Failure};
 use crate::progress::Progress;
-use crate::{facts, pool_guard, signals};
+use operations::fragmentation::{free, gather, goal_of, superpage};
+use operations::{facts, signals};
 
 /// Run a program while free memory is fragmented.
 ///
@@ -92,12 +92,6 @@ impl From<KindArg> for Kind {
     }
 }
 
-impl From<GoalError> for Failure {
-    fn from(error: GoalError) -> Self {
-        if error.is_cannot() { Self::cannot(error) } else { Self::usage(error) }
-    }
-}
-
 impl Args {
     fn extent(&self) -> Extent {
         match (self.leave, self.memory) {
@@ -110,32 +104,6 @@ impl Args {
     fn goal(&self, free: &FreeContiguity) -> Result<Goal, Failure> {
         goal_of(self.kind.into(), self.level, self.extent(), free)
     }
-}
-
-/// What a level means on this machine as it is now.
-pub fn goal(kind: Kind, level: u8, extent: Extent) -> Result<Goal, Failure> {
-    goal_of(kind, level, extent, &free(superpage()?)?)
-}
-
-fn goal_of(kind: Kind, level: u8, extent: Extent, free: &FreeContiguity) -> Result<Goal, Failure> {
-    let unknown = |what: &str| Failure::cannot(format!("{what}; nothing was done"));
-    let superpages = free.superpages.ok_or_else(|| {
-        unknown("/proc/buddyinfo does not say how many superpages of this size are free")
-    })?;
-    let headroom = Headroom::read(&Root::real(), None).map_err(Failure::cannot)?;
-    let Headroom { available, margin, .. } = headroom
-        .ok_or_else(|| unknown("/proc/meminfo does not say how much memory is available"))?;
-    let allowed = host::cgroup::memory_available(&Root::real());
-    let available = allowed.map_or(available, |allowed| allowed.min(available));
-    let free = Free { superpage: free.superpage, superpages, available, margin };
-    Ok(Goal::new(kind, level, extent, free)?)
-}
-
-/// The size that is fragmented.
-pub fn superpage() -> Result<PageSize, Failure> {
-    Thp::pmd_size_of(&Root::real()).map_err(|_| {
-        Failure::cannot("this kernel has no transparent superpages, by which memory is fragmented")
-    })
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -193,15 +161,6 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let document = || report.document(&args, &ended);
     args.report.deliver(args.quiet, document, || exit::print_aside(&report.table()));
     Ok(ended.status.into())
-}
-
-/// Makes free memory contiguous, as far as that is permitted and possible; whether it was permitted.
-pub fn gather(superpage: PageSize) -> bool {
-    experiment::contiguous::gather_all(&Root::real(), &pool_guard::journal_dir(), superpage).is_ok()
-}
-
-fn free(superpage: PageSize) -> Result<FreeContiguity, Failure> {
-    FreeContiguity::read(&Root::real(), superpage).map_err(Failure::cannot)
 }
 
 /// How long is waited for the kernel to merge what was given back; some of it is in lists of the CPUs for seconds.

@@ -23,7 +23,7 @@ use host::pool::{PoolError, Status, mounts};
 use super::stop::Stop;
 use super::voice::Voice;
 use crate::exit::{self, Failure};
-use crate::pool_guard;
+use operations::pool_guard;
 
 /// What every part needs to know.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use super::{Completion, Context, refused};
 use crate::exit::{self, Failure};
 use crate::pool::progress::Watcher;
 use crate::pool::show;
-use crate::pool_guard;
+use operations::pool_guard;
 
 /// One adjustment of one pool.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::lists::Bounds;
 use super::options::Request;
 use super::{Completion, Context, refused};
 use crate::exit::{self, Failure};
-use crate::pool_guard;
+use operations::pool_guard;
 
 /// A setting to be written, and how the shell command that would do it quotes the value.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use self::program::Target;
 use super::stop::Stop;
 use super::voice::Voice;
 use crate::exit::{self, Failure};
-use crate::facts;
+use operations::facts;
 
 const LIBRARY: &str = "libsuperpage.so";
 

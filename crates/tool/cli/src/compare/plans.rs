@@ -1,0 +1,23 @@
+//! The plans of an experiment, in words.
+
+use operations::jobs::Plans;
+
+use crate::run::plan_in_words;
+
+/// Each arm's plan, and what would be lent.
+pub fn in_words(plans: &Plans) -> String {
+    let mut text = String::new();
+    for (name, command) in &plans.service {
+        text += &format!("{name}\n  sh -c        {command}\n");
+    }
+    for arm in &plans.arms {
+        text += &plan_in_words(&arm.plan);
+    }
+    for arm in &plans.left_out {
+        text += &format!("{}\n  left out     {}\n", arm.name, arm.why);
+    }
+    for line in &plans.would_lend {
+        text += &format!("lend\n  {line}\n");
+    }
+    text
+}

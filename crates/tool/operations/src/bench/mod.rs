@@ -1,0 +1,292 @@
+//! The runs of a benchmark: every arm with every number of threads, interleaved, each in a process of its own;
+//! settings changed for one row's runs and put back.
+
+pub mod arms;
+pub mod costs;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ::workload::{Outcome, Settings, Workload};
+use experiment::bench::{Cell, Document, Row, SCHEMA};
+use experiment::document::{Arm as Planned, LeftOut};
+use experiment::execute::{Executor, Interrupt, Launcher, Options, Run, RunError};
+use experiment::library::PreloadReport;
+use experiment::procedure::{self, Question, Settings as Schedule, Stopped};
+use experiment::sample::{Purpose, Sample};
+use experiment::stats::stopping::Rule;
+use experiment::watch::Depth;
+use host::journal::Knob;
+use host::{Root, Snapshot, Thp};
+use launch::{Facts, Recipe};
+use units::PageSize;
+
+use crate::Failure;
+use crate::jobs::Bar;
+use crate::jobs::WarmMemory;
+use crate::jobs::arms::RequestedArms;
+use crate::pool_guard::{self, OvercommitGuard, PoolPolicy};
+use crate::reporter::say;
+use crate::{design, facts, signals};
+
+/// What came of it.
+pub enum BenchOutcome {
+    /// Figures.
+    Document(Box<Document>),
+    /// What would be run.
+    Plans(Box<BenchPlans>),
+    /// A signal, by which we shall end.
+    Signal(i32),
+}
+
+/// What the rows of a benchmark would run.
+#[derive(Debug)]
+pub struct BenchPlans {
+    /// Each row's plan.
+    pub plans: Vec<launch::Plan>,
+    /// Arms that would not run, and why.
+    pub left_out: Vec<LeftOut>,
+    /// Each change to a hugetlb pool, in words.
+    pub would_lend: Vec<String>,
+}
+
+/// A benchmark that is asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The arms; none: those of the benchmark.
+    pub arms: Vec<arms::Arm>,
+    /// Numbers of threads, each a row of every arm; none: one, and as many as there are CPUs.
+    pub threads: Vec<NonZeroUsize>,
+    /// Measured runs of each row.
+    pub runs: u32,
+    /// Whether an arm's mTHP size is enabled during its runs.
+    pub allow: bool,
+    /// What to do about a hugetlb pool with too few free pages.
+    pub pool: PoolPolicy,
+    /// Seed of the order of runs.
+    pub seed: u64,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// Makes the runs of `workload`, or plans them; `ours` are the arms where none were named.
+///
+/// # Errors
+/// They cannot be made.
+pub fn run(
+    request: &Request,
+    workload: Workload,
+    settings: &Settings,
+    is_dry_run: bool,
+    ours: impl FnOnce(&Facts) -> Vec<arms::Arm>,
+) -> Result<BenchOutcome, Failure> {
+    crate::workloads::check(workload, settings)?;
+    let command = crate::workloads::command(workload, settings)?;
+    for threads in &request.threads {
+        crate::workloads::check(workload, &Settings { threads: *threads, ..settings.clone() })?;
+    }
+    // Before anything is changed, so that no signal finds it changed and nobody to put it back.
+    let interrupt = Arc::new(Interrupt::default());
+    let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
+    let mut facts = facts::read();
+    let named = !request.arms.is_empty();
+    let mut arms = if named { request.arms.clone() } else { ours(&facts) };
+    if workload == Workload::Touch {
+        arms.iter_mut().for_each(arms::have_fresh_memory);
+    }
+    let recipes: Vec<Recipe> = arms.iter().map(|arm| arm.recipe.clone()).collect();
+    let asked = if named {
+        RequestedArms::new(&recipes, false)
+    } else {
+        RequestedArms::by_default(&recipes)
+    };
+    let policy = if is_dry_run { PoolPolicy::Keep } else { request.pool };
+    let machine = Snapshot::read(&Root::real());
+    let goes_on = || !interrupt.is_asked();
+    let (mut guard, mut not_raised) =
+        pool_guard::raise_for_arms(policy, &asked.recipes(), &facts, &goes_on);
+    facts = facts::read();
+    if request.allow {
+        arms::allowed(&mut facts, &arms);
+    }
+    let mut would_lend = Vec::new();
+    if is_dry_run && request.pool == PoolPolicy::Lend {
+        let (lent, mut refused) = pool_guard::preview(&asked.recipes(), None, &mut facts);
+        (would_lend, not_raised) = (lent, refused.pop());
+    }
+    let populating: Vec<bool> = arms.iter().map(|arm| arm.populates).collect();
+    let names: Vec<String> = asked.recipes().iter().map(|recipe| recipe.name.clone()).collect();
+    let (planned, mut left_out) = asked.plan(&command, &facts, not_raised)?;
+    let populates =
+        |name: &String| names.iter().position(|one| one == name).is_some_and(|at| populating[at]);
+    let mut cells = cells(&planned, &threads(request)?, populates);
+    if is_dry_run {
+        let plans = cells.into_iter().map(|cell| cell.plan).collect();
+        return Ok(BenchOutcome::Plans(Box::new(BenchPlans { plans, left_out, would_lend })));
+    }
+    let sizes = if request.allow { sizes_to_switch(&cells) } else { Vec::new() };
+    let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let schedule = schedule(request);
+    let (ran, seen) = loop {
+        let plans: Vec<launch::Plan> = cells.iter().map(|cell| cell.plan.clone()).collect();
+        let policies = cells.iter().map(|cell| design::recipe::in_force(&cell.recipe));
+        let policies = policies.collect::<Result<_, Failure>>()?;
+        let options = Options {
+            metrics: Vec::new(),
+            ignore_failure: false,
+            superpage,
+            warms_memory: WarmMemory::Auto.applies(&machine),
+            journal: pool_guard::journal_dir(),
+        };
+        let launcher = Launcher::new(&plans, options, &interrupt)?
+            .watching(Depth::TicksOnly)
+            .in_force(policies);
+        let shown: Vec<String> =
+            cells.iter().map(|cell| format!("{} x{}", cell.arm, cell.threads)).collect();
+        let mut bar = Bar::new(&shown, &schedule, request.quiet);
+        let mut bench =
+            Bench { launcher, cells: &cells, sizes: &sizes, guard: &mut guard, seen: Vec::new() };
+        let count = cells.len() as u32;
+        let question = Question::default();
+        let ran = procedure::run(&mut bench, count, &schedule, &question, &mut |event| {
+            bar.show(&event);
+        });
+        bar.clear();
+        let seen = bench.seen;
+        match ran {
+            // An arm that nobody asked for by name must not cost the others their result.
+            Err(RunError::Failed { arm, how, said }) if !named && arm != cells[0].arm => {
+                cells.retain(|cell| cell.arm != arm);
+                left_out.push(LeftOut { name: arm, why: format!("the program {how}{said}") });
+            }
+            ran => break (ran, seen),
+        }
+    };
+    let lent = guard.raised.clone();
+    for line in guard.restore() {
+        say(&line);
+    }
+    let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
+    let ran = match ran {
+        Err(RunError::Interrupted) => return Ok(BenchOutcome::Signal(interrupting.signal())),
+        Ok(ran) if ran.stopped == Stopped::Interrupted => {
+            return Ok(BenchOutcome::Signal(interrupting.signal()));
+        }
+        ran => ran?,
+    };
+    let outcomes = |index: u32| {
+        let these = seen.iter().filter(move |(arm, _)| *arm == index);
+        these.map(|(_, outcome)| outcome.clone()).collect()
+    };
+    let rows = cells.into_iter().zip(0..).map(|(cell, index)| Row::new(cell, outcomes(index)));
+    Ok(BenchOutcome::Document(Box::new(Document {
+        schema: SCHEMA,
+        bench: workload.name(),
+        superpage_version: env!("CARGO_PKG_VERSION"),
+        began_unix_seconds: began,
+        command: std::iter::once("superpage".into()).chain(command[1..].to_vec()).collect(),
+        seed: request.seed,
+        runs: request.runs.next_multiple_of(2),
+        machine,
+        lent,
+        changed_meanwhile,
+        left_out,
+        elapsed_seconds: ran.elapsed.as_secs_f64(),
+        rows: rows.collect(),
+    })))
+}
+
+/// A launcher that switches settings before each run and reads what the workload said after it.
+struct Bench<'a> {
+    launcher: Launcher<'a>,
+    cells: &'a [Cell],
+    /// Sizes of THP to be switched, and how they were found.
+    sizes: &'a [(PageSize, String)],
+    guard: &'a mut OvercommitGuard,
+    /// Measured runs: which cell, and what came of it.
+    seen: Vec<(u32, (Outcome, PreloadReport))>,
+}
+
+impl Executor for Bench<'_> {
+    fn execute(&mut self, run: Run) -> Result<Sample, RunError> {
+        let cell = &self.cells[run.at.arm as usize];
+        for (size, found) in self.sizes {
+            let value = match cell.folio {
+                None => found,
+                Some(folio) if folio == *size => "madvise",
+                Some(_) => "never",
+            };
+            self.guard.set(&Knob::thp_size_enabled(*size), value)?;
+        }
+        let mut sample = self.launcher.execute(run)?;
+        let printed = self.launcher.printed().trim();
+        let outcome: Outcome = serde_json::from_str(printed).map_err(|error| RunError::Failed {
+            arm: cell.arm.clone(),
+            how: "printed no result".to_string(),
+            said: format!(" ({error})"),
+        })?;
+        sample.metric = Some(outcome.figure.value);
+        if run.purpose == Purpose::Measured {
+            self.seen.push((run.at.arm, (outcome, PreloadReport::from_sample(&sample))));
+        }
+        Ok(sample)
+    }
+}
+
+/// Every arm with every number of threads: the same plan, with further words for the workload.
+fn cells(
+    planned: &[Planned],
+    threads: &[NonZeroUsize],
+    populates: impl Fn(&String) -> bool,
+) -> Vec<Cell> {
+    let cell = |arm: &Planned, threads: usize| {
+        let mut plan = arm.plan.clone();
+        if let Some(place) = plan.arguments.iter().position(|word| word == "--threads") {
+            plan.arguments[place + 1] = threads.to_string().into();
+        }
+        let populates = populates(&arm.name);
+        if populates {
+            plan.arguments.push("--populate".into());
+        }
+        let (arm, recipe) = (arm.name.clone(), arm.recipe.clone());
+        Cell { arm, folio: arms::folio(&recipe), recipe, plan, threads, populates }
+    };
+    let with =
+        |threads: &NonZeroUsize| planned.iter().map(|arm| cell(arm, threads.get())).collect();
+    threads.iter().map(with).collect::<Vec<Vec<Cell>>>().concat()
+}
+
+/// Those asked for, or 1 and one for each CPU.
+fn threads(request: &Request) -> Result<Vec<NonZeroUsize>, Failure> {
+    let mut threads = request.threads.clone();
+    if threads.is_empty() {
+        let cpus = sys::affinity::allowed().map_err(Failure::cannot)?.len();
+        threads = vec![NonZeroUsize::MIN];
+        threads.extend(NonZeroUsize::new(cpus));
+    }
+    threads.dedup();
+    Ok(threads)
+}
+
+/// All sizes that anonymous memory may be on, and how they are set; none if no arm needs one switched.
+fn sizes_to_switch(cells: &[Cell]) -> Vec<(PageSize, String)> {
+    if cells.iter().all(|cell| cell.folio.is_none()) {
+        return Vec::new();
+    }
+    let sizes = Thp::from_root(&Root::real()).map(|thp| thp.sizes).unwrap_or_default();
+    let set = sizes.into_iter().filter_map(|(size, set)| Some((size, set.enabled?.selected)));
+    set.collect()
+}
+
+fn schedule(request: &Request) -> Schedule {
+    let runs = request.runs.next_multiple_of(2);
+    Schedule {
+        seed: request.seed,
+        warm_ups: 1,
+        rule: Rule { min_runs: runs, max_runs: runs, ..Rule::default() },
+        max_seconds: None,
+        patience_seconds: None,
+    }
+}

@@ -1,0 +1,70 @@
+//! The prediction beside a comparison: made from the program's accesses before the runs, and from the
+//! reference arm's times after them.
+
+use experiment::analysis::analyse;
+use experiment::document::{Document, Predicted};
+
+use super::Request;
+use crate::Failure;
+use crate::predict::{self, Pricing, Subject, SubjectDemand};
+
+/// What is known before the runs.
+pub struct Predicting {
+    subject: Subject,
+    asked: SubjectDemand,
+    pricing: Pricing,
+    /// Seconds of the phase that one of our workloads times, on base pages.
+    timed: Option<f64>,
+}
+
+impl Predicting {
+    /// Follows the accesses and measures the prices; a workload's timed phase too, which a comparison
+    /// knows as a rate only.
+    pub fn new(request: &Request) -> Result<Self, Failure> {
+        let quiet = request.quiet;
+        let subject = match request.workload {
+            Some(workload) => {
+                Subject::Workload(workload, request.workload_args.settings(workload)?)
+            }
+            None => Subject::Program(request.command.clone()),
+        };
+        let asked = subject.demand(quiet)?;
+        let pricing = Pricing::begin(&asked, quiet)?;
+        let timed = match request.workload {
+            Some(_) => Some(predict::timed_on_base_pages(&subject, quiet)?),
+            None => None,
+        };
+        Ok(Self { subject, asked, pricing, timed })
+    }
+
+    /// To be called between the runs: what accesses cost then.
+    pub fn between(&mut self) {
+        self.pricing.between();
+    }
+
+    /// Predicts, once it is known what the reference arm took.
+    pub fn predict(self, document: &Document) -> Result<Predicted, Failure> {
+        let of_metric = self.timed.is_some();
+        let runs = match of_metric {
+            true => Vec::new(),
+            false => predict::base_runs(&document.samples, false),
+        };
+        let median = match self.timed {
+            Some(seconds) => (seconds, 0.0),
+            None => {
+                let reference = &analyse(document).arms[0];
+                let times = reference.user_seconds.zip(reference.system_seconds);
+                times.filter(|(user, system)| user + system > 0.0).ok_or_else(|| {
+                    Failure::usage(format!(
+                        "{}: too little CPU time to predict anything; give it more work",
+                        self.subject.name()
+                    ))
+                })?
+            }
+        };
+        let prices = self.pricing.finish()?;
+        let prediction = predict::predict(&self.asked, &prices, median, &runs);
+        let SubjectDemand { source, notes, .. } = self.asked;
+        Ok(Predicted { prediction, of_metric, source, notes })
+    }
+}

@@ -1,0 +1,99 @@
+//! `compare stream` repeats its runs with the arrays shifted by a cache line where equal runs differ too much.
+//! See docs/decisions/compare.md#6.
+
+use experiment::arrays;
+use experiment::document::{Arrays, Attempt, Document};
+use experiment::procedure::Stopped;
+use experiment::spread::MAX_DEVIATION;
+use report::format::{self as words, percent};
+use workload::{Workload, stream};
+
+use crate::Failure;
+use crate::jobs::{Job, JobOutcome};
+use crate::reporter::say;
+
+/// More shifts than this, and the deviation has another cause.
+const MAX_SHIFTS: usize = 3;
+
+/// Makes the runs of `job`; those of STREAM with other offsets too, if nobody gave one.
+pub fn run(
+    mut job: Job,
+    workload: Option<Workload>,
+    between: &mut dyn FnMut(),
+) -> Result<JobOutcome, Failure> {
+    let is_given = job.shown.iter().any(|word| word == "--offset");
+    if workload != Some(Workload::Stream) || is_given {
+        return job.run_and(between);
+    }
+    let (mut offset, mut earlier) = (stream::OFFSET, Vec::new());
+    loop {
+        let may_shift = earlier.len() < MAX_SHIFTS;
+        job.settings.rule.max_deviation = may_shift.then_some(MAX_DEVIATION);
+        let (made, signal) = match job.run_and(between)? {
+            JobOutcome::Document(document) => (Some(document), None),
+            JobOutcome::Signal(signal, made) => (made, Some(signal)),
+        };
+        if let Some(document) = made {
+            let line = arrays::line(&document);
+            let is_to_shift = document.stopped == Stopped::Deviation && signal.is_none();
+            earlier.push((offset, document));
+            if is_to_shift {
+                offset = arrays::shifted(offset, line);
+                shift(&mut job, offset, &earlier.last().expect("just pushed").1);
+                continue;
+            }
+        }
+        // Interrupted before it had a block, the runs before it are the result.
+        let document = earlier.pop().map(|(offset, document)| placed(document, offset, earlier));
+        return Ok(match (document, signal) {
+            (document, Some(signal)) => JobOutcome::Signal(signal, document),
+            (Some(document), None) => JobOutcome::Document(document),
+            (None, None) => unreachable!("a job without a document was interrupted"),
+        });
+    }
+}
+
+/// Makes the next runs those with `offset`, in the time that is left.
+fn shift(job: &mut Job, offset: u64, last: &Document) {
+    if let (Some(found), false) = (arrays::deviation(last), job.quiet) {
+        // Which value of a series it is.
+        let run = words::command(job.shown.iter().skip(2));
+        say(&format!(
+            "{run}: {}: {} has a standard deviation of {}: repeating with --offset {offset}",
+            found.arm,
+            found.metric,
+            percent(found.share)
+        ));
+    }
+    let left = job.settings.max_seconds.map(|limit| limit - last.elapsed_seconds);
+    job.settings.max_seconds = left.map(|left| left.max(f64::MIN_POSITIVE));
+    for command in [&mut job.command, &mut job.shown] {
+        match command.iter().position(|word| word == "--offset") {
+            Some(at) => command[at + 1] = offset.to_string().into(),
+            // After `superpage workload stream`.
+            None => drop(command.splice(3..3, ["--offset".into(), offset.to_string().into()])),
+        }
+    }
+}
+
+/// The document with where its arrays were, and where else they had been.
+fn placed(
+    mut document: Box<Document>,
+    offset_bytes: u64,
+    earlier: Vec<(u64, Box<Document>)>,
+) -> Box<Document> {
+    let attempt = |(offset_bytes, document): (u64, Box<Document>)| Attempt {
+        offset_bytes,
+        deviation: arrays::deviation(&document),
+        arms: document.arms.iter().map(|arm| arm.name.clone()).collect(),
+        samples: document.samples,
+        elapsed_seconds: document.elapsed_seconds,
+    };
+    document.arrays = Some(Arrays {
+        line_bytes: arrays::line(&document),
+        offset_bytes,
+        deviation: arrays::deviation(&document),
+        earlier: earlier.into_iter().map(attempt).collect(),
+    });
+    document
+}

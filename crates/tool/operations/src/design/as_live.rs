@@ -1,0 +1,142 @@
+//! A design as it is carried out beside a program, as a design of its own: what the laboratory must run to be compared
+//! with a live run. See docs/decisions/lab.md#8.
+
+use design::{Design, designs};
+use launch::Executor;
+use policy::{LaunchPages, Scale};
+
+use super::recipe::{KERNEL, executor_of, gives_at_fault};
+use crate::Failure;
+
+/// [`KERNEL`] where its faults try hard for superpages, as they do for memory that is advised.
+const KERNEL_ADVISED: &str = "linux-6-always";
+
+/// What `run --design` does in the place of a design, with its summary; `None`: what it says. Reservations whose
+/// superpages are made in place are what a design says, but for when their frames are zeroed.
+pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Failure> {
+    let policy = design.policy(Scale::X86);
+    if executor_of(design, executor) == Executor::InPlace {
+        return Ok(None);
+    }
+    let (summary, rules) = match policy.launch().pages {
+        LaunchPages::Base | LaunchPages::Pool => return Ok(None),
+        LaunchPages::Transparent => kernels()?,
+        LaunchPages::OwnKernel if gives_at_fault(design, executor) => kernels()?,
+        LaunchPages::OwnKernel => beside(design, !policy.physical().reserved.is_empty()),
+    };
+    let memory = kernel(KERNEL, &["deallocation.", "memory.", "fault."])?;
+    let name = format!("{}-as-live", design.name);
+    let text = format!("name = {name:?}\nsummary = {summary:?}\n{rules}{memory}");
+    Ok(Some(Design::from_toml(&name, &text)?))
+}
+
+/// The kernel's own superpages at faults.
+fn kernels() -> Result<(String, String), Failure> {
+    let rules = kernel(KERNEL_ADVISED, &["allocation.", "preparation.", "mapping."])?
+        .replace("allocation.effort = \"direct\"", "allocation.effort = \"direct-retry\"");
+    Ok(("this kernel's transparent superpages, of advised memory".to_string(), rules))
+}
+
+/// Base pages at faults, and superpages by copying: `superpage` looks every 10 ms where a reservation would be completed
+/// (docs/decisions/live.md#6); scans keep their periods.
+fn beside(design: &Design, reserves: bool) -> (String, String) {
+    let keys = design.keys();
+    let value = |key: &str| {
+        let found = keys.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| value.to_string())
+    };
+    let (summary, scan) = if reserves {
+        let every = value("preparation.background.every");
+        let at = value("preparation.background.at").or_else(|| value("preparation.fill-at"));
+        let every = every.unwrap_or_else(|| "\"10ms\"".to_string());
+        let at = at.unwrap_or_else(|| "512".to_string());
+        let scan = format!(
+            "mapping.scan.every = {every}\nmapping.scan.regions = 1000000\nmapping.scan.after-failure = \"100ms\"\n\
+             mapping.scan.least-present = {at}\nmapping.scan.referenced = false\n\
+             mapping.scan.order = \"crossing\"\nmapping.scan.effort = \"direct-retry\"\n"
+        );
+        let every = every.trim_matches('"');
+        (
+            format!(
+                "base pages at faults, copied into a superpage from {at} of 512 on, every {every}"
+            ),
+            scan,
+        )
+    } else {
+        let own = keys.iter().filter(|(name, _)| name.starts_with("mapping.scan."));
+        let scan = own.map(|(name, value)| format!("{name} = {value}\n")).collect();
+        ("its scan, on this kernel's memory management".to_string(), scan)
+    };
+    let rules = "allocation.trigger = \"scan\"\nallocation.form = \"superpage\"\nmapping.when = \"never\"\n";
+    (summary, format!("{rules}{scan}"))
+}
+
+/// These keys of a kernel's preset.
+fn kernel(name: &str, below: &[&str]) -> Result<String, Failure> {
+    let keys = designs::find(name)?.keys().into_iter();
+    let own = keys.filter(|(key, _)| below.iter().any(|below| key.starts_with(below)));
+    Ok(own.map(|(key, value)| format!("{key} = {value}\n")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(preset: &str) -> Option<Design> {
+        as_live(&designs::find(preset).unwrap(), Executor::Collapse).unwrap()
+    }
+
+    fn value(design: &Design, key: &str) -> String {
+        let keys = design.keys();
+        keys.into_iter().find(|(name, _)| name == key).unwrap().1.to_string()
+    }
+
+    #[test]
+    fn what_a_kernel_would_do_in_place_is_a_copy() {
+        for (preset, at, every) in [
+            ("freebsd", "512", "\"10ms\""),
+            ("quicksilver-sync-64", "64", "\"10ms\""),
+            ("quicksilver-async-256", "256", "\"1s\""),
+        ] {
+            let design = of(preset).unwrap();
+            assert_eq!(value(&design, "mapping.scan.least-present"), at, "{preset}");
+            assert_eq!(value(&design, "mapping.scan.every"), every, "{preset}");
+            assert_eq!(value(&design, "allocation.trigger"), "\"scan\"");
+            assert!(design.summary.contains("copied"), "{}", design.summary);
+        }
+        let ingens = of("ingens").unwrap();
+        assert_eq!(value(&ingens, "mapping.scan.least-present"), "460");
+        // The kernel's own rules are those of the one that runs.
+        assert_eq!(value(&ingens, "memory.contended-permille"), "0");
+    }
+
+    #[test]
+    fn in_place_reservations_are_what_a_design_says() {
+        let in_place = |preset| as_live(&designs::find(preset).unwrap(), Executor::InPlace);
+        assert!(in_place("freebsd").unwrap().is_none());
+        assert!(in_place("quicksilver-sync-64").unwrap().is_none());
+        // It reserves nothing.
+        assert_eq!(in_place("ingens").unwrap(), of("ingens"));
+    }
+
+    #[test]
+    fn transparent_superpages_are_this_kernels() {
+        let linux = of("linux-4.3").unwrap();
+        assert_eq!(value(&linux, "allocation.effort"), "\"direct-retry\"");
+        assert_eq!(value(&linux, "memory.contended-permille"), "0");
+        // One that prepares its reservations at the first fault.
+        assert_eq!(value(&of("quicksilver-sync-1").unwrap(), "allocation.form"), "\"superpage\"");
+        assert!(of("base").is_none() && of("hugetlb").is_none());
+    }
+
+    #[test]
+    fn every_preset_that_runs_live_is_a_design_then() {
+        let mut live = 0;
+        for preset in designs::list() {
+            let name = of(preset.name).map(|design| design.name);
+            live += usize::from(name.is_some());
+            assert!(name.is_none_or(|name| name == format!("{}-as-live", preset.name)));
+        }
+        assert!(live >= 5, "only {live} presets run live");
+    }
+}

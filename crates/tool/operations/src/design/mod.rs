@@ -1,0 +1,59 @@
+//! Superpage designs as a command names them, and as a program is run under them.
+
+mod as_live;
+pub mod recipe;
+
+use std::path::Path;
+
+use ::design::{Design, designs};
+
+pub use as_live::as_live;
+
+use crate::{Failure, files};
+
+/// A design as it was named on the command line.
+pub struct Named {
+    /// The preset's name, or the file.
+    pub label: String,
+    /// Where it was read from: none for a preset.
+    pub file: Option<String>,
+    /// The file with its comments.
+    pub text: String,
+    /// What it says.
+    pub design: Design,
+}
+
+/// Finds a design by its name or alias, or reads the file. What has a slash or ends in `.toml` is a
+/// file, and so is what exists as one and is no preset.
+pub fn load(word: &str) -> Result<Named, Failure> {
+    let looks_like_file = word.contains('/') || word.ends_with(".toml");
+    let preset = designs::preset(word);
+    let preset = match preset {
+        Ok(preset) if !looks_like_file => preset,
+        Err(error) if !looks_like_file && !Path::new(word).is_file() => {
+            return Err(Failure::usage(format!("{error}; or give a file")));
+        }
+        _ => {
+            let text = text(word)?;
+            let design = Design::from_toml(word, &text)?;
+            let file = Some(word.to_string());
+            return Ok(Named { label: word.to_string(), file, text, design });
+        }
+    };
+    let (label, text) = (preset.name.to_string(), preset.text.to_string());
+    Ok(Named { label, file: None, text, design: preset.design()? })
+}
+
+/// More than any design.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The text of a design's file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn text(file: &str) -> Result<String, Failure> {
+    if file.is_empty() {
+        return Err(Failure::usage("empty file name; give a design file"));
+    }
+    files::text(Path::new(file), MAX_BYTES, "a design file")
+}

@@ -1,0 +1,633 @@
+//! A superpage design as a way to run a program: which of its rules the library inside the program carries
+//! out, and which stay the kernel's. For `run --design`.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use design::{Design, designs, diff};
+use host::{Root, Thp};
+use launch::{Ahead, Executor, Memory, Pages, Recipe};
+use live::Fresh;
+use policy::rules::Prefault;
+use policy::{Criterion, Launch, LaunchPages, Policy, Rule, Scale};
+use units::{ByteSize, PageSize};
+
+use super::Named;
+use crate::Failure;
+use crate::facts;
+
+/// What the kernel does without us, against which the other rules of a design are held.
+pub(super) const KERNEL: &str = "linux-6";
+/// The same of a pool, and of base pages.
+const KERNEL_POOL: &str = "hugetlb";
+const KERNEL_BASE: &str = "base";
+
+/// The most that the library keeps of what a program unmaps, or populates of a new mapping.
+const MAX_PREPARED: ByteSize = ByteSize::mib(64);
+
+/// A rule of a design that is not carried out as it says.
+#[derive(Debug, Clone)]
+pub struct RuleNote {
+    /// Its key, or those of several, as in the design's file.
+    pub rule: String,
+    /// Who does something in its place.
+    pub instead: Instead,
+    /// What it is about.
+    pub bearing: Bearing,
+    /// What the design wants and what is done, or why nothing is.
+    pub words: String,
+}
+
+/// What a rule is about that is not carried out as it says. See docs/decisions/live.md#15.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bearing {
+    /// Whether superpages are made: without it a program does not run under its design.
+    Whether,
+    /// How, how soon, or how many at a time.
+    How,
+}
+
+/// Who does something in the place of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instead {
+    /// superpage, by other means.
+    Superpage,
+    /// The kernel, by rules of its own.
+    Kernel,
+    /// Nothing.
+    Nothing,
+}
+
+impl fmt::Display for RuleNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rule, instead, bearing, words } = self;
+        if *bearing == Bearing::Whether {
+            return write!(
+                f,
+                "not applied, though it decides whether superpages are made: {rule}: {words}"
+            );
+        }
+        match instead {
+            Instead::Superpage => write!(f, "applied by other means: {rule}: {words}"),
+            Instead::Kernel => write!(f, "not applied, the kernel has its own rules: {rule}"),
+            Instead::Nothing => write!(f, "not applied: {rule}: {words}"),
+        }
+    }
+}
+
+impl RuleNote {
+    /// The key alone: that of a table is in brackets.
+    pub fn key(&self) -> &str {
+        self.rule.trim_matches(['[', ']'])
+    }
+
+    fn nothing(rule: &str, words: impl Into<String>) -> Self {
+        let (rule, instead, bearing) = (rule.to_string(), Instead::Nothing, Bearing::How);
+        Self { rule, instead, bearing, words: words.into() }
+    }
+}
+
+/// What this machine's kernel does by itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kernel {
+    /// It gives superpages at faults, at least where that is advised.
+    gives_at_fault: bool,
+    /// khugepaged's limits of a region's populated and swapped-out pages.
+    least_present: Option<u16>,
+    most_swapped: Option<u16>,
+}
+
+impl Kernel {
+    /// As it is set now.
+    fn read() -> Self {
+        let Some(thp) = Thp::from_root(&Root::real()) else { return Self::default() };
+        let pages = 1u64 << Scale::X86.superpage;
+        let number = |value: u64| u16::try_from(value).ok();
+        let none = thp.khugepaged.max_ptes_none.map(|none| pages.saturating_sub(none).max(1));
+        Self {
+            gives_at_fault: facts::mode_of_largest(&thp).is_some_and(|mode| mode != "never"),
+            least_present: none.and_then(number),
+            most_swapped: thp.khugepaged.max_ptes_swap.and_then(number),
+        }
+    }
+
+    /// Whether it decides by this, too.
+    fn has(&self, criterion: &Criterion) -> bool {
+        match criterion {
+            Criterion::LeastPresent(pages) => self.least_present == Some(*pages),
+            Criterion::MostSwapped(pages) => self.most_swapped == Some(*pages),
+            Criterion::Condition(..) | Criterion::Accessed(_) => false,
+        }
+    }
+}
+
+/// How to launch a program as the design says, and the rules that are not carried out so.
+pub fn from_design(
+    design: &Design,
+    executor: Executor,
+    kernel: Kernel,
+) -> Result<(Recipe, Vec<RuleNote>), Failure> {
+    let name = &design.name;
+    let plan = design.policy(Scale::X86).launch();
+    if !executor.is_usual() {
+        check_reserves(design).map_err(|why| {
+            Failure::usage(format!("design {name} cannot have executor {executor}: {why}"))
+        })?;
+    }
+    let size = plan.size.unwrap_or(ByteSize::mib(2));
+    let by_fault = kernel.gives_at_fault && gives_at_fault(design, executor);
+    let (pages, memory) = match plan.pages {
+        LaunchPages::Base => (Pages::Base, Memory::default()),
+        LaunchPages::Pool => {
+            let size = PageSize::new(size.bytes()).map_err(Failure::usage)?;
+            (Pages::Hugetlb(Some(size)), Memory::USUAL)
+        }
+        LaunchPages::Transparent => (Pages::Thp, Memory::USUAL),
+        LaunchPages::OwnKernel => {
+            live::check_design(&design.policy(Scale::X86)).map_err(|why| {
+                Failure::usage(format!(
+                    "design {name} cannot be run: {why}; simulate it with: superpage lab run --design {name}"
+                ))
+            })?;
+            match executor {
+                // As `run` without a design: its superpages are there at the first fault.
+                Executor::Collapse if by_fault => (Pages::Thp, Memory::default()),
+                Executor::Collapse => (Pages::Collapsed, Memory::default()),
+                Executor::InPlace => (Pages::Collapsed, Memory::USUAL),
+                Executor::Pool => {
+                    let size = PageSize::new(size.bytes()).map_err(Failure::usage)?;
+                    (Pages::Hugetlb(Some(size)), Memory::USUAL)
+                }
+            }
+        }
+    };
+    let (ahead, mut notes) = ahead(&plan, pages, size);
+    notes.extend(not_ours(design, &plan, executor, by_fault, kernel));
+    let design = Some(name.clone());
+    let recipe =
+        Recipe { name: name.clone(), memory, ahead, design, executor, ..Recipe::new(pages) };
+    Ok((recipe, notes))
+}
+
+/// Whether a design makes reservations that an executor can begin with.
+fn check_reserves(design: &Design) -> Result<(), String> {
+    let policy = design.policy(Scale::X86);
+    match policy.launch().pages {
+        LaunchPages::OwnKernel => live::check_reserves(&policy),
+        _ => Err("its superpages are the kernel's to make".to_string()),
+    }
+}
+
+/// Whether the kernel's fault makes a design's superpages, although these are reservations: they are prepared whole and mapped
+/// at the first fault. See docs/decisions/live.md#13.
+pub fn gives_at_fault(design: &Design, executor: Executor) -> bool {
+    let policy = design.policy(Scale::X86);
+    let is_own = policy.launch().pages == LaunchPages::OwnKernel;
+    is_own && executor == Executor::Collapse && live::is_at_first_fault(&policy)
+}
+
+/// The executor of a design, where this one is wanted of all that reserve superpages.
+pub fn executor_of(design: &Design, wanted: Executor) -> Executor {
+    match check_reserves(design) {
+        Ok(()) => wanted,
+        Err(_) => Executor::Collapse,
+    }
+}
+
+/// Adds what a recipe's design says to it. Returns the rules that are not carried out so. Where one of them decides whether
+/// superpages are made, fails unless the recipe is `approximate`, or says how superpages are made instead.
+pub fn follow(recipe: &mut Recipe) -> Result<Vec<RuleNote>, Failure> {
+    let Some(word) = &recipe.design else {
+        return match recipe.executor.is_usual() {
+            true => Ok(Vec::new()),
+            false => Err(Failure::usage(format!(
+                "executor {} says how a design is put in force: name one (--design DESIGN, design=DESIGN)",
+                recipe.executor
+            ))),
+        };
+    };
+    let named = super::load(word)?;
+    check_sizes(&named)?;
+    let (of_design, notes) = from_design(&named.design, recipe.executor, Kernel::read())?;
+    let deciding = notes.iter().find(|note| note.bearing == Bearing::Whether);
+    if let Some(note) = deciding
+        && !recipe.approximate
+        && recipe.executor != Executor::Pool
+    {
+        let Named { label, .. } = &named;
+        return Err(Failure::usage(format!(
+            "{}: {}: design {label} is not carried out here, as this decides whether superpages are made: {}; simulate it \
+             with: superpage lab run --design {label}, or add --approximate (to an arm: approximate=yes)",
+            place(&named, note.key()),
+            note.key(),
+            note.words,
+        )));
+    }
+    recipe.approximate = deciding.is_some();
+    recipe.pages = of_design.pages;
+    if recipe.memory.is_empty() {
+        recipe.memory = of_design.memory;
+    }
+    // Explicit settings override the design's.
+    recipe.ahead.prezero = recipe.ahead.prezero.or(of_design.ahead.prezero);
+    recipe.ahead.prefault = recipe.ahead.prefault.or(of_design.ahead.prefault);
+    Ok(notes)
+}
+
+/// Calls a recipe approximate that is.
+pub fn name_approximate(recipe: &mut Recipe) {
+    if recipe.approximate {
+        recipe.name += " (approximate)";
+    }
+}
+
+/// The policy that superpage itself puts in force on a recipe's program; `None`: there is none to put, or the kernel's faults
+/// make its superpages, and superpage may make no others.
+pub fn in_force(recipe: &Recipe) -> Result<Option<Policy>, Failure> {
+    let Some(word) = &recipe.design else { return Ok(None) };
+    let design = super::load(word)?.design;
+    let is_in_force = match recipe.pages {
+        Pages::Collapsed => true,
+        Pages::Thp => {
+            gives_at_fault(&design, recipe.executor) && live::check_machine(&Root::real()).is_ok()
+        }
+        _ => false,
+    };
+    Ok(is_in_force.then(|| design.policy(Scale::X86)))
+}
+
+/// Whether this machine lets us put designs in force.
+pub fn check_in_force(recipe: &Recipe) -> Result<(), Failure> {
+    check(recipe, live::check_machine)?;
+    match recipe.executor {
+        Executor::InPlace => check(recipe, |_| live::check_in_place()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether what a design would do can at least be seen on this machine.
+pub fn check_seen(recipe: &Recipe) -> Result<(), Failure> {
+    check(recipe, live::check_reading)
+}
+
+fn check(recipe: &Recipe, machine: fn(&Root) -> Result<(), String>) -> Result<(), Failure> {
+    if recipe.pages != Pages::Collapsed {
+        return Ok(());
+    }
+    let name = recipe.design.as_deref().unwrap_or_default();
+    machine(&Root::real())
+        .map_err(|why| Failure::cannot(format!("design {name} cannot be in force here: {why}")))
+}
+
+/// Whether this machine has transparent superpages of all sizes that a design gives to programs.
+pub fn check_sizes(named: &Named) -> Result<(), Failure> {
+    let Some(thp) = Thp::from_root(&Root::real()) else { return Ok(()) };
+    let sizes: BTreeSet<u64> =
+        thp.sizes.keys().copied().chain(thp.pmd_size).map(|size| size.bytes()).collect();
+    let here: Vec<u64> = sizes.into_iter().collect();
+    match lacking(&named.design, &here) {
+        None => Ok(()),
+        Some(size) => {
+            let place = place(named, SIZES);
+            let here: Vec<String> = here.iter().map(|size| ByteSize(*size).to_string()).collect();
+            Err(Failure::usage(format!(
+                "{place}: {SIZES}: {}: this machine has no transparent superpages of this size; it has {}",
+                ByteSize(size),
+                here.join(", ")
+            )))
+        }
+    }
+}
+
+/// The file and line of a design's key.
+fn place(named: &Named, key: &str) -> String {
+    let file = named.file.clone().unwrap_or(format!("designs/{}.toml", named.label));
+    format!("{file}:{}", Design::line_of(&named.text, key))
+}
+
+const SIZES: &str = "allocation.sizes";
+
+/// The first size of a design with transparent superpages that is not among these.
+fn lacking(design: &Design, here: &[u64]) -> Option<u64> {
+    let policy = design.policy(Scale::X86);
+    let is_transparent = policy.launch().pages == LaunchPages::Transparent && !here.is_empty();
+    let mut sizes = policy.sizes().iter().map(|order| Scale::X86.base_page << order);
+    if is_transparent { sizes.find(|size| !here.contains(size)) } else { None }
+}
+
+/// The rules of preparation that the library carries out.
+fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<RuleNote>) {
+    let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
+    let can = pages == Pages::Thp && plan.is_whole;
+    let mut not_applied = |rule: &str, why: &str| notes.push(RuleNote::nothing(rule, why));
+    const ONLY: &str = "only transparent superpages can be prepared ahead";
+    match plan.prezero {
+        false => {}
+        true if !can => not_applied("[preparation.prezero]", ONLY),
+        true => {
+            ahead.prezero = Some(MAX_PREPARED);
+            // Nothing of ours runs beside the program's own threads.
+            not_applied(
+                "[preparation.prezero]",
+                "superpage runs no thread inside a program; unmapped memory is zeroed when it is mapped \
+                 again",
+            );
+        }
+    }
+    match plan.prefault {
+        Prefault::None => {}
+        Prefault::Doubling(order) if can => {
+            ahead.prefault = Some(ByteSize(size.bytes() << (order + 1)).min(MAX_PREPARED));
+        }
+        Prefault::Doubling(_) => not_applied("[preparation.prefault]", ONLY),
+        Prefault::Resident(_) => {
+            not_applied("[preparation.prefault]", "the kernel maps pages of files");
+        }
+    }
+    (ahead, notes)
+}
+
+/// Keys of a design in force that were applied: those of its daemons and thresholds.
+const IN_FORCE: [&str; 7] = [
+    "allocation.growth",
+    "allocation.shortage",
+    "preparation.fill-at",
+    "preparation.background.",
+    "mapping.",
+    "unmapping.clean-write",
+    "deallocation.",
+];
+
+/// Keys that were applied, or are in a note.
+const OURS: [&str; 7] = [
+    "allocation.trigger",
+    "allocation.form",
+    SIZES,
+    "allocation.eligible",
+    "preparation.grain",
+    "preparation.prezero.",
+    "preparation.prefault.",
+];
+
+/// The rest, where this kernel does something else.
+fn not_ours(
+    design: &Design,
+    plan: &Launch,
+    executor: Executor,
+    by_fault: bool,
+    kernel: Kernel,
+) -> Vec<RuleNote> {
+    let mut notes = Vec::new();
+    let is_in_force = plan.pages == LaunchPages::OwnKernel;
+    let policy = design.policy(Scale::X86);
+    if is_in_force {
+        let rules = match executor {
+            Executor::Pool => live::rules_on_pool(&policy),
+            Executor::InPlace => live::rules(&policy, Fresh::Frames),
+            Executor::Collapse if by_fault => live::rules(&policy, Fresh::Superpages),
+            Executor::Collapse => live::rules(&policy, Fresh::BasePages),
+        };
+        notes.extend(rules.iter().map(rule_in_words));
+    }
+    let like = match plan.pages {
+        LaunchPages::Transparent => KERNEL,
+        LaunchPages::Pool => KERNEL_POOL,
+        LaunchPages::Base | LaunchPages::OwnKernel => KERNEL_BASE,
+    };
+    let is_transparent = plan.pages == LaunchPages::Transparent;
+    if is_transparent && policy.sizes().iter().count() > 1 {
+        let words = format!(
+            "sizes other than {} are the machine's setting \
+             (transparent_hugepage/hugepages-*/enabled)",
+            plan.size.unwrap_or(ByteSize::mib(2))
+        );
+        notes.push(RuleNote::nothing(SIZES, words));
+    }
+    let Ok(preset) = designs::find(like) else { return notes };
+    let of_kernel = preset.policy(Scale::X86);
+    let deciding: Vec<Criterion> = policy
+        .criteria()
+        .filter(|one| is_transparent && !kernel.has(one))
+        .filter(|one| of_kernel.criteria().all(|other| other != *one))
+        .collect();
+    notes.extend(deciding.iter().map(|criterion| RuleNote {
+        rule: criterion.key().to_string(),
+        instead: Instead::Kernel,
+        bearing: Bearing::Whether,
+        words: without(criterion, kernel),
+    }));
+    let keys: Vec<String> = diff(&preset, design)
+        .into_iter()
+        .map(|difference| difference.key)
+        .filter(|key| !OURS.iter().any(|ours| key.starts_with(ours)))
+        .filter(|key| !is_in_force || !IN_FORCE.iter().any(|ours| key.starts_with(ours)))
+        .filter(|key| deciding.iter().all(|criterion| criterion.key() != key))
+        .collect();
+    if !keys.is_empty() {
+        let (rule, words, bearing) = (keys.join(", "), String::new(), Bearing::How);
+        notes.push(RuleNote { rule, instead: Instead::Kernel, bearing, words });
+    }
+    notes
+}
+
+/// What the kernel does without a condition or threshold.
+fn without(criterion: &Criterion, kernel: Kernel) -> String {
+    match criterion {
+        Criterion::Condition(Rule::Fault, _) => {
+            "the kernel's fault makes a superpage wherever one fits and is free".to_string()
+        }
+        Criterion::Condition(Rule::Scan, _) | Criterion::Accessed(_) => {
+            "khugepaged takes regions by address".to_string()
+        }
+        Criterion::Condition(Rule::Split, _) => {
+            "the kernel splits no superpage for its accesses".to_string()
+        }
+        Criterion::LeastPresent(wanted) => match kernel.least_present {
+            Some(pages) => format!(
+                "khugepaged takes regions with {pages} of 512 pages (khugepaged/max_ptes_none), not {wanted}"
+            ),
+            None => "khugepaged's limit is not known".to_string(),
+        },
+        Criterion::MostSwapped(_) => {
+            "khugepaged's own limit holds (khugepaged/max_ptes_swap)".to_string()
+        }
+    }
+}
+
+fn rule_in_words(rule: &live::Rule) -> RuleNote {
+    let live::Rule { rule, asked, done, decides } = rule;
+    match done {
+        Some(done) => RuleNote {
+            rule: rule.to_string(),
+            instead: Instead::Superpage,
+            bearing: if *decides { Bearing::Whether } else { Bearing::How },
+            words: format!("{asked}: {done}"),
+        },
+        None => RuleNote::nothing(rule, *asked),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux as it comes.
+    const HERE: Kernel =
+        Kernel { gives_at_fault: true, least_present: Some(1), most_swapped: Some(64) };
+
+    /// The rules by which a design decides whether superpages are made, and that are not carried out.
+    fn not_decided(design: &Design, executor: Executor, kernel: Kernel) -> Vec<String> {
+        let notes = from_design(design, executor, kernel).unwrap().1.into_iter();
+        let deciding = notes.filter(|note| note.bearing == Bearing::Whether);
+        deciding.map(|note| note.rule).collect()
+    }
+
+    fn changed(preset: &str, from: &str, to: &str) -> Design {
+        let text = designs::preset(preset).unwrap().text;
+        assert!(text.contains(from), "{preset} has no {from}");
+        Design::from_toml("mine.toml", &text.replace(from, to)).unwrap()
+    }
+
+    #[test]
+    fn conditions_and_thresholds_that_the_kernel_does_not_have_decide() {
+        let rules = |design: &Design| not_decided(design, Executor::Collapse, HERE);
+        for preset in
+            ["linux-6", "linux-6-always", "linux-4.3", "prezeroed-pool", "hugetlb", "base"]
+        {
+            assert_eq!(rules(&designs::find(preset).unwrap()), [""; 0], "{preset}");
+        }
+        // What is made beside the program decides by the design's own.
+        for preset in ["freebsd", "ingens", "quicksilver-sync-1", "quicksilver-sync-64"] {
+            assert_eq!(rules(&designs::find(preset).unwrap()), [""; 0], "{preset}");
+        }
+        assert_eq!(rules(&designs::find("cbmm").unwrap()), ["allocation.when"]);
+        let when = changed("linux-6", "form = ", "when = \"pages == 16\"\nform = ");
+        assert_eq!(rules(&when), ["allocation.when"]);
+        let half = changed("linux-6", "least-present = 1 ", "least-present = 256 ");
+        assert_eq!(rules(&half), ["mapping.scan.least-present"]);
+        // Delays, batches and efforts.
+        for (from, to) in [
+            ("every = \"10s\"", "every = \"1s\""),
+            ("regions = 8", "regions = 800"),
+            ("effort = \"direct-retry\"", "effort = \"none\""),
+        ] {
+            assert_eq!(rules(&changed("linux-6", from, to)), [""; 0], "{to}");
+        }
+    }
+
+    #[test]
+    fn a_threshold_that_khugepaged_is_set_to_is_carried_out() {
+        let underused = designs::find("linux-6-underused").unwrap();
+        let set_to = |pages| Kernel { least_present: Some(pages), ..HERE };
+        let rules = |kernel| not_decided(&underused, Executor::Collapse, kernel);
+        assert_eq!(rules(HERE), ["mapping.scan.least-present"]);
+        assert_eq!(rules(set_to(103)), [""; 0]);
+        assert_eq!(rules(Kernel::default()), ["mapping.scan.least-present"], "unknown is not 1");
+    }
+
+    #[test]
+    fn on_the_pool_no_threshold_decides() {
+        let rules = |preset| not_decided(&designs::find(preset).unwrap(), Executor::Pool, HERE);
+        assert_eq!(rules("quicksilver-sync-64"), ["mapping.when"]);
+        assert_eq!(rules("freebsd"), ["mapping.when"]);
+        // It has none.
+        assert_eq!(rules("quicksilver-sync-1"), [""; 0]);
+    }
+
+    /// By what the policy answers, not by its name.
+    #[test]
+    fn superpages_of_the_first_fault_are_the_kernels() {
+        let pages = |design: &Design, executor, kernel| {
+            let recipe = from_design(design, executor, kernel).unwrap().0;
+            (recipe.pages, recipe.memory.is_empty())
+        };
+        let sync_1 = designs::find("quicksilver-sync-1").unwrap();
+        assert_eq!(pages(&sync_1, Executor::Collapse, HERE), (Pages::Thp, true));
+        assert_eq!(pages(&sync_1, Executor::InPlace, HERE).0, Pages::Collapsed);
+        // With THP off superpage makes them.
+        let never = Kernel { gives_at_fault: false, ..HERE };
+        assert_eq!(pages(&sync_1, Executor::Collapse, never).0, Pages::Collapsed);
+        let at_64 = changed("quicksilver-sync-1", "fill-at = 1 ", "fill-at = 2 ");
+        assert_eq!(pages(&at_64, Executor::Collapse, HERE).0, Pages::Collapsed);
+        let at_once = changed("quicksilver-sync-64", "fill-at = 64 ", "fill-at = 1 ");
+        assert_eq!(pages(&at_once, Executor::Collapse, HERE).0, Pages::Thp);
+    }
+
+    fn of_preset(name: &str) -> Result<(Recipe, Vec<String>), Failure> {
+        in_words(&designs::find(name).expect("a preset"))
+    }
+
+    fn in_words(design: &Design) -> Result<(Recipe, Vec<String>), Failure> {
+        let (recipe, notes) = from_design(design, Executor::default(), HERE)?;
+        Ok((recipe, notes.iter().map(ToString::to_string).collect()))
+    }
+
+    #[test]
+    fn the_preset_becomes_a_stock_and_a_window() {
+        let (recipe, notes) = of_preset("prezeroed-pool").unwrap();
+        assert_eq!((recipe.pages, recipe.memory), (Pages::Thp, Memory::USUAL));
+        assert_eq!(recipe.ahead.prezero, Some(MAX_PREPARED));
+        assert_eq!(recipe.ahead.prefault, Some(ByteSize::mib(64)));
+        assert!(notes[0].contains("no thread"), "{:?}", notes);
+    }
+
+    #[test]
+    fn what_is_not_applied_is_named() {
+        let preset = designs::preset("prezeroed-pool").unwrap().text;
+        let text = preset.replace("proactiveness = 20", "proactiveness = 99");
+        let design = Design::from_toml("mine.toml", &text).unwrap();
+        let (_, notes) = in_words(&design).unwrap();
+        assert!(notes[1].contains("memory.proactiveness"), "{:?}", notes);
+    }
+
+    #[test]
+    fn keys_of_a_pool_and_of_base_pages_are_named_too() {
+        let notes = |preset: &str, from: &str, to: &str| {
+            let text = designs::preset(preset).unwrap().text.replace(from, to);
+            in_words(&Design::from_toml("mine.toml", &text).unwrap()).unwrap().1.concat()
+        };
+        assert_eq!(notes("base", "", ""), "");
+        assert_eq!(notes("hugetlb", "", ""), "");
+        let pool = notes("hugetlb", "\"refuse\"", "\"base-page\"");
+        assert!(pool.contains("allocation.shortage"), "{pool}");
+        let base = notes("base", "[preparation]", "[preparation]\nprefault.kind = \"doubling\"");
+        assert!(base.contains("[preparation.prefault]"), "{base}");
+        let cbmm = notes("cbmm", "", "");
+        assert!(
+            cbmm.contains("allocation.when") && cbmm.contains("estimate.miss-cycles"),
+            "{cbmm}"
+        );
+        let several = notes("linux-6-mthp", "", "");
+        assert!(several.contains("allocation.sizes"), "{several}");
+    }
+
+    #[test]
+    fn sizes_that_this_machine_lacks_are_found() {
+        let lacks =
+            |name: &str, here: &[u64]| lacking(&designs::find(name).expect("a preset"), here);
+        let (mthp, thp) = ([1 << 16, 1 << 21], [1 << 21]);
+        assert_eq!(
+            (lacks("trident", &mthp), lacks("trident", &thp)),
+            (Some(1 << 30), Some(1 << 30))
+        );
+        assert_eq!((lacks("elastic", &mthp), lacks("elastic", &thp)), (None, Some(1 << 16)));
+        assert_eq!(
+            (lacks("linux-6", &thp), lacks("hugetlb", &[1 << 16]), lacks("base", &thp)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn every_preset_is_a_recipe_or_refused_with_a_way_out() {
+        for preset in designs::list() {
+            match of_preset(preset.name) {
+                Ok((recipe, _)) => assert_eq!(recipe.name, preset.name),
+                Err(why) => assert!(format!("{why:?}").contains("superpage lab run"), "{why:?}"),
+            }
+        }
+        assert_eq!(of_preset("base").unwrap().0.pages, Pages::Base);
+        assert!(matches!(of_preset("hugetlb").unwrap().0.pages, Pages::Hugetlb(Some(_))));
+        assert_eq!(of_preset("freebsd").unwrap().0.pages, Pages::Collapsed);
+        assert!(of_preset("hawkeye-g").is_err());
+    }
+}

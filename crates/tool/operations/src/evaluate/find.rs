@@ -1,0 +1,116 @@
+//! Where suites are: files that are named, or those that come with superpage.
+
+use std::path::{Path, PathBuf};
+
+use crate::Failure;
+use crate::cluster::text_of;
+use crate::compare::suite::{self, Entry};
+
+/// Suites that are run only by their name.
+const BY_NAME: &str = "published";
+
+/// The entries of these suites, or of all that come with superpage; each name once. What is named twice is run once, but
+/// two entries of a name would be one row of the table.
+pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
+    let files: Vec<PathBuf> = match suites.is_empty() {
+        true => all(&own_directory().ok_or_else(nowhere)?)?,
+        false => suites.iter().map(|suite| find(suite)).collect::<Result<_, _>>()?,
+    };
+    let mut entries: Vec<Entry> = Vec::new();
+    for file in files {
+        for entry in Entry::read(&file)? {
+            match entries.iter().find(|known| known.name == entry.name) {
+                None => entries.push(entry),
+                Some(known) if suites.is_empty() || is_same_file(&known.path, &entry.path) => {}
+                Some(known) => {
+                    return Err(Failure::usage(format!(
+                        "{} and {} both have an entry `{}`; rename one, or name fewer entries, as SUITE:NAME",
+                        known.path.display(),
+                        entry.path.display(),
+                        entry.name
+                    )));
+                }
+            }
+        }
+    }
+    match entries.is_empty() {
+        true => Err(Failure::usage("the suites have no entry; write one as [[entry]]")),
+        false => Ok(entries),
+    }
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    one == other || real(one).is_some_and(|one| real(other) == Some(one))
+}
+
+/// A file, or the name of one that comes with superpage; after a colon an entry's name. A bare name is no file of the working
+/// directory: another user who can write there would choose what root runs.
+fn find(suite: &str) -> Result<PathBuf, Failure> {
+    let names = || suite::splits(suite).chain([(suite, "")]);
+    let is_path = |name: &str| name.contains('/') || name.ends_with(".toml");
+    if names().any(|(file, _)| is_path(file) && Path::new(file).is_file()) {
+        return Ok(suite.into());
+    }
+    let directory = own_directory().ok_or_else(nowhere)?;
+    let published = directory.join(BY_NAME);
+    let file = |name: &str| {
+        let mut files =
+            [&directory, &published].into_iter().map(|it| it.join(format!("{name}.toml")));
+        files.find(|it| it.is_file())
+    };
+    let found = names().find_map(|(name, entry)| Some((file(name)?, entry)));
+    let Some((mut found, entry)) = found else {
+        let what = match names().any(|(file, _)| Path::new(file).is_file()) {
+            true => "a file is named with a slash, as ./NAME",
+            false => "see superpage evaluate --list",
+        };
+        return Err(Failure::usage(format!(
+            "{suite}: neither a file nor a suite in {}; {what}",
+            directory.display()
+        )));
+    };
+    if !entry.is_empty() {
+        found.as_mut_os_string().push(format!(":{entry}"));
+    }
+    Ok(found)
+}
+
+/// How another machine names the entry: by the suite's name where it comes with superpage, else by its full path.
+pub fn name_on_node(entry: &Entry) -> Result<String, Failure> {
+    let path = std::path::absolute(&entry.path).unwrap_or_else(|_| entry.path.clone());
+    let own = own_directory().filter(|own| path.starts_with(own));
+    let suite = match own.and(path.file_stem()) {
+        Some(stem) => Path::new(stem),
+        None => &path,
+    };
+    Ok(format!("{}:{}", text_of(suite)?, entry.name))
+}
+
+fn all(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let read = std::fs::read_dir(directory);
+    let read = read.map_err(|error| Failure::usage(format!("{}: {error}", directory.display())))?;
+    let paths = read.flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == "toml")).collect();
+    files.sort();
+    Ok(files)
+}
+
+/// `suites` in the directory of the program or one above it, or in `share/superpage` of one.
+fn own_directory() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let mut directories = own
+        .ancestors()
+        .skip(1)
+        .take(4)
+        .flat_map(|above| [above.join("suites"), above.join("share/superpage/suites")]);
+    // One that others may write to is none: root would run what it has.
+    directories.find(|directory| directory.is_dir() && sys::trust::check_as_root(directory).is_ok())
+}
+
+fn nowhere() -> Failure {
+    Failure::cannot(
+        "no directory `suites` beside superpage or in share/superpage; name a file: superpage evaluate FILE.toml",
+    )
+}

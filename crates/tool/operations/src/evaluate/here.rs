@@ -1,0 +1,183 @@
+//! The entries of an evaluation on this machine, one after the other.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use experiment::document::machine_line;
+use experiment::evaluation::{Application, Evaluation, NotRun};
+use experiment::procedure::Stopped;
+use host::{Root, Snapshot};
+
+use super::{End, Plan, PlannedEntry, Request, find, read};
+use crate::Failure;
+use crate::compare::suite::Entry;
+use crate::files::{self, WriteLock};
+use crate::jobs::JobOutcome;
+use crate::json;
+use crate::reporter::say;
+use crate::signals;
+
+/// How much of an entry's time its measured runs may take: the rest is for warm-ups, and for starting and filling servers.
+const MEASURED: f64 = 0.7;
+
+/// Runs what is not done yet. The end says what a signal or a failure made of it; what was made is there all the same.
+pub fn evaluate(request: &Request) -> Result<(Evaluation, End), Failure> {
+    let _lock = request.resume.as_deref().map(WriteLock::new).transpose()?;
+    let evaluation = request.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
+    let (evaluation, pending) = divided(request, evaluation, Entry::missing)?;
+    if pending.is_empty() && evaluation.applications.is_empty() {
+        return Err(nothing_here(&evaluation));
+    }
+    run(request, evaluation, pending)
+}
+
+/// What a job of a cluster does: all that came of it goes into the file, unless a signal ended it before.
+pub fn into(request: &Request, file: &Path) -> End {
+    let (evaluation, pending) = divided(request, Evaluation::new(), Entry::missing)?;
+    let (evaluation, end) = run(request, evaluation, pending)?;
+    if !matches!(end, Ok(Some(_))) {
+        files::write(file, true, json::to_json(&evaluation)?)?;
+    }
+    end
+}
+
+/// What would be run, and how long.
+pub fn plan(request: &Request) -> Result<Plan, Failure> {
+    let evaluation = request.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
+    let (evaluation, pending) = divided(request, evaluation, Entry::missing_programs)?;
+    let seconds = request.max_time / pending.len().max(1) as f64;
+    let entries = pending.iter().map(|entry| PlannedEntry::new(entry, seconds)).collect();
+    let on = request.cluster.on.name();
+    Ok(Plan { on, entries, not_run: evaluation.not_run, submission: None })
+}
+
+/// What `--resume` names, if it is there and of this machine.
+fn resumed(path: &Path) -> Result<Evaluation, Failure> {
+    let made = kept(path)?;
+    let here = machine_line(&Snapshot::read(&Root::real()));
+    match made.applications.iter().map(Application::kind).find(|there| *there != here) {
+        None => Ok(made),
+        Some(there) => Err(Failure::usage(format!(
+            "{}: its runs are of {there}, and this is {here}; name another file, and compare them by --compare",
+            path.display()
+        ))),
+    }
+}
+
+/// What a file of `--resume` has, if it is there. What was not run is tried again.
+pub fn kept(path: &Path) -> Result<Evaluation, Failure> {
+    if !path.exists() {
+        files::check_new(path, true)?;
+        return Ok(Evaluation::new());
+    }
+    Ok(Evaluation { not_run: Vec::new(), ..read(path)? })
+}
+
+/// Keeps it in the file of `--resume`, if there is one.
+pub fn save(request: &Request, evaluation: &Evaluation) -> Result<(), Failure> {
+    let Some(path) = &request.resume else { return Ok(()) };
+    files::write(path, true, json::to_json(evaluation)?)
+}
+
+/// That nothing could be compared, and what was missing.
+pub fn nothing_here(evaluation: &Evaluation) -> Failure {
+    let lacking = evaluation.not_run.iter().map(|one| format!("{} {}", one.name, one.why));
+    let lacking = lacking.collect::<Vec<_>>().join("; ");
+    Failure::cannot(format!("no application of the suites is here: {lacking}"))
+}
+
+/// How it ended.
+pub fn end(signal: Option<i32>, evaluation: &Evaluation) -> End {
+    let failed: Vec<&str> =
+        evaluation.not_run.iter().filter(|one| one.failed).map(|one| one.name.as_str()).collect();
+    match (signal, failed.is_empty()) {
+        (Some(signal), _) => Ok(Some(signal)),
+        (None, true) => Ok(None),
+        (None, false) => {
+            Err(Failure::usage(format!("failed: {}; see `not run`", failed.join(", "))))
+        }
+    }
+}
+
+/// The entries that are to be run, and in the evaluation those for which something is missing here.
+fn divided(
+    request: &Request,
+    mut evaluation: Evaluation,
+    missing: fn(&Entry) -> Option<String>,
+) -> Result<(Evaluation, Vec<Entry>), Failure> {
+    let mut pending = Vec::new();
+    for entry in find::entries(&request.suites)? {
+        match missing(&entry) {
+            _ if evaluation.has(&entry.name) => {}
+            Some(why) => evaluation.not_run.push(not_run(&entry.name, &why)),
+            None => pending.push(entry),
+        }
+    }
+    Ok((evaluation, pending))
+}
+
+fn not_run(name: &str, why: &str) -> NotRun {
+    let host = host::host_name(&Root::real());
+    NotRun { name: name.to_string(), why: why.to_string(), host, failed: false }
+}
+
+fn run(
+    request: &Request,
+    mut evaluation: Evaluation,
+    pending: Vec<Entry>,
+) -> Result<(Evaluation, End), Failure> {
+    let (began, count, mut signal) = (Instant::now(), pending.len(), None);
+    let interrupting = signals::interrupt_experiment(Arc::default())?;
+    for (index, entry) in pending.into_iter().enumerate() {
+        let name = entry.name.clone();
+        signal = signal.or(interrupting.received());
+        let left = request.max_time - began.elapsed().as_secs_f64();
+        let over = match signal {
+            Some(_) => Some("interrupted"),
+            _ if left <= 0.0 => Some("--max-time was over"),
+            _ => None,
+        };
+        if let Some(over) = over {
+            let why = format!("{over}; continue with --resume FILE, or with a larger --max-time");
+            evaluation.not_run.push(not_run(&name, &why));
+            continue;
+        }
+        let part = left / (count - index) as f64;
+        if !request.quiet {
+            say(&format!("{} of {count}: {name}, about {part:.0} s", index + 1));
+        }
+        match entry.compare(MEASURED * part, request.quiet) {
+            Ok(outcome) => {
+                let made = match outcome {
+                    JobOutcome::Document(made) => Some(made),
+                    JobOutcome::Signal(by, made) => {
+                        signal = Some(by);
+                        // It may have come when all runs were made.
+                        made.filter(|made| made.stopped != Stopped::Interrupted)
+                    }
+                };
+                let host = host::host_name(&Root::real());
+                match made {
+                    Some(made) => {
+                        let comparison = *made;
+                        evaluation.applications.push(Application { name, host, comparison });
+                        save(request, &evaluation)?;
+                    }
+                    None => {
+                        let why = "interrupted; continue with --resume FILE";
+                        evaluation.not_run.push(not_run(&name, why));
+                    }
+                }
+            }
+            Err(failure) => {
+                let failed = NotRun { failed: true, ..not_run(&name, &failure.to_string()) };
+                evaluation.not_run.push(failed);
+                say(&failure.on(&name).to_string());
+            }
+        }
+    }
+    save(request, &evaluation)?;
+    let end = end(signal, &evaluation);
+    Ok((evaluation, end))
+}

@@ -1,0 +1,233 @@
+//! Why an operation failed, in a line for people, and whose the failure is.
+
+use std::fmt::{self, Display};
+use std::io::ErrorKind;
+
+use design::DesignError;
+use experiment::execute::RunError;
+use experiment::fragment::GoalError;
+use host::ReadError;
+use host::journal::JournalError;
+use host::pool::PoolError;
+use host::pool::ensure::WantedError;
+use launch::LaunchError;
+use record::RecordError;
+use trace::TraceError;
+use walk_cost::from::FromError;
+use walk_cost::live::CountersUnavailable;
+
+/// Why an operation failed.
+#[derive(Debug)]
+pub struct Failure {
+    kind: FailureKind,
+    line: String,
+    /// More of them, each a mistake of its own.
+    further: Vec<String>,
+}
+
+/// Whose a failure is. A command ends with another exit code for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The caller's mistake, or an error of superpage.
+    Usage,
+    /// This machine cannot do it.
+    Cannot,
+    /// This user may not do it; root may.
+    Denied,
+    /// A signal arrived before the operation was complete.
+    Interrupted(i32),
+    /// A launcher's: the program was not found.
+    NotFound,
+    /// A launcher's: the program cannot be executed.
+    NotExecutable,
+    /// A launcher's: anything else.
+    Launcher,
+}
+
+impl Failure {
+    fn new(kind: FailureKind, line: impl Display) -> Self {
+        Self { kind, line: line.to_string(), further: Vec::new() }
+    }
+
+    /// The caller's mistake, or ours.
+    pub fn usage(why: impl Display) -> Self {
+        Self::new(FailureKind::Usage, why)
+    }
+
+    /// Several of the caller's mistakes, a line each; there is at least one.
+    pub fn mistakes(lines: impl IntoIterator<Item = String>) -> Self {
+        let mut lines = lines.into_iter();
+        let line = lines.next().unwrap_or_default();
+        Self { further: lines.collect(), ..Self::usage(line) }
+    }
+
+    /// This machine, or this user on it, cannot.
+    pub fn cannot(why: impl Display) -> Self {
+        Self::new(FailureKind::Cannot, why)
+    }
+
+    /// A signal arrived before `what` was complete. The process ends by that signal once its results are written.
+    pub fn interrupted(signal: i32, what: impl Display) -> Self {
+        Self::new(FailureKind::Interrupted(signal), format!("{what} was interrupted"))
+    }
+
+    /// A launcher's failure to start a program: a kind that no program's own exit code is taken for.
+    pub fn of_launcher(error: &LaunchError) -> Self {
+        let kind = match error {
+            LaunchError::ProgramNotFound(_) => FailureKind::NotFound,
+            LaunchError::NotExecutable(..) => FailureKind::NotExecutable,
+            LaunchError::Start { source, .. } if source.kind() == ErrorKind::NotFound => {
+                FailureKind::NotFound
+            }
+            LaunchError::Start { .. } => FailureKind::NotExecutable,
+            _ => FailureKind::Launcher,
+        };
+        Self::new(kind, error)
+    }
+
+    /// Whose it is.
+    pub fn kind(&self) -> FailureKind {
+        self.kind
+    }
+
+    /// Every line of it.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.line).chain(&self.further).map(String::as_str)
+    }
+
+    /// Whether it is the machine that cannot, not the caller who erred.
+    pub fn is_cannot(&self) -> bool {
+        matches!(self.kind, FailureKind::Cannot | FailureKind::Denied)
+    }
+
+    /// The same failure with what it is about before it.
+    pub fn on(self, what: &str) -> Self {
+        Self { line: format!("{what}: {}", self.line), ..self }
+    }
+
+    /// As a launcher's own failure.
+    pub fn in_launcher(self) -> Self {
+        Self { kind: FailureKind::Launcher, ..self }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
+        match error {
+            LaunchError::ThpOff(_)
+            | LaunchError::NoThp
+            | LaunchError::ThpAlways
+            | LaunchError::ThpSizeOff(_)
+            | LaunchError::NoThpSize { .. }
+            | LaunchError::LargerThp(..)
+            | LaunchError::NoSuperpages
+            | LaunchError::NoLibrary
+            | LaunchError::LibraryPath(_)
+            | LaunchError::NoSuchPool(..)
+            | LaunchError::PoolEmpty { .. }
+            | LaunchError::InPlaceAlways
+            | LaunchError::InPlace(_) => Self::cannot(error),
+            _ => Self::usage(error),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Launch(error) => error.into(),
+            RunError::System(error) => Self::cannot(error),
+            RunError::Journal(error) => error.into(),
+            error => Self::usage(error),
+        }
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::cannot(error)
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        if error.is_usage() {
+            Self::usage(error)
+        } else if error.is_denied() {
+            Self::new(FailureKind::Denied, error)
+        } else {
+            Self::cannot(error)
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        PoolError::from(error).into()
+    }
+}
+
+impl From<WantedError> for Failure {
+    fn from(error: WantedError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<DesignError> for Failure {
+    /// A line for each mistake, by line.
+    fn from(error: DesignError) -> Self {
+        match &error {
+            // What is no TOML has mistakes from there on that are none.
+            DesignError::File { file, problems } if problems[0].key.is_empty() => {
+                let more = match problems.len() {
+                    1 => String::new(),
+                    count => format!("; and {} more: superpage design check {file}", count - 1),
+                };
+                Self::usage(format!("{}{more}", problems[0].in_file(file)))
+            }
+            DesignError::File { file, problems } => {
+                Self::mistakes(problems.iter().map(|problem| problem.in_file(file)))
+            }
+            _ => Self::usage(error),
+        }
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Self {
+        if error.is_cannot() { Self::cannot(error) } else { Self::usage(error) }
+    }
+}
+
+impl From<GoalError> for Failure {
+    fn from(error: GoalError) -> Self {
+        if error.is_cannot() { Self::cannot(error) } else { Self::usage(error) }
+    }
+}
+
+impl From<FromError> for Failure {
+    fn from(error: FromError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<CountersUnavailable> for Failure {
+    fn from(why: CountersUnavailable) -> Self {
+        match why {
+            CountersUnavailable::NoProcess => Self::usage(why),
+            _ => Self::cannot(why),
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Files that operations write: whole or not at all, and never over another unless that is asked for.
+//! See docs/decisions/security.md#3.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+use units::ByteSize;
+
+use crate::Failure;
+
+/// The most that a file given on the command line may hold: a slip must not fill memory.
+pub const LARGEST: u64 = 16 << 20;
+
+/// Whether what was named as a file is standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Writes beside the file and renames, so that a reader never sees half of it, and a killed command loses nothing. Without `force` no file
+/// that appeared since [`check_new`] is replaced: the new one stays beside it, and the error names it.
+pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let failed = |error: io::Error| unwritable(path, &error);
+    let target = match Place::from_path(path)? {
+        // /dev/stderr, a pipe: nothing can be beside it.
+        Place::Device => {
+            let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+            return file.write_all(contents.as_ref()).map_err(failed);
+        }
+        Place::File(_) if !force => path.to_path_buf(),
+        Place::File(target) | Place::New(target) => target,
+    };
+    let mut file = beside(&target).map_err(failed)?;
+    if !force {
+        file.write_all(contents.as_ref()).map_err(failed)?;
+        return file.persist_noclobber(&target).map(drop).map_err(|error| {
+            match error.error.kind() {
+                ErrorKind::AlreadyExists => came_meanwhile(path, error.file),
+                _ => failed(error.error),
+            }
+        });
+    }
+    if let Ok(old) = fs::metadata(&target) {
+        // What root writes of somebody's stays theirs.
+        if fchown(file.as_file(), Some(old.uid()), Some(old.gid())).is_err() {
+            let _ = fchown(file.as_file(), None, Some(old.gid()));
+        }
+        file.as_file().set_permissions(old.permissions()).map_err(failed)?;
+    }
+    file.write_all(contents.as_ref()).map_err(failed)?;
+    file.persist(&target).map(drop).map_err(|error| failed(error.error))
+}
+
+/// Leaves beside a file what was not written over it.
+fn came_meanwhile(path: &Path, file: NamedTempFile) -> Failure {
+    let kept = file.keep().map(|(_, kept)| kept.display().to_string());
+    let kept = kept.unwrap_or_else(|error| format!("nowhere ({})", error.error));
+    Failure::usage(format!(
+        "{}: appeared while this ran, and is not overwritten without --force; the result is in {kept}",
+        path.display()
+    ))
+}
+
+/// An exclusive lock on a file that one process rewrites repeatedly: a lock on the hidden file `.NAME.lock` beside it, as each
+/// [`write()`] puts a new file in place.
+#[derive(Debug)]
+pub struct WriteLock {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl WriteLock {
+    /// # Errors
+    /// Another process holds the lock.
+    pub fn new(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| unwritable(path, &error);
+        let name = path.file_name().ok_or_else(|| failed(ErrorKind::IsADirectory.into()))?;
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(".lock");
+        let beside = path.with_file_name(hidden);
+        loop {
+            let file = sys::trust::no_links().create(true).append(true).open(&beside);
+            let file = file.map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Failure::usage(format!(
+                        "{}: another evaluation writes it; wait for it, or name another file",
+                        path.display()
+                    )));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // The last holder may have removed the file before it was locked here.
+            let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+            let (ours, there) = (file.metadata().map_err(failed)?, fs::metadata(&beside));
+            if there.is_ok_and(|there| of(there) == of(ours)) {
+                return Ok(Self { path: beside, file });
+            }
+        }
+    }
+}
+
+impl Drop for WriteLock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        // Not only closed: a child that is being started may have it open, too.
+        let _ = self.file.unlock();
+    }
+}
+
+/// What a name stands for.
+enum Place {
+    /// A device, a pipe, a socket.
+    Device,
+    /// A file that is there; where a link leads.
+    File(PathBuf),
+    /// Nothing yet.
+    New(PathBuf),
+}
+
+impl Place {
+    fn from_path(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| unwritable(path, &error);
+        match fs::metadata(path) {
+            Ok(_) if is_descriptor(path) => Ok(Self::Device),
+            Ok(metadata) if metadata.is_dir() => Err(failed(ErrorKind::IsADirectory.into())),
+            Ok(metadata) if !metadata.is_file() => Ok(Self::Device),
+            Ok(_) => {
+                // Opened by its own name first: the kernel does not follow what others put into /tmp.
+                OpenOptions::new().write(true).open(path).map_err(failed)?;
+                Ok(Self::File(fs::canonicalize(path).map_err(failed)?))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if path.symlink_metadata().is_ok() {
+                    let why = format!("{}: a dangling symbolic link; remove it", path.display());
+                    return Err(Failure::usage(why));
+                }
+                Ok(Self::New(path.to_path_buf()))
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// Whether the name is one of our own open files: /dev/stdout may be a plain file, and stays that one.
+fn is_descriptor(path: &Path) -> bool {
+    let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
+    parent.is_some_and(|parent| parent == Path::new("/dev") || parent.starts_with("/proc"))
+}
+
+/// A file of a new name in the same directory, which nobody else has opened.
+fn beside(path: &Path) -> io::Result<NamedTempFile> {
+    let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut prefix = OsString::from(".");
+    prefix.push(name);
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .suffix(".part")
+        // What a file gets that a program creates; the umask takes from it.
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(directory.unwrap_or(Path::new(".")))
+}
+
+/// Fails now rather than after minutes of work, if the file cannot be written, or is there and not to be
+/// written over.
+pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
+    if is_stdout(path) {
+        return Ok(());
+    }
+    if path.as_os_str().is_empty() {
+        return Err(Failure::usage("empty file name; give a name, or - for standard output"));
+    }
+    let target = match Place::from_path(path)? {
+        Place::Device => {
+            // A pipe would wait for its reader; it is opened when there is something to write.
+            let is_pipe = fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
+            if !is_pipe {
+                let opened = OpenOptions::new().append(true).open(path);
+                opened.map_err(|error| unwritable(path, &error))?;
+            }
+            return Ok(());
+        }
+        Place::File(_) if !force => {
+            return Err(Failure::usage(format!(
+                "{}: exists; choose another name, or use --force to overwrite it",
+                path.display()
+            )));
+        }
+        Place::File(target) | Place::New(target) => target,
+    };
+    beside(&target).map(drop).map_err(|error| unwritable(path, &error))
+}
+
+/// Reads text of at most `most` bytes; whoever names a disk or /dev/zero gets an answer. `wanted` says in errors what to give.
+pub fn text(path: &Path, most: u64, wanted: &str) -> Result<String, Failure> {
+    let shown = path.display();
+    let failed = |error: io::Error| Failure::usage(format!("{shown}: {error}; give {wanted}"));
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > most {
+        let most = ByteSize(most);
+        return Err(Failure::usage(format!("{shown}: more than {most}; give {wanted}")));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::usage(format!("{shown}: not text (UTF-8); give {wanted}")))
+}
+
+/// Fails now rather than after minutes, if what is printed, or the picture that the flag `drawn_by` asks for,
+/// cannot be written, would be written over another file, or both into one.
+pub fn check_outputs(
+    output: Option<&Path>,
+    drawn_by: &str,
+    picture: Option<&Path>,
+    force: bool,
+) -> Result<(), Failure> {
+    for path in output.iter().chain(&picture) {
+        check_new(path, force)?;
+    }
+    if output.is_some() && output == picture {
+        return Err(Failure::usage(format!("--output and {drawn_by} name the same file")));
+    }
+    Ok(())
+}
+
+/// That a file could not be written, and what to do.
+pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => "; create the directory first",
+        ErrorKind::PermissionDenied => "; choose a directory that you may write to",
+        ErrorKind::IsADirectory => "; name a file in it",
+        ErrorKind::StorageFull => "; free some space, or choose another directory",
+        _ => "; choose another file",
+    };
+    // The name of the part beside it is nobody's concern.
+    let error = error.to_string();
+    let error = error.split(" at path ").next().unwrap_or_default();
+    Failure::usage(format!("{}: {error}{remedy}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap().flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_exists_is_written_over_only_by_force_and_nothing_is_left_beside() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        check_new(&path, false).unwrap();
+        assert!(!path.exists());
+        write(&path, true, "one").unwrap();
+        let refused = check_new(&path, false).unwrap_err().to_string();
+        assert!(refused.contains("exists") && refused.contains("--force"), "{refused}");
+        check_new(&path, true).unwrap();
+        write(&path, true, "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        assert_eq!(names(directory.path()), ["x"]);
+        // What its owner hid from others stays so.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write(&path, true, "three").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_appears_meanwhile_is_not_written_over_and_nothing_is_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let (victim, path) = (directory.path().join("victim"), directory.path().join("x"));
+        write(&victim, false, "precious").unwrap();
+        let plant: [&dyn Fn(); 2] =
+            [&|| drop(fs::write(&path, "theirs")), &|| symlink(&victim, &path).unwrap()];
+        for plant in plant {
+            check_new(&path, false).unwrap();
+            plant();
+            let refused = write(&path, false, "ours").unwrap_err().to_string();
+            assert!(refused.contains("x: appeared while this ran"), "{refused}");
+            let kept = refused.rsplit(' ').next().unwrap();
+            assert_eq!(fs::read_to_string(kept).unwrap(), "ours");
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+            fs::remove_file(kept).unwrap();
+            fs::remove_file(&path).unwrap();
+        }
+        assert_eq!(names(directory.path()), ["victim"]);
+    }
+
+    #[test]
+    fn one_process_at_a_time_writes_a_file_again_and_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        let first = WriteLock::new(&path).unwrap();
+        write(&path, true, "one").unwrap();
+        let refused = WriteLock::new(&path).unwrap_err().to_string();
+        assert!(refused.contains("another evaluation writes it"), "{refused}");
+        drop(first);
+        assert_eq!(names(directory.path()), ["x"]);
+        // Many at once: each has it alone.
+        let inside = std::sync::atomic::AtomicU32::new(0);
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        if let Ok(lock) = WriteLock::new(&path) {
+                            assert_eq!(inside.fetch_add(1, relaxed), 0);
+                            inside.fetch_sub(1, relaxed);
+                            drop(lock);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(names(directory.path()), ["x"]);
+    }
+
+    #[test]
+    fn a_link_stays_one_and_one_that_leads_nowhere_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        symlink("file", &link).unwrap();
+        for outcome in [check_new(&link, true), write(&link, true, "one")] {
+            assert!(outcome.unwrap_err().to_string().contains("dangling"));
+        }
+        assert!(!file.exists());
+        write(&file, true, "one").unwrap();
+        assert!(check_new(&link, false).unwrap_err().to_string().contains("--force"));
+        write(&link, true, "two").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("file"));
+    }
+
+    #[test]
+    fn devices_and_pipes_are_written_through() {
+        let through = |path: &Path, text: &str| {
+            check_new(path, false).unwrap();
+            write(path, false, text).unwrap();
+        };
+        through(Path::new("/dev/null"), "nowhere");
+        // One of our own descriptors by its name, as /dev/stderr is one, which may be somebody else's terminal.
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x");
+        fs::write(&file, "one ").unwrap();
+        let open = OpenOptions::new().append(true).open(&file).unwrap();
+        for named in ["/proc/self/fd", "/dev/fd"] {
+            through(&Path::new(named).join(open.as_raw_fd().to_string()), "more ");
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "one more more ");
+        assert_eq!(names(directory.path()), ["x"]);
+        let pipe = directory.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read_to_string(pipe).unwrap()
+        });
+        through(&pipe, "piped");
+        assert_eq!(reader.join().unwrap(), "piped");
+        assert_eq!(names(directory.path()), ["pipe", "x"]);
+        let refused = check_new(Path::new("/"), true).unwrap_err().to_string();
+        assert!(refused.contains("directory"), "{refused}");
+    }
+
+    #[test]
+    fn text_without_end_is_refused() {
+        let refused = |path: &Path| text(path, 1 << 10, "a design").unwrap_err().to_string();
+        let zero = refused(Path::new("/dev/zero"));
+        assert!(zero.contains("more than 1 KiB; give a design"), "{zero}");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x");
+        write(&path, true, [0xff; 4]).unwrap();
+        assert!(refused(&path).contains("not text"));
+        write(&path, true, [b'x'; 1 << 10]).unwrap();
+        assert_eq!(text(&path, 1 << 10, "a design").unwrap().len(), 1 << 10);
+    }
+}

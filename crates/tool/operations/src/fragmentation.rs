@@ -1,0 +1,62 @@
+//! Fragmenting free memory on this machine: what a level means here, and making memory contiguous before and afterwards.
+
+use experiment::fragment::{Extent, Free, Goal, Kind};
+use host::pool::Headroom;
+use host::{FreeContiguity, Root, Thp};
+use units::PageSize;
+
+use crate::{Failure, pool_guard};
+
+/// What a level of fragmentation means on this machine as it is now.
+///
+/// # Errors
+/// The kernel does not say what is free.
+pub fn goal(kind: Kind, level: u8, extent: Extent) -> Result<Goal, Failure> {
+    goal_of(kind, level, extent, &free(superpage()?)?)
+}
+
+/// The same, of what is free.
+///
+/// # Errors
+/// The kernel does not say what is free.
+pub fn goal_of(
+    kind: Kind,
+    level: u8,
+    extent: Extent,
+    free: &FreeContiguity,
+) -> Result<Goal, Failure> {
+    let unknown = |what: &str| Failure::cannot(format!("{what}; nothing was done"));
+    let superpages = free.superpages.ok_or_else(|| {
+        unknown("/proc/buddyinfo does not say how many superpages of this size are free")
+    })?;
+    let headroom = Headroom::read(&Root::real(), None).map_err(Failure::cannot)?;
+    let Headroom { available, margin, .. } = headroom
+        .ok_or_else(|| unknown("/proc/meminfo does not say how much memory is available"))?;
+    let allowed = host::cgroup::memory_available(&Root::real());
+    let available = allowed.map_or(available, |allowed| allowed.min(available));
+    let free = Free { superpage: free.superpage, superpages, available, margin };
+    Ok(Goal::new(kind, level, extent, free)?)
+}
+
+/// The size that is fragmented.
+///
+/// # Errors
+/// This kernel has none.
+pub fn superpage() -> Result<PageSize, Failure> {
+    Thp::pmd_size_of(&Root::real()).map_err(|_| {
+        Failure::cannot("this kernel has no transparent superpages, by which memory is fragmented")
+    })
+}
+
+/// Makes free memory contiguous, as far as that is permitted and possible; whether it was permitted.
+pub fn gather(superpage: PageSize) -> bool {
+    experiment::contiguous::gather_all(&Root::real(), &pool_guard::journal_dir(), superpage).is_ok()
+}
+
+/// What is free now.
+///
+/// # Errors
+/// The kernel does not say it.
+pub fn free(superpage: PageSize) -> Result<FreeContiguity, Failure> {
+    FreeContiguity::read(&Root::real(), superpage).map_err(Failure::cannot)
+}

@@ -1,0 +1,242 @@
+//! Arms and the other values of `compare`'s flags: reading them, and planning the arms.
+
+use std::collections::BTreeSet;
+
+use experiment::document::{Arm, LeftOut};
+use experiment::stats::stopping::Rule;
+use experiment::stats::{Better, Confidence};
+use host::{Hypervisor, Snapshot};
+use launch::{Facts, Pages, Recipe, Word};
+
+use super::preload;
+use crate::Failure;
+use crate::{design, facts};
+
+/// Reads a recipe.
+pub fn parse(text: &str) -> Result<Recipe, String> {
+    let mut recipe: Recipe =
+        text.parse().map_err(|error: launch::ParseRecipeError| error.to_string())?;
+    if recipe.design.is_some() && recipe.pages != Pages::System {
+        return Err(format!("arm `{}`: design= and pages= cannot be used together", recipe.name));
+    }
+    design::recipe::follow(&mut recipe).map_err(|why| why.to_string())?;
+    design::recipe::name_approximate(&mut recipe);
+    Ok(recipe)
+}
+
+/// Which way a figure is better, as a flag.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum BetterArg {
+    /// A rate.
+    Higher,
+    /// A time or an amount.
+    Lower,
+}
+
+impl From<BetterArg> for Better {
+    fn from(better: BetterArg) -> Self {
+        match better {
+            BetterArg::Higher => Self::Higher,
+            BetterArg::Lower => Self::Lower,
+        }
+    }
+}
+
+/// When memory is warmed before a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum WarmMemory {
+    /// In a virtual machine, or where it is not known whether this is one.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl WarmMemory {
+    /// Whether it is done on this machine.
+    pub fn applies(self, machine: &Snapshot) -> bool {
+        match self {
+            Self::Auto => {
+                let cpu = machine.cpu.as_ref();
+                !cpu.is_some_and(|cpu| cpu.hypervisor == Hypervisor::Absent)
+            }
+            Self::Always => true,
+            Self::Never => false,
+        }
+    }
+}
+
+/// Reads `2%` or `0.02`.
+pub fn share(text: &str) -> Result<f64, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let share = match text.trim().strip_suffix('%') {
+        Some(percent) => number(percent).map(|percent| percent / 100.0),
+        None => number(text),
+    };
+    share
+        .filter(|share| *share > 0.0 && *share < 1.0)
+        .ok_or_else(|| "expected a share between 0 and 1, e.g. 2% or 0.02".to_string())
+}
+
+/// Reads `99%` or `0.99`.
+pub fn confidence(text: &str) -> Result<Confidence, String> {
+    Confidence::try_from(share(text)?).map_err(str::to_string)
+}
+
+/// Reads `90`, `90s`, `5m`, `1h`.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    let parsed = units.iter().find_map(|(unit, scale)| {
+        let number: f64 = text.trim().strip_suffix(unit)?.parse().ok()?;
+        Some(number * scale)
+    });
+    parsed
+        .filter(|seconds| *seconds > 0.0 && *seconds < 1e7)
+        .ok_or_else(|| "expected a time, e.g. 90, 90s, 5m, 1h".to_string())
+}
+
+/// Least and most runs, as far as they were given: one that was not gives way to one that was.
+pub fn runs(least: Option<u32>, most: Option<u32>) -> Result<(u32, u32), Failure> {
+    let rule = Rule::default();
+    match (least, most) {
+        (Some(least), Some(most)) if least > most => {
+            Err(Failure::usage(format!("--min-runs {least} is more than --max-runs {most}")))
+        }
+        (least, most) => {
+            let most = most.unwrap_or(rule.max_runs.max(least.unwrap_or(0)));
+            Ok((least.unwrap_or(rule.min_runs.min(most)), most))
+        }
+    }
+}
+
+/// The arms asked for, before it is known whether they can run here.
+pub struct RequestedArms {
+    arms: Vec<(Recipe, bool)>,
+    /// Whether the user named them, so that one that cannot run is an error.
+    named: bool,
+}
+
+impl RequestedArms {
+    /// Arms that nobody asked for by name: of these, those run that can run here.
+    pub fn by_default(recipes: &[Recipe]) -> Self {
+        Self { named: false, ..Self::new(recipes, false) }
+    }
+
+    /// The given arms, or base, thp and hugetlb. Names are made unique. With `aa` the reference
+    /// stands a second time after itself.
+    pub fn new(given: &[Recipe], aa: bool) -> Self {
+        let default = || [Pages::Base, Pages::Thp, Pages::Hugetlb(None)].map(Recipe::new).to_vec();
+        let recipes = if given.is_empty() { default() } else { given.to_vec() };
+        let mut arms: Vec<(Recipe, bool)> = recipes.into_iter().map(|one| (one, false)).collect();
+        if aa {
+            let again = Recipe { name: format!("{} again", arms[0].0.name), ..arms[0].0.clone() };
+            arms.insert(1, (again, true));
+        }
+        let mut taken = BTreeSet::new();
+        for (recipe, _) in &mut arms {
+            let name = recipe.name.clone();
+            let numbered = (2..).map(|n| format!("{name} #{n}"));
+            let free = std::iter::once(name.clone()).chain(numbered);
+            recipe.name =
+                free.into_iter().find(|name| taken.insert(name.clone())).expect("endless");
+        }
+        Self { arms, named: !given.is_empty() }
+    }
+
+    /// The recipes.
+    pub fn recipes(&self) -> Vec<&Recipe> {
+        self.arms.iter().map(|(recipe, _)| recipe).collect()
+    }
+
+    /// Plans every arm. A default arm that this machine cannot run is left out with the reason;
+    /// the reference, and an arm that was named, must run. `not_raised` is why no pool was raised.
+    pub fn plan(
+        self,
+        command: &[Word],
+        facts: &Facts,
+        not_raised: Option<Failure>,
+    ) -> Result<(Vec<Arm>, Vec<LeftOut>), Failure> {
+        let mut planned = Vec::new();
+        let mut left_out = Vec::new();
+        let mut not_raised = not_raised;
+        let search = facts::search_path();
+        for (index, (recipe, is_noise_floor)) in self.arms.into_iter().enumerate() {
+            let checked = preload::check(&recipe, command, &search)
+                .and_then(|()| design::recipe::check_in_force(&recipe));
+            let resolved = checked.and_then(|()| {
+                let mut plan =
+                    launch::resolve(&recipe, command, &search, facts).map_err(|error| {
+                        // Where a larger pool would have helped, the reason is why it was not raised.
+                        let pool = matches!(error, launch::LaunchError::PoolEmpty { .. });
+                        let why = if pool { not_raised.take() } else { None };
+                        why.unwrap_or_else(|| Failure::from(error))
+                    })?;
+                // Without it the arm's figures would be of something else, and vary by machine.
+                let rules = design::recipe::follow(&mut recipe.clone())?;
+                plan.notes.extend(rules.iter().map(ToString::to_string));
+                let lacking = plan.without_library().map(Failure::cannot);
+                lacking.map_or(Ok(plan), Err)
+            });
+            match resolved {
+                Ok(plan) => {
+                    planned.push(Arm { name: recipe.name.clone(), plan, recipe, is_noise_floor })
+                }
+                Err(failure) => {
+                    let is_library = !recipe.preload.is_empty();
+                    if self.named || index == 0 || !(failure.is_cannot() || is_library) {
+                        return Err(failure.on(&format!("arm {}", recipe.name)));
+                    }
+                    left_out.push(LeftOut { name: recipe.name, why: failure.to_string() });
+                }
+            }
+        }
+        Ok((planned, left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(given: &[&str], aa: bool) -> Vec<String> {
+        let given: Vec<Recipe> = given.iter().map(|text| parse(text).unwrap()).collect();
+        RequestedArms::new(&given, aa).recipes().iter().map(|recipe| recipe.name.clone()).collect()
+    }
+
+    #[test]
+    fn names_are_unique_and_the_reference_comes_first() {
+        assert_eq!(names(&[], false), ["base", "thp", "hugetlb"]);
+        assert_eq!(names(&["base", "base", "base"], false), ["base", "base #2", "base #3"]);
+        assert_eq!(names(&["x: A=1", "thp"], true), ["x", "x again", "thp"]);
+    }
+
+    #[test]
+    fn runs_that_contradict_each_other_are_refused() {
+        for (least, most, runs) in [
+            (None, None, (5, 100)),
+            (Some(10), None, (10, 100)),
+            (Some(200), None, (200, 200)),
+            (None, Some(2), (2, 2)),
+            (Some(6), Some(6), (6, 6)),
+        ] {
+            assert_eq!(super::runs(least, most).unwrap(), runs);
+        }
+        let refused = super::runs(Some(10), Some(5)).unwrap_err().to_string();
+        assert_eq!(refused, "--min-runs 10 is more than --max-runs 5");
+    }
+
+    #[test]
+    fn shares_and_times_are_read_strictly() {
+        assert_eq!(share("2%"), Ok(0.02));
+        assert_eq!(share("0.5"), Ok(0.5));
+        for bad in ["", "%", "2", "0", "-1%", "100%", "NaN", "x"] {
+            assert!(share(bad).is_err(), "{bad}");
+        }
+        assert_eq!(seconds("90"), Ok(90.0));
+        assert_eq!(seconds("1.5m"), Ok(90.0));
+        for bad in ["", "s", "0", "-1s", "5x", "inf", "NaN"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! `Job`: an experiment with everything decided, from the signals it heeds to the document it makes.
+//!
+//! Made by `compare` from its flags, and by whoever else must compare runs (`verify-cost`).
+//! See docs/decisions/settings.md#1.
+
+pub mod arms;
+mod preload;
+mod progress;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use experiment::document::{Arm, Document, Judging, LeftOut, SCHEMA};
+use experiment::execute::{Interrupt, Launcher, Options, Prepare, Prepared, RunError};
+use experiment::metric::{Metric, MetricSpec};
+use experiment::procedure::{self, Question, Settings};
+use experiment::service::Service;
+use host::{Root, Snapshot};
+use launch::{Recipe, Word};
+use sys::user::User;
+
+pub use arms::WarmMemory;
+pub use progress::Bar;
+
+use crate::Failure;
+use crate::pool_guard::{self, PoolPolicy};
+use crate::reporter::say;
+use crate::{design, facts, signals};
+
+/// An experiment to run.
+pub struct Job {
+    /// The words to start.
+    pub command: Vec<Word>,
+    /// The same as people know it.
+    pub shown: Vec<Word>,
+    /// Service hooks (setup, ready, load, teardown), and the user to run as.
+    pub service: Option<(Service, Option<User>)>,
+    /// The arms, the reference first; none: the usual three.
+    pub recipes: Vec<Recipe>,
+    /// Of these, those run that can run here; the others are left out with the reason. The reference must run.
+    pub is_choice: bool,
+    /// The reference runs a second time as an arm of its own.
+    pub aa: bool,
+    /// Whether a short pool is lent pages.
+    pub pool: PoolPolicy,
+    /// The program's own figures.
+    pub metrics: Vec<MetricSpec>,
+    /// Whether the comparison is about those figures.
+    pub metric_is_primary: bool,
+    /// Order, warm-ups, stopping rule.
+    pub settings: Settings,
+    /// How to judge.
+    pub judging: Judging,
+    /// When memory is warmed before a run.
+    pub warm_memory: arms::WarmMemory,
+    /// Runs that fail count.
+    pub ignore_failure: bool,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// What the arms of an experiment would do.
+#[derive(Debug)]
+pub struct Plans {
+    /// The commands around a service, with their names.
+    pub service: Vec<(String, String)>,
+    /// The arms that would run.
+    pub arms: Vec<Arm>,
+    /// Those that would not.
+    pub left_out: Vec<LeftOut>,
+    /// Each change to a hugetlb pool, in words.
+    pub would_lend: Vec<String>,
+}
+
+/// What came of it.
+pub enum JobOutcome {
+    /// The comparison.
+    Document(Box<Document>),
+    /// A signal, by which we shall end, and what was made until then if that is worth a judgement.
+    Signal(i32, Option<Box<Document>>),
+}
+
+impl JobOutcome {
+    /// The same, where a signal came before what belongs to it was put away.
+    pub fn interrupted_by(self, signal: Option<i32>) -> Self {
+        match (self, signal) {
+            (Self::Document(made), Some(signal)) => Self::Signal(signal, Some(made)),
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+impl Job {
+    /// What each arm would do, and what would be lent; changes nothing.
+    ///
+    /// # Errors
+    /// The job contradicts itself, or its reference cannot run here.
+    pub fn plans(&self) -> Result<Plans, Failure> {
+        self.compiled()?;
+        let mut facts = facts::read();
+        let asked = self.requested();
+        let (would_lend, mut refused) = match self.pool {
+            PoolPolicy::Lend => pool_guard::preview(&asked.recipes(), None, &mut facts),
+            PoolPolicy::Keep => (Vec::new(), Vec::new()),
+        };
+        let (arms, left_out) = asked.plan(&self.command, &facts, refused.pop())?;
+        let service = self.service.iter().flat_map(|(service, _)| service.commands());
+        let service = service.map(|(name, text)| (name.to_string(), text.to_string())).collect();
+        Ok(Plans { service, arms, left_out, would_lend })
+    }
+
+    fn requested(&self) -> arms::RequestedArms {
+        match self.is_choice {
+            true => arms::RequestedArms::by_default(&self.recipes),
+            false => arms::RequestedArms::new(&self.recipes, self.aa),
+        }
+    }
+
+    fn compiled(&self) -> Result<Vec<Metric>, Failure> {
+        let compiled = self.metrics.iter().map(|metric| Metric::compile(&metric.regex));
+        compiled.collect::<Result<_, _>>().map_err(Failure::usage)
+    }
+
+    /// Makes the runs.
+    pub fn run(&self) -> Result<JobOutcome, Failure> {
+        self.run_and(&mut || ())
+    }
+
+    /// Makes the runs, and calls `between` after each block of them (two of every arm).
+    pub fn run_and(&self, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
+        self.make(&mut |_| Ok(()), between)
+    }
+
+    /// Makes the runs, and `prepare`s each of them.
+    pub fn run_prepared(&self, prepare: Prepare) -> Result<JobOutcome, Failure> {
+        self.make(prepare, &mut || ())
+    }
+
+    fn make(&self, prepare: Prepare, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
+        let compiled = self.compiled()?;
+        // Before anything is changed, so that no signal finds it changed and nobody to put it back.
+        let interrupt = Arc::new(Interrupt::default());
+        let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
+        let mut facts = facts::read();
+        let asked = self.requested();
+        let goes_on = || !interrupt.is_asked();
+        let (guard, not_raised) =
+            pool_guard::raise_for_arms(self.pool, &asked.recipes(), &facts, &goes_on);
+        if let Some(signal) = interrupting.received() {
+            return Ok(JobOutcome::Signal(signal, None));
+        }
+        facts = facts::read();
+        let named = !self.recipes.is_empty() && !self.is_choice;
+        let (mut arms, mut left_out) = asked.plan(&self.command, &facts, not_raised)?;
+        if let Some((_, Some(user))) = &self.service {
+            arms.iter().try_for_each(|arm| preload::reaches(&arm.plan, &facts, user))?;
+        }
+
+        let machine = Snapshot::read(&Root::real());
+        let superpage = facts::superpage(&machine).unwrap_or(machine.page_size);
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let ran = loop {
+            let plans: Vec<launch::Plan> = arms.iter().map(|arm| arm.plan.clone()).collect();
+            let policies = arms.iter().map(|arm| design::recipe::in_force(&arm.recipe));
+            let policies = policies.collect::<Result<_, Failure>>()?;
+            let options = Options {
+                metrics: compiled.clone(),
+                ignore_failure: self.ignore_failure,
+                superpage,
+                warms_memory: self.warm_memory.applies(&machine),
+                journal: pool_guard::journal_dir(),
+            };
+            let launcher = Launcher::new(&plans, options, &interrupt)?.in_force(policies);
+            let launcher = launcher.serving(self.service.clone());
+            let mut launcher = Prepared { launcher, prepare: &mut *prepare };
+            let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
+            let mut bar = progress::Bar::new(&names, &self.settings, self.quiet);
+            let count = arms.len() as u32;
+            let question = self.question();
+            let settings = &self.settings;
+            let ran = procedure::run(&mut launcher, count, settings, &question, &mut |event| {
+                bar.show(&event);
+                if matches!(event, procedure::Event::Block(..)) && !interrupt.is_asked() {
+                    between();
+                }
+            });
+            bar.clear();
+            match ran {
+                // An arm that nobody asked for by name must not cost the others their result.
+                Err(RunError::Failed { arm, how, said }) if !named && arm != arms[0].name => {
+                    arms.retain(|one| one.name != arm);
+                    let why = format!("the program {how}{said}");
+                    left_out.push(LeftOut { name: arm, why });
+                }
+                Err(RunError::Service { arm, source }) if !named && arm != arms[0].name => {
+                    arms.retain(|one| one.name != arm);
+                    left_out.push(LeftOut { name: arm, why: source.to_string() });
+                }
+                ran => break ran,
+            }
+        };
+        let changed_meanwhile = facts::thp_changes(&machine, &Snapshot::read(&Root::real()));
+        let lent = guard.raised.clone();
+        for line in guard.restore() {
+            say(&line);
+        }
+        let ran = match ran {
+            Err(RunError::Interrupted) => {
+                return Ok(JobOutcome::Signal(interrupting.signal(), None));
+            }
+            ran => ran?,
+        };
+        // Also where it came in the last run's end.
+        let is_interrupted =
+            ran.stopped == procedure::Stopped::Interrupted || interrupting.received().is_some();
+        let document = Box::new(Document {
+            schema: SCHEMA.to_string(),
+            superpage_version: env!("CARGO_PKG_VERSION").to_string(),
+            began_unix_seconds: began,
+            command: self.shown.clone(),
+            service: self.service.as_ref().map(|(service, _)| service.clone()),
+            settings: self.settings,
+            judging: self.judging,
+            metric_is_primary: self.metric_is_primary,
+            metric: self.metrics.first().cloned(),
+            more_metrics: self.metrics.iter().skip(1).cloned().collect(),
+            arms,
+            left_out,
+            machine,
+            lent,
+            changed_meanwhile,
+            samples: ran.samples,
+            stopped: ran.stopped,
+            looks: ran.looks,
+            elapsed_seconds: ran.elapsed.as_secs_f64(),
+            predicted: None,
+            arrays: None,
+        });
+        Ok(match is_interrupted {
+            true => JobOutcome::Signal(interrupting.signal(), Some(document)),
+            false => JobOutcome::Document(document),
+        })
+    }
+
+    fn question(&self) -> Question {
+        let metrics_better = self.metrics.iter().map(|metric| metric.better).collect();
+        Question { margin: self.judging.margin(None), metrics_better }
+    }
+}

@@ -1,0 +1,58 @@
+//! Progress of an experiment: runs done of those that it is likely to take.
+
+use experiment::procedure::{Event, Settings};
+use experiment::sample::Purpose;
+use experiment::stats::stopping::{Rule, min_blocks};
+
+use crate::reporter::Progress;
+
+/// The progress of one experiment.
+pub struct Bar {
+    names: Vec<String>,
+    warm_ups: u32,
+    rule: Rule,
+    progress: Progress,
+    runs: u64,
+    /// Of all arms, as estimated so far.
+    needed: u64,
+}
+
+impl Bar {
+    /// A bar for these arms, or silence.
+    pub fn new(names: &[String], settings: &Settings, quiet: bool) -> Self {
+        Self {
+            names: names.to_vec(),
+            warm_ups: settings.warm_ups,
+            rule: settings.rule,
+            progress: Progress::new(quiet, "starting"),
+            runs: 0,
+            needed: u64::from(2 * min_blocks(&settings.rule)) * names.len() as u64,
+        }
+    }
+
+    /// Shows what happened.
+    pub fn show(&mut self, event: &Event) {
+        match event {
+            Event::Begins(run) => {
+                let (name, block) = (&self.names[run.at.arm as usize], run.at.block + 1);
+                let message = || match run.purpose {
+                    Purpose::WarmUp => format!("{name}: warm-up {block} of {}", self.warm_ups),
+                    Purpose::Measured => format!("run {}: {name}, block {block}", self.runs + 1),
+                };
+                self.progress.tell(self.runs, Some(self.needed), message);
+            }
+            Event::Ended(sample) => self.runs += u64::from(sample.purpose == Purpose::Measured),
+            Event::Block(progress, most) => {
+                if let Some(needed) = progress.estimated_runs_needed(&self.rule) {
+                    let all = u64::from(needed.min(*most)) * self.names.len() as u64;
+                    self.needed = all.max(self.runs);
+                }
+            }
+        }
+    }
+
+    /// Takes the bar off the screen.
+    pub fn clear(&mut self) {
+        self.progress.clear();
+    }
+}

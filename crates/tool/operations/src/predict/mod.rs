@@ -1,0 +1,223 @@
+//! What superpages would bring a program: shared by `compare --predict`, `measure` and `verify-cost`.
+//!
+//! A subject's demand comes from the laboratory's stream of one of our workloads, or from a recording of a
+//! program; this machine's prices are measured; a run on base pages says the rest.
+
+mod subject;
+
+pub use subject::{Followed, Subject, SubjectDemand, cache, record};
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use experiment::analysis::analyse;
+use experiment::document::Judging;
+use experiment::metric::MetricSpec;
+use experiment::prices::{PricesError, Samples};
+use experiment::procedure::Settings;
+use experiment::sample::{Purpose, Sample};
+use experiment::stats::Better;
+use experiment::stats::stopping::Rule;
+use host::{Root, Snapshot};
+use launch::{Pages, Recipe};
+use prediction::{Demand, Native, Prediction, Prices};
+use units::ByteSize;
+
+use crate::Failure;
+use crate::facts;
+use crate::jobs::{Job, JobOutcome, WarmMemory};
+use crate::pool_guard::PoolPolicy;
+use crate::reporter::Progress;
+use crate::signals;
+
+/// The largest footprint that prices are measured for, if the program reaches so far: beyond, they are taken to
+/// stay as they are.
+const MAX_FOOTPRINT: ByteSize = ByteSize::gib(2);
+
+/// Visits of a machine at least, each of up to 5 seconds and twice [`MAX_FOOTPRINT`] of memory: frames decide what a
+/// walk costs, and each visit has its own.
+const MIN_VISITS: u32 = 4;
+/// Between runs, as long as a visit took pass before the next, so many times: prices are then of the same
+/// minutes as the runs, and take a third of them.
+const REST: u32 = 2;
+
+/// This machine's prices, measured before, between and after a program's runs: a shared host's are others a
+/// minute later, and so are the frames that runs leave behind for each other.
+pub struct Pricing {
+    samples: Samples,
+    quiet: bool,
+    visits: u32,
+    /// How long the last visit took, and when it ended.
+    last: (Duration, Instant),
+    /// What ended the visits between the runs.
+    failed: Option<Failure>,
+}
+
+impl Pricing {
+    /// Measures before the runs, as far as the accesses reach.
+    pub fn begin(demand: &SubjectDemand, quiet: bool) -> Result<Self, Failure> {
+        let machine = Snapshot::read(&Root::real());
+        let most = facts::spared(MAX_FOOTPRINT);
+        let reached = sys::param::page_size().bytes() << demand.demand.reach();
+        let most = most.min(ByteSize(reached));
+        let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
+        let last = (Duration::ZERO, Instant::now());
+        let mut pricing = Self { samples, quiet, visits: 0, last, failed: None };
+        pricing.visit(&|| true)?;
+        Ok(pricing)
+    }
+
+    /// Measures once more if it is time, for who makes the runs to call between them. A failure is told at the
+    /// end.
+    pub fn between(&mut self) {
+        let (took, ended) = self.last;
+        if self.failed.is_none() && ended.elapsed() >= REST * took {
+            self.failed = self.visit(&|| true).err();
+        }
+    }
+
+    /// Measures after the runs: the prices of all visits. A signal ends that, and is the failure, not our end at once: the
+    /// runs are not lost.
+    pub fn finish(mut self) -> Result<Priced, Failure> {
+        if let Some(failure) = self.failed.take() {
+            return Err(failure);
+        }
+        let interrupting = signals::interrupt_experiment(Arc::default())?;
+        let visited = self.last_visits(&|| interrupting.received().is_none());
+        if let Some(signal) = interrupting.received() {
+            return Err(Failure::interrupted(signal, "the prediction"));
+        }
+        visited?;
+        Ok(Priced { all: self.samples.prices(), visits: self.samples.by_visit() })
+    }
+
+    fn last_visits(&mut self, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
+        self.visit(goes_on)?;
+        while self.visits < MIN_VISITS {
+            self.visit(goes_on)?;
+        }
+        Ok(())
+    }
+
+    fn visit(&mut self, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
+        self.visits += 1;
+        let begun = Instant::now();
+        let what = "measuring what accesses cost on this machine";
+        let mut progress = Progress::new(self.quiet, what);
+        let visited = self.samples.visit(|done, of| {
+            progress.tell(done as u64, Some(of as u64), || what.to_string());
+            goes_on()
+        });
+        progress.clear();
+        self.last = (begun.elapsed(), Instant::now());
+        visited.map_err(unpriced)
+    }
+}
+
+fn unpriced(error: PricesError) -> Failure {
+    match error {
+        PricesError::NoSuperpages | PricesError::NotGot { .. } => Failure::cannot(error),
+        PricesError::Sys(_) | PricesError::Interrupted => Failure::usage(error),
+    }
+}
+
+/// What accesses cost: in the median of all visits, and at each.
+pub struct Priced {
+    /// The median of all visits.
+    pub all: Prices,
+    visits: Vec<Prices>,
+}
+
+/// Seconds of one thread in user mode and in the kernel.
+pub type Seconds = (f64, f64);
+
+/// Predicts for runs on base pages that took so many seconds in the median. The interval holds what each visit's
+/// prices, and the time of each of `runs`, would predict.
+pub fn predict(
+    demand: &SubjectDemand,
+    prices: &Priced,
+    median: Seconds,
+    runs: &[Seconds],
+) -> Prediction {
+    // Measured: what a guest is told may be 2.6 GHz where the core runs at 3.7.
+    let mhz = tlb_probe::clock().core_mhz;
+    let predicted = |prices: &Prices, (user_seconds, system_seconds): Seconds| {
+        let instructions = demand.instructions;
+        let native = Native { user_seconds, system_seconds, instructions, mhz };
+        prediction::predict(&demand.demand, prices, &native)
+    };
+    let by_visit = prices.visits.iter().map(|visit| predicted(visit, median));
+    let by_run = runs.iter().map(|run| predicted(&prices.all, *run));
+    predicted(&prices.all, median).widened(by_visit.chain(by_run))
+}
+
+/// What each measured run on base pages took; of our workloads, if `timed`, their timed phase.
+pub fn base_runs(samples: &[Sample], timed: bool) -> Vec<Seconds> {
+    let runs = samples.iter().filter(|it| it.arm == 0 && it.purpose == Purpose::Measured);
+    let seconds = |sample: &Sample| match timed {
+        true => sample.metric.map(|seconds| (seconds, 0.0)),
+        false => Some((sample.user_seconds, sample.system_seconds)),
+    };
+    runs.filter_map(seconds).filter(|(user, system)| user + system > 0.0).collect()
+}
+
+/// Two runs of a subject on base pages.
+pub fn on_base_pages(subject: &Subject, quiet: bool) -> Result<Job, Failure> {
+    let twice = Rule { min_runs: 2, max_runs: 2, ..Rule::default() };
+    timed_job(subject, vec![Recipe::new(Pages::Base)], twice, None, quiet)
+}
+
+/// Runs one of our workloads on base pages, twice: the CPU seconds of the phase that it times.
+pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failure> {
+    match on_base_pages(subject, quiet)?.run()? {
+        JobOutcome::Document(document) => analyse(&document).arms[0]
+            .metric
+            .ok_or_else(|| Failure::usage(format!("{}: reported no time", subject.name()))),
+        JobOutcome::Signal(signal, _) => {
+            let what = format!("timing {} on base pages", subject.name());
+            Err(Failure::interrupted(signal, what))
+        }
+    }
+}
+
+/// An experiment with a subject, by a rule and in so many seconds. Our workloads are judged by the CPU time of
+/// the phase that they time: prices are CPU time too, and what else runs then matters less.
+pub fn timed_job(
+    subject: &Subject,
+    recipes: Vec<Recipe>,
+    rule: Rule,
+    max_seconds: Option<f64>,
+    quiet: bool,
+) -> Result<Job, Failure> {
+    let command = subject.command()?;
+    let metric = matches!(subject, Subject::Workload(..)).then(|| MetricSpec {
+        name: "timed".to_string(),
+        unit: Some("s".to_string()),
+        regex: r#","cpu_seconds":([-+0-9.eE]+)"#.to_string(),
+        better: Better::Lower,
+    });
+    Ok(Job {
+        service: None,
+        shown: command.clone(),
+        command,
+        recipes,
+        is_choice: false,
+        aa: false,
+        pool: PoolPolicy::Keep,
+        metric_is_primary: metric.is_some(),
+        metrics: metric.into_iter().collect(),
+        settings: Settings { seed: 1, warm_ups: 1, rule, max_seconds, patience_seconds: None },
+        judging: Judging::default(),
+        warm_memory: WarmMemory::Auto,
+        ignore_failure: false,
+        quiet,
+    })
+}
+
+/// All phases together.
+pub fn whole(phases: Vec<(String, Demand)>) -> Demand {
+    phases.into_iter().fold(Demand::default(), |mut sum, (_, demand)| {
+        sum.merge(&demand);
+        sum
+    })
+}

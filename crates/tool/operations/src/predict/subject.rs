@@ -1,0 +1,220 @@
+//! `Subject`: whose superpages are predicted, and where its accesses are had from.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use ::workload::{Settings, Workload};
+use launch::Word;
+use prediction::{Demand, demand_of};
+use record::{Recording, Session, Streams, Tools};
+use sys::scratch::Scratch;
+use workload_streams::Setup;
+
+use super::whole;
+use crate::Failure;
+use crate::reporter::Progress;
+use crate::{facts, signals};
+
+/// Whose superpages are predicted.
+pub enum Subject {
+    /// One of our kernels: the laboratory's stream is made by the same code.
+    Workload(Workload, Settings),
+    /// A program, recorded.
+    Program(Vec<Word>),
+}
+
+/// What a subject asks of memory.
+pub struct SubjectDemand {
+    /// Its accesses.
+    pub demand: Demand,
+    /// Its instructions, if they were counted.
+    pub instructions: Option<f64>,
+    /// Where this was had from, in words.
+    pub source: String,
+    /// What is not in it.
+    pub notes: Vec<String>,
+}
+
+impl Subject {
+    /// What it is called.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Workload(workload, _) => workload.to_string(),
+            Self::Program(command) => {
+                let file = Path::new(&command[0]).file_name();
+                file.unwrap_or(command[0].as_ref()).display().to_string()
+            }
+        }
+    }
+
+    /// The words that start it.
+    pub fn command(&self) -> Result<Vec<Word>, Failure> {
+        match self {
+            Self::Workload(workload, settings) => crate::workloads::command(*workload, settings),
+            Self::Program(command) => Ok(command.clone()),
+        }
+    }
+
+    /// Reads or makes the stream. Of our workloads only the phase that they time.
+    pub fn demand(&self, quiet: bool) -> Result<SubjectDemand, Failure> {
+        match self {
+            Self::Workload(workload, settings) => of_workload(*workload, settings, quiet),
+            Self::Program(command) => {
+                let followed = record(command, Streams::Errors, false, quiet)?;
+                if let Some(signal) = followed.interrupted {
+                    return Err(interrupted(signal));
+                }
+                if !followed.status.success() {
+                    let status = followed.status;
+                    let what = format!("{}: failed while it was recorded: {status}", self.name());
+                    return Err(Failure::usage(what));
+                }
+                Ok(followed.asked)
+            }
+        }
+    }
+}
+
+fn of_workload(
+    workload: Workload,
+    settings: &Settings,
+    quiet: bool,
+) -> Result<SubjectDemand, Failure> {
+    let mut setup: Setup = workload.to_string().parse().map_err(Failure::usage)?;
+    setup.size = Some(settings.size);
+    setup.seed = settings.seed;
+    setup.threads = Some(settings.threads.get().min(usize::from(u16::MAX)) as u16);
+    setup.operations = settings.options.operations;
+    setup.lines = settings.options.lines;
+    setup.graph = settings.options.graph;
+    setup.iterations = settings.options.iterations.or(settings.options.repeat);
+    if workload == Workload::Gups {
+        setup.operations = Some(::workload::gups::Plan::new(settings).updates);
+        setup.weight = Some(1);
+    }
+    // Every iteration asks the same: one is enough, and much quicker.
+    let mut times = 1.0;
+    if matches!(workload, Workload::Pagerank | Workload::Stream) {
+        let of = match workload {
+            Workload::Pagerank => ::workload::pagerank::Plan::new(settings).iterations,
+            _ => ::workload::stream::Plan::new(settings).iterations,
+        };
+        setup.iterations = Some(of.min(2));
+        times = f64::from(of) / f64::from(of.min(2));
+    }
+    let (_, mut stream) = setup.build().map_err(Failure::usage)?;
+    let mut progress = Progress::of_pass(quiet, "following the workload's accesses");
+    let Ok(phases) = demand_of(stream.as_mut());
+    progress.clear();
+    let timed = if workload == Workload::Touch { "touch" } else { "run" };
+    let mut demand = match phases.iter().find(|(name, _)| name == timed) {
+        Some((_, demand)) => demand.clone(),
+        None => whole(phases),
+    };
+    demand.scale(times);
+    if workload == Workload::Btree {
+        demand.lines_per_use = ::workload::btree::LINES_PER_BLOCK;
+    }
+    let source = "the workload's own stream of accesses".to_string();
+    // Of vectors: a load or a store, and at most one operation, for every two elements (SSE2, the least that
+    // x86-64 and AArch64 have).
+    let instructions = (workload == Workload::Stream).then_some(demand.accesses * 0.75);
+    Ok(SubjectDemand { demand, instructions, source, notes: Vec::new() })
+}
+
+/// Records a program and follows what was recorded; with `streams` of its own if it is to be seen. The
+/// instruction fetches, if `fetches` are wanted, are a stream of their own.
+pub fn record(
+    command: &[Word],
+    streams: Streams,
+    fetches: bool,
+    quiet: bool,
+) -> Result<Followed, Failure> {
+    let directory = Scratch::new(None)
+        .map_err(|error| Failure::usage(format!("a directory for the recording: {error}")))?;
+    let path = directory.path().join("program.spt");
+    let search = facts::search_path();
+    let program = launch::Program::find(&command[0], &search)
+        .map_err(|error| Failure::of_launcher(&error))?;
+    let words = command.iter().map(OsString::from).collect();
+    let recording = Recording {
+        streams,
+        instructions: fetches.then(|| directory.path().join("program.itlb.spt")),
+        ..Recording::new(&program.path, words, &path)
+    };
+    let tools = Tools::prepare(&search, &cache()?)?;
+    let relay = signals::Relay::new()?;
+    let session = Session::start(&tools, &recording)?;
+    let relaying = relay.to(session.pid());
+    let mut progress = Progress::new(quiet, "recording the program's accesses");
+    let recorded = session.finish(&mut |so_far| {
+        let what = || format!("recording the program: {} M accesses", so_far.accesses / 1_000_000);
+        progress.tell(so_far.accesses, None, what);
+        ControlFlow::Continue(())
+    });
+    progress.clear();
+    let asked_to_end = relaying.stop();
+    // What a program leaves that was ended may be no whole recording.
+    let or_interrupted = |failure: Failure| asked_to_end.map_or(failure, interrupted);
+    let recorded = recorded.map_err(|error| or_interrupted(error.into()))?;
+    let instructions = recorded.seen.instructions.map(|count| count as f64);
+    let mut asked = of_trace(&path, instructions, quiet).map_err(or_interrupted)?;
+    if recorded.seen.foreign_count > 0 {
+        let programs = recorded.seen.foreign_count;
+        asked.notes.push(format!("{programs} programs that it executed were not recorded"));
+    }
+    let fetches = match &recorded.fetches {
+        Some((path, _)) => Some(of_trace(path, None, quiet).map_err(or_interrupted)?.demand),
+        None => None,
+    };
+    Ok(Followed { asked, fetches, status: recorded.status, interrupted: asked_to_end })
+}
+
+fn interrupted(signal: i32) -> Failure {
+    Failure::interrupted(signal, "the recording")
+}
+
+/// A program that was recorded and followed.
+pub struct Followed {
+    /// Its loads and stores.
+    pub asked: SubjectDemand,
+    /// Its instruction fetches.
+    pub fetches: Option<Demand>,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// The signal that asked us to end while it was recorded; the program got it too.
+    pub interrupted: Option<i32>,
+}
+
+fn of_trace(path: &Path, instructions: Option<f64>, quiet: bool) -> Result<SubjectDemand, Failure> {
+    let mut reader = crate::traces::open(path).map_err(Failure::usage)?;
+    let mut progress = Progress::of_pass(quiet, "following the recorded accesses");
+    let phases = demand_of(&mut reader);
+    progress.clear();
+    let demand = whole(phases.map_err(Failure::usage)?);
+    let source = "a recording of its accesses".to_string();
+    Ok(SubjectDemand { demand, instructions, source, notes: Vec::new() })
+}
+
+/// Where root keeps it if the environment is another user's (sudo may leave HOME as it was).
+const ROOT_CACHE: &str = "/var/cache";
+
+/// Where the plugin is kept: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory
+/// Specification: a relative path there is ignored).
+pub fn cache() -> Result<PathBuf, Failure> {
+    let variable =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let is_root = sys::param::effective_user() == 0;
+    let base = base.map(|base| match is_root && sys::trust::check(&base).is_err() {
+        true => PathBuf::from(ROOT_CACHE),
+        false => base,
+    });
+    base.map(|base| base.join("superpage")).ok_or_else(|| {
+        Failure::cannot(
+            "no cache directory for the recorder's plugin: set XDG_CACHE_HOME or HOME to a directory",
+        )
+    })
+}

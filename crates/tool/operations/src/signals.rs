@@ -1,0 +1,266 @@
+//! Signals to `superpage` itself: an experiment ends cleanly, a launcher passes them on.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread::{Builder, JoinHandle};
+
+use experiment::execute::Interrupt;
+use host::{Root, process};
+use signal_hook::consts::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+use signal_hook::flag;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::backend::Handle;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::Cause;
+use units::Pid;
+
+use crate::Failure;
+
+/// No thread can be started.
+pub fn no_thread(error: std::io::Error) -> Failure {
+    let remedy = "allow more processes (ulimit -u; pids.max of the control group)";
+    Failure::cannot(format!("a thread cannot be started: {error}; {remedy}"))
+}
+
+/// The signal that asked an experiment to stop; 0 while none did.
+pub type Interruption = Arc<AtomicI32>;
+
+/// While it lives ^C, TERM and HUP interrupt the experiment instead of killing us, so that what was
+/// changed is put back before we end (by the same signal).
+pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, Failure> {
+    let asked = Interruption::default();
+    let (mut signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
+    let (noted, handle) = (Arc::clone(&asked), signals.handle());
+    let note = move || {
+        for origin in signals.forever() {
+            noted.store(origin.signal, Ordering::SeqCst);
+            interrupt.interrupt();
+        }
+    };
+    Builder::new().spawn(note).map_err(no_thread)?;
+    Ok(Interrupting { asked, handle, _heeding: heeding })
+}
+
+/// Signals interrupt an experiment.
+pub struct Interrupting {
+    asked: Interruption,
+    handle: Handle,
+    _heeding: Heeding,
+}
+
+impl Interrupting {
+    /// Where it stands that a signal came.
+    pub fn asked(&self) -> Interruption {
+        Arc::clone(&self.asked)
+    }
+
+    /// The signal that came, if one did.
+    pub fn received(&self) -> Option<i32> {
+        Some(self.signal()).filter(|signal| *signal != 0)
+    }
+
+    /// The same; 0: none did.
+    pub fn signal(&self) -> i32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Interrupting {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}
+
+/// Passes signals on to the program. What the terminal sent (^C, ^\) it has sent to the program
+/// too, which is in our process group: passing it on would deliver it twice.
+pub struct Relay {
+    program: Sender<Pid>,
+    relaying: Relaying,
+}
+
+/// The last signal that asked us to end, written by the signal's handler.
+#[derive(Default)]
+struct Asked(Arc<AtomicUsize>);
+
+impl Asked {
+    fn signal(&self) -> Option<i32> {
+        Some(self.0.load(Ordering::SeqCst) as i32).filter(|signal| *signal != 0)
+    }
+}
+
+/// Those that end a program, and a launcher before it has started one.
+const ENDING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
+
+impl Relay {
+    /// Catches signals from now on; before the program is started, so that none is lost, and it is not started where
+    /// no thread can be.
+    pub fn new() -> Result<Self, Failure> {
+        let passed_on = [SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGALRM];
+        let (mut signals, heeding) = watch(&[&ENDING[..], &passed_on].concat())?;
+        let handle = signals.handle();
+        let (program, started) = channel();
+        let relay = move || {
+            let Ok(program) = started.recv() else { return };
+            for origin in signals.forever() {
+                let from_terminal = matches!(origin.cause, Cause::Kernel);
+                let sender = origin.process.map(|process| Pid(process.pid));
+                let tree = || process::tree(&Root::real(), program);
+                let from_below = sender.is_some_and(|sender| tree().contains(&sender));
+                if !from_terminal && !from_below {
+                    let _ = sys::signal::send(program, origin.signal);
+                }
+            }
+        };
+        let thread = Builder::new().spawn(relay).map_err(no_thread)?;
+        let asked = Asked::default();
+        for signal in ENDING.into_iter().filter(|signal| !sys::signal::is_ignored(*signal)) {
+            let noted = flag::register_usize(signal, Arc::clone(&asked.0), signal as usize);
+            noted.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))?;
+        }
+        Ok(Self { program, relaying: Relaying { handle, thread, asked, _heeding: heeding } })
+    }
+
+    /// While it lives none of them ends us, also after the relay: until settings are put back.
+    pub fn heeding(&self) -> Heeding {
+        Heeding::another()
+    }
+
+    /// The signal that asked us to end before the program was started.
+    pub fn asked(&self) -> Option<i32> {
+        self.relaying.asked.signal()
+    }
+
+    /// Starts passing them to `program`, but not back what it, or a process below it, sent us.
+    pub fn to(self, program: Pid) -> Relaying {
+        let _ = self.program.send(program);
+        self.relaying
+    }
+}
+
+/// A relay at work.
+pub struct Relaying {
+    handle: Handle,
+    thread: JoinHandle<()>,
+    asked: Asked,
+    _heeding: Heeding,
+}
+
+impl Relaying {
+    /// Ends it; before the program is reaped, when its pid may come to mean another. The signal that asked us to end until
+    /// then, if one did.
+    pub fn stop(self) -> Option<i32> {
+        self.handle.close();
+        let _ = self.thread.join();
+        self.asked.signal()
+    }
+}
+
+/// Catches those of `signals` that are not ignored: who started us with `nohup`, or in the background,
+/// wants them ignored by us and by the program.
+fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, Heeding), Failure> {
+    let heeded: Vec<i32> =
+        signals.iter().copied().filter(|signal| !sys::signal::is_ignored(*signal)).collect();
+    let watched = Heeding::new(&heeded).and_then(|heeding| {
+        let signals = SignalsInfo::<WithOrigin>::new(&heeded)?;
+        Ok((signals, heeding))
+    });
+    watched.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))
+}
+
+/// Somebody heeds signals while one lives. When none does, a signal does again what it does to any program:
+/// a handler of signal-hook stays where it is for ever, and without this a TERM between two parts of a
+/// command would be lost.
+#[must_use]
+pub struct Heeding(());
+
+/// Who heeds signals.
+#[derive(Default)]
+struct Heeders {
+    count: u32,
+    /// Signals that do what they do by default while `nobody` is set.
+    defaulted: Vec<i32>,
+    nobody: Arc<AtomicBool>,
+}
+
+static HEEDERS: LazyLock<Mutex<Heeders>> = LazyLock::new(Mutex::default);
+
+impl Heeding {
+    fn new(signals: &[i32]) -> std::io::Result<Self> {
+        let mut heeders = HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for signal in signals {
+            if !heeders.defaulted.contains(signal) {
+                flag::register_conditional_default(*signal, Arc::clone(&heeders.nobody))?;
+                heeders.defaulted.push(*signal);
+            }
+        }
+        heeders.nobody.store(false, Ordering::SeqCst);
+        heeders.count += 1;
+        Ok(Self(()))
+    }
+
+    /// Beside one that lives.
+    fn another() -> Self {
+        HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).count += 1;
+        Self(())
+    }
+}
+
+impl Drop for Heeding {
+    fn drop(&mut self) {
+        let mut heeders = HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        heeders.count -= 1;
+        if heeders.count == 0 {
+            heeders.nobody.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    const CHILD: &str = "SUPERPAGE_TEST_SIGNALS";
+
+    /// What a process does that gets a TERM while or after somebody heeds signals.
+    fn heed(when: &str) -> ! {
+        let own = Pid(std::process::id() as i32);
+        let first = Relay::new().unwrap();
+        let experiment = interrupt_experiment(Arc::new(Interrupt::default())).unwrap();
+        drop(first);
+        if when == "after" {
+            drop(experiment);
+            sys::signal::send(own, SIGTERM).unwrap();
+            // Any thread may be the one that it reaches.
+            std::thread::sleep(std::time::Duration::from_secs(30));
+        } else {
+            sys::signal::send(own, SIGTERM).unwrap();
+            while experiment.signal() != SIGTERM {
+                std::thread::yield_now();
+            }
+        }
+        std::process::exit(17);
+    }
+
+    #[test]
+    fn a_signal_is_the_experiments_while_there_is_one_and_kills_afterwards() {
+        // This test again, in a process of its own.
+        if let Ok(when) = std::env::var(CHILD) {
+            heed(&when);
+        }
+        let name =
+            "signals::tests::a_signal_is_the_experiments_while_there_is_one_and_kills_afterwards";
+        let end_of = |when: &str| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args([name, "--exact"]).env(CHILD, when);
+            command.output().unwrap().status
+        };
+        assert_eq!(end_of("while").code(), Some(17));
+        assert_eq!(end_of("after").signal(), Some(SIGTERM));
+    }
+}

@@ -1,0 +1,109 @@
+//! This machine's own files, which `superpage tlb --save` writes and `superpage bench` adds costs to: the machine
+//! that whatever takes one reads under the name `this`, and beside it everything that was found. The only file
+//! that knows where they lie.
+
+use std::path::PathBuf;
+
+use host::{Root, Snapshot};
+use machine::{costs_marked, with_costs};
+use tlb_probe::Calibration;
+use walk_cost::MissCost;
+
+use crate::Failure;
+use crate::files;
+use crate::json;
+
+/// Under `$XDG_DATA_HOME` (an absolute path, else it does not count: XDG Base Directory Specification), which
+/// is `~/.local/share` by default.
+const FILE: &str = "superpage/machines/this.toml";
+/// How the calibration's name ends (superpage.tlb/1).
+const CALIBRATION: &str = "json";
+
+/// In the comment of every cost that `superpage bench` measured.
+pub const BENCH: &str = "(measured) superpage bench";
+
+/// Where it is.
+pub fn path() -> Result<PathBuf, Failure> {
+    let of =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = of("XDG_DATA_HOME").or_else(|| Some(of("HOME")?.join(".local/share")));
+    data.map(|data| data.join(FILE))
+        .ok_or_else(|| Failure::usage("set XDG_DATA_HOME or HOME to a directory"))
+}
+
+/// Its name, as errors show it, and its text.
+pub fn read() -> Result<(String, String), Failure> {
+    kept(path()?, "a machine's file")
+}
+
+fn kept(path: PathBuf, what: &str) -> Result<(String, String), Failure> {
+    let shown = path.display().to_string();
+    if !path.exists() {
+        return Err(Failure::cannot(format!(
+            "this machine has not been measured ({shown} does not exist); run: superpage tlb --save"
+        )));
+    }
+    Ok((shown, files::text(&path, files::LARGEST, what)?))
+}
+
+/// Writes it, whole or not at all.
+pub fn write(text: &str) -> Result<PathBuf, Failure> {
+    let path = path()?;
+    let directory = path.parent().expect("a file lies in a directory");
+    // As root with another user's HOME, what that user put there would be written over or through.
+    sys::trust::directory(directory).map_err(|error| files::unwritable(directory, &error))?;
+    files::write(&path, true, text)?;
+    Ok(path)
+}
+
+/// Writes the machine of a calibration, and the calibration beside it. Costs that `bench` measured stay.
+pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
+    let kept = read().map(|(_, text)| costs_marked(&text, BENCH));
+    let path = write(&with_costs(&found.to_machine(), &kept.unwrap_or_default()))?;
+    files::write(&path.with_extension(CALIBRATION), true, json::to_json(found)?)?;
+    Ok(path)
+}
+
+/// Which processor it is of, if that is known not to be this one.
+fn of_another(found: &Calibration) -> Option<String> {
+    let here = Snapshot::read(&Root::real()).cpu.and_then(|cpu| cpu.model)?;
+    found.processor.model.clone().filter(|there| *there != here)
+}
+
+/// What a miss of base pages costs, as it was measured here and kept.
+pub fn miss_cost() -> Result<MissCost, Failure> {
+    let (shown, found) = calibration()?;
+    priced(&shown, &found)
+}
+
+/// The same; `None` where nothing was kept, or by another machine: a home directory may be of several.
+pub fn miss_cost_if_kept() -> Result<Option<MissCost>, Failure> {
+    let kept = calibration().ok();
+    kept.map(|(shown, found)| priced(&shown, &found)).transpose()
+}
+
+/// A calibration of this machine, and where it lies.
+fn calibration() -> Result<(String, Calibration), Failure> {
+    let (shown, text) = kept(path()?.with_extension(CALIBRATION), "a calibration")?;
+    let found: Calibration = report::document::read(&text).map_err(|why| unusable(&shown, &why))?;
+    match of_another(&found) {
+        Some(there) => Err(unusable(&shown, &format!("it is of another machine ({there})"))),
+        None => Ok((shown, found)),
+    }
+}
+
+fn unusable(shown: &str, why: &str) -> Failure {
+    Failure::usage(format!("{shown}: {why}; write it again with: superpage tlb --save"))
+}
+
+fn priced(shown: &str, found: &Calibration) -> Result<MissCost, Failure> {
+    let base = found.base().ok_or_else(|| unusable(shown, "it has no base pages"))?;
+    let miss = base.miss.as_ref().ok_or_else(|| unusable(shown, "it has no TLB miss"))?;
+    let hit = base.levels.get(1).and_then(|level| level.hit.as_ref());
+    Ok(MissCost {
+        walk: miss.cycles,
+        second_level_hit: hit.map(|hit| hit.cycles),
+        is_of_cached_tables: true,
+        source: format!("superpage tlb, saved in {shown}"),
+    })
+}

@@ -1,0 +1,168 @@
+//! Whether what is predicted from translation's cost comes true: a prediction on base pages, runs on superpages, the error.
+//! See docs/decisions/prediction.md#6.
+
+use experiment::analysis::{Summary, analyse};
+use experiment::document::Document;
+use experiment::procedure::values;
+use experiment::sample::Sample;
+use experiment::stats::stopping::Rule;
+use experiment::stats::{self, Better, Interval};
+use experiment::verdict::Verdict;
+use launch::{Pages, Recipe};
+use prediction::{Prediction, Prices};
+use report::format::percent;
+
+use crate::Failure;
+use crate::jobs::{Job, JobOutcome, arms};
+use crate::predict::{self, Priced, Pricing, Subject, SubjectDemand};
+
+/// A check that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Minimum runs per arm.
+    pub min_runs: Option<u32>,
+    /// Maximum runs per arm.
+    pub max_runs: u32,
+    /// Maximum seconds for all measured runs of a subject.
+    pub max_time: f64,
+    /// No progress.
+    pub quiet: bool,
+}
+
+/// What came of a subject.
+#[derive(Debug)]
+pub enum Measured {
+    /// Its figures.
+    Row(Box<Row>),
+    /// A signal, by which we shall end.
+    Signal(i32),
+}
+
+/// One subject's outcome.
+#[derive(Debug)]
+pub struct Row {
+    /// What it is called.
+    pub name: String,
+    /// Seconds of CPU time on base pages and on superpages.
+    pub seconds: [f64; 2],
+    /// Share of the memory that can be on superpages that was, in the superpage arm.
+    pub coverage: Option<f64>,
+    /// What the measured saving lies between; unknown after runs so few or so different that all is left open.
+    pub between: Option<Interval>,
+    /// What was predicted.
+    pub prediction: Prediction,
+    /// The prices that were measured.
+    pub prices: Prices,
+    /// Where the accesses are from.
+    pub source: String,
+    /// What limits the comparison.
+    pub notes: Vec<String>,
+}
+
+impl Row {
+    /// The share of the time that superpages saved.
+    pub fn measured(&self) -> f64 {
+        1.0 - self.seconds[1] / self.seconds[0]
+    }
+
+    /// Predicted less measured, a share.
+    pub fn error(&self) -> f64 {
+        self.prediction.saved.mid - self.measured()
+    }
+}
+
+impl Request {
+    /// Predicts and measures one subject.
+    ///
+    /// # Errors
+    /// It cannot be predicted or run.
+    pub fn measure(&self, subject: &Subject) -> Result<Measured, Failure> {
+        let asked = subject.demand(self.quiet)?;
+        let mut pricing = Pricing::begin(&asked, self.quiet)?;
+        let document = match self.job(subject)?.run_and(&mut || pricing.between())? {
+            JobOutcome::Document(document) => document,
+            JobOutcome::Signal(signal, _) => return Ok(Measured::Signal(signal)),
+        };
+        let timed = matches!(subject, Subject::Workload(..));
+        let row = row(subject.name(), asked, pricing.finish()?, &document, timed)?;
+        Ok(Measured::Row(Box::new(row)))
+    }
+
+    /// The experiment with a subject.
+    ///
+    /// # Errors
+    /// Its numbers of runs contradict each other.
+    pub fn job(&self, subject: &Subject) -> Result<Job, Failure> {
+        let recipes = [Pages::Base, Pages::Thp].map(Recipe::new).to_vec();
+        let (min_runs, max_runs) = arms::runs(self.min_runs, Some(self.max_runs))?;
+        let rule = Rule {
+            min_runs,
+            max_runs,
+            // A saving is to be known well, however clear it is that there is one.
+            decide_after: None,
+            ..Rule::default()
+        };
+        predict::timed_job(subject, recipes, rule, Some(self.max_time), self.quiet)
+    }
+}
+
+fn row(
+    name: String,
+    asked: SubjectDemand,
+    prices: Priced,
+    document: &Document,
+    timed: bool,
+) -> Result<Row, Failure> {
+    let analysis = analyse(document);
+    let judged = analysis.judgements.iter().find(|one| one.arm == analysis.arms[1].name);
+    if let Some(Verdict::DidNotTakeEffect { why }) = judged.map(|one| &one.verdict) {
+        return Err(Failure::cannot(format!("nothing is verified: {why}")));
+    }
+    let [base, superpage] = [&analysis.arms[0], &analysis.arms[1]].map(|arm| medians(arm, timed));
+    let (Some(base), Some(superpage)) = (base, superpage) else {
+        return Err(Failure::usage("its runs have no times"));
+    };
+    if base.0 + base.1 <= 0.0 {
+        return Err(Failure::usage("too little CPU time; give it more work"));
+    }
+    let prediction =
+        predict::predict(&asked, &prices, base, &predict::base_runs(&document.samples, timed));
+    let coverage = analysis.arms[1].eligible_coverage;
+    let mut notes = asked.notes;
+    let least = document.judging.least_coverage;
+    if let Some(coverage) = coverage.filter(|share| *share < least) {
+        notes.push(format!("only {} of eligible memory was on superpages", percent(coverage)));
+    }
+    if coverage.is_none() {
+        notes.push("whether its memory was on superpages is unknown".to_string());
+    }
+    let seconds = [base.0 + base.1, superpage.0 + superpage.1];
+    let between = saved_between(document, timed);
+    if prediction.saved.low == prediction.saved.high {
+        notes.push("no access, and no first touch, that superpages could speed up".to_string());
+    }
+    let (source, prices) = (asked.source, prices.all);
+    Ok(Row { name, seconds, coverage, between, prediction, source, prices, notes })
+}
+
+/// The interval that `compare` would give the ratio of the arms, as a saving.
+fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
+    let seconds = |sample: &Sample| match timed {
+        true => sample.metric,
+        false => Some(sample.user_seconds + sample.system_seconds),
+    };
+    let settings = document.statistics();
+    let values = values(&document.samples, seconds);
+    let compared = stats::compare(&values, 0, 1, Better::Lower, &settings).ok()?;
+    let speedup = compared.interval?;
+    let saved = Interval { low: 1.0 - 1.0 / speedup.low, high: 1.0 - 1.0 / speedup.high };
+    (saved.low > -1.0).then_some(saved)
+}
+
+/// Median seconds in user mode and in the kernel; of our workloads, those of the timed phase.
+fn medians(arm: &Summary, timed: bool) -> Option<(f64, f64)> {
+    match timed {
+        true => arm.metric.map(|seconds| (seconds, 0.0)),
+        false => Some((arm.user_seconds?, arm.system_seconds?)),
+    }
+}

@@ -1,0 +1,99 @@
+//! Workloads as operations run them: their settings, checked against this machine, and the command that starts them.
+
+use std::num::NonZeroUsize;
+
+use host::{MemInfo, Root};
+use launch::Word;
+use units::ByteSize;
+use workload::{Options, Settings, Workload};
+
+use crate::Failure;
+
+/// What a kernel works on; `compare` takes the same flags.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Workload options")]
+pub struct WorkloadArgs {
+    /// Memory to work on [default: 1G].
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
+    pub size: Option<ByteSize>,
+
+    /// Seed of the random choices.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Threads.
+    #[arg(long, default_value = "1", value_name = "N", value_parser = threads)]
+    pub threads: NonZeroUsize,
+
+    /// What only some workloads have.
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// Reads a number of threads.
+pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    text.trim().parse().map_err(|_| "expected a number of threads, at least 1".to_string())
+}
+
+impl WorkloadArgs {
+    /// The settings of `workload`, checked against this machine's free memory.
+    pub fn settings(&self, workload: Workload) -> Result<Settings, Failure> {
+        let settings = Settings {
+            size: self.size.unwrap_or(workload.default_size()),
+            seed: self.seed,
+            threads: self.threads,
+            options: self.options.clone(),
+        };
+        check(workload, &settings)?;
+        Ok(settings)
+    }
+
+    /// The same without the options that `workload` lacks: for flags given to several workloads.
+    pub fn for_workload(&self, workload: Workload) -> Self {
+        Self { options: self.options.for_workload(workload), ..self.clone() }
+    }
+
+    /// The same with an option set to a value, by the option's own parser.
+    pub fn with(&self, option: &str, value: &str) -> Result<Self, Failure> {
+        #[derive(clap::Parser)]
+        #[command(no_binary_name = true, args_override_self = true)]
+        struct Only {
+            #[command(flatten)]
+            args: WorkloadArgs,
+        }
+        let mut words =
+            vec![format!("--seed={}", self.seed), format!("--threads={}", self.threads)];
+        words.extend(self.size.map(|size| format!("--size={}", size.to_exact())));
+        words.extend(self.options.to_arguments());
+        words.push(format!("--{option}={value}"));
+        let parsed = <Only as clap::Parser>::try_parse_from(words);
+        parsed.map(|only| only.args).map_err(|error| {
+            let said = error.to_string();
+            let line = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            Failure::usage(format!("--vary {option}={value}: {line}"))
+        })
+    }
+
+    /// Whether any flag was given that only a workload has.
+    pub fn is_given(&self) -> bool {
+        self.size.is_some() || self.threads.get() > 1 || self.options != Options::default()
+    }
+}
+
+/// Whether `workload` can run so, with this machine's free memory.
+pub fn check(workload: Workload, settings: &Settings) -> Result<(), Failure> {
+    let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
+    workload.check(settings, available).map_err(Failure::usage)
+}
+
+/// The words that run `workload` in a process of its own: ourselves, with its settings.
+pub fn command(workload: Workload, settings: &Settings) -> Result<Vec<Word>, Failure> {
+    let own = crate::programs::superpage()?;
+    let mut words = vec![own.display().to_string(), "workload".into(), workload.to_string()];
+    words.extend(["--size".into(), settings.size.to_exact()]);
+    words.extend(["--seed".into(), settings.seed.to_string()]);
+    words.extend(["--threads".into(), settings.threads.to_string()]);
+    words.extend(settings.options.to_arguments());
+    words.push("--json".to_string());
+    Ok(words.into_iter().map(Word::from).collect())
+}
