@@ -1,13 +1,13 @@
-//! What libsuperpage.so counts about the memory it was asked for: a file of 64-bit words.
+//! The counters file of a run: 64-bit words that sum up what memory libsuperpage.so requested and got.
 //!
-//! All processes of one run map it and add to it, so that what a killed process got is not lost. Sums need no lock and
-//! no cleaning up. Behind them lies a ring of records (`looks`). A reader checks the version.
+//! All processes of a run map the file shared and add to it atomically, so the sums of a killed process stay, and no
+//! lock or cleanup is needed. A ring of records (`looks`) follows the sums. Readers check the version ([`MAGIC`]).
 //! See docs/decisions/compare.md#4.
 
 use crate::looks::LOOKS_END;
 
 words! {
-    /// Kinds of memory, in the order of the file; the names are the words of SUPERPAGE_MEMORY.
+    /// Kinds of memory, in file order; the names are the words of SUPERPAGE_MEMORY.
     #[allow(missing_docs, reason = "the variants are those words")]
     Kind {
         Heap = "heap",
@@ -21,73 +21,74 @@ words! {
 }
 
 words! {
-    /// What is summed up for each kind, in bytes; in the order of the file.
+    /// Sums for each kind, in bytes, in file order.
     Column {
-        /// Given pages of the hugetlb pool: reserved, or populated where a reservation cannot hold.
+        /// On pages of the hugetlb pool: reserved, or populated where a fault could fail despite the reservation.
         Hugetlb = "hugetlb_bytes",
-        /// Given memory with advice for transparent superpages.
+        /// Advised with MADV_HUGEPAGE.
         Advised = "advised_bytes",
-        /// Given base pages although superpages were asked for: what fell back.
+        /// Fell back: on base pages, or on THP where hugetlb pages were requested.
         FellBack = "fell_back_bytes",
-        /// Given base pages on purpose: too small, or the ends that no superpage fits into.
+        /// On base pages on purpose: too small for a superpage, or the unaligned ends of a mapping.
         Small = "small_bytes",
         /// Refused: the request failed.
         Refused = "refused_bytes",
-        /// Given back while the process ran.
+        /// Unmapped or discarded while the process ran.
         Returned = "returned_bytes",
     }
 }
 
 words! {
-    /// Why a request did not get what it asked for; counted in requests, in the order of the file.
+    /// Why a request did not get the pages it asked for; counted in requests, in file order.
     Reason {
-        /// The pool has too few pages that are neither used nor reserved.
+        /// The pool has too few free pages that are not reserved.
         PoolShort = "pool-short",
-        /// There is no pool of that size.
+        /// The machine has no pool of that page size.
         NoPool = "no-pool",
-        /// The process may not use it (SHM_HUGETLB without CAP_IPC_LOCK or the shm group).
+        /// The process may not use the pool (SHM_HUGETLB without CAP_IPC_LOCK or the shm group).
         NoPermission = "no-permission",
-        /// Reserved, but a cgroup or memory policy would have made a fault fail: found by populating.
+        /// A hugetlb cgroup or memory policy would make a fault fail despite the reservation, or a resource limit is
+        /// set.
         Limit = "limit",
-        /// The kernel has no transparent superpages, or they are off for this memory.
+        /// The kernel has no THP, or THP is off for this memory.
         ThpOff = "thp-off",
-        /// A forked child's copy.
+        /// Copied for a forked child, or requested while a thread was forking.
         Forked = "forked",
-        /// Part of a superpage was unmapped, moved or protected differently.
+        /// Part of a superpage was unmapped, moved or given another protection.
         Split = "split",
-        /// On hugetlb pages not every later call would work as on ordinary memory: without userfaultfd, or of a
-        /// System V segment.
+        /// Some later calls would fail on hugetlb pages that work on base pages: without userfaultfd, under a seccomp
+        /// filter, or in a System V segment.
         Unprotected = "unprotected",
         /// The kernel refused for another reason.
         Kernel = "kernel",
-        /// Where the memory lies there can be no superpage: a neighbour, a limit, a debugger's mark.
+        /// No superpage fits at that address: a neighbouring mapping, a limit, or a debugger's breakpoint.
         Place = "place",
-        /// The program has an allocator of its own, which keeps its heap.
+        /// The program brings its own allocator, whose heap is left alone.
         OwnAllocator = "own-allocator",
-        /// Another process has the shared memory, or the kernel writes to it (registered buffers): it cannot
-        /// be moved, and a call that needs that fails.
+        /// Another process maps the shared memory, or the kernel writes to it (registered buffers): the memory cannot
+        /// be moved, and a call that needs a move fails.
         Held = "held",
-        /// Too little free memory is contiguous: advised memory would be compacted at each first touch.
+        /// Too little free memory is contiguous: each first touch of advised memory would compact.
         Fragmented = "fragmented",
-        /// Contiguity went away while advised memory was touched: seen afterwards, once for each look.
+        /// Contiguous memory ran out while advised memory was touched; noticed afterwards, counted once per check.
         Compacted = "compacted",
-        /// The program is of a sanitizer and runs without the library.
+        /// The program is built with a sanitizer and runs without the library.
         Instrumented = "instrumented",
-        /// Code or a mapped file that the kernel holds in small pages.
+        /// Code or a mapped file that the page cache holds in small pages.
         SmallFilePages = "small-file-pages",
-        /// Code that its program maps again from its file (V8): it may not be copied.
+        /// Code that the program maps again from its file (V8), and that must therefore not be copied.
         MappedAgain = "mapped-again",
-        /// Too little free memory is contiguous: smaller superpages were requested instead.
+        /// Too little free memory is contiguous: smaller superpages were requested.
         Smaller = "smaller",
-        /// A mapped file that was cached in small pages was copied.
+        /// A mapped file that the page cache holds in small pages was copied.
         Copied = "copied",
-        /// The program's stack is executable, or nobody knows, and then threads' stacks must be, too.
+        /// The program's stack is executable, or its protection is unknown; thread stacks must then be executable, too.
         ExecutableStack = "executable-stack",
     }
 }
 
 impl Reason {
-    /// A clause for people.
+    /// The reason as a clause for messages.
     pub fn words(self) -> &'static str {
         match self {
             Self::PoolShort => "the hugetlb pool was short",
@@ -123,25 +124,25 @@ impl Reason {
     }
 }
 
-/// A pool that could not serve all that was requested of it, in pages over the life of the processes: memory that was
-/// freed and requested again counts twice.
+/// What a pool could not serve, in pages, summed over the life of the processes: memory that was freed and requested
+/// again counts twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page: u64,
-    /// Pages for all that was requested, rounded up.
+    /// Pages requested, rounded up.
     pub wanted: u64,
-    /// Pages for what of it was given, rounded up.
+    /// Pages given, rounded up.
     pub had: u64,
-    /// Bytes that are on other pages, or were refused.
+    /// Bytes that lie on other pages or were refused.
     pub missing: u64,
-    /// What most requests met that got none; `None`: unknown.
+    /// The most frequent reason, forks aside; `None`: unknown.
     pub why: Option<Reason>,
 }
 
 impl Shortage {
-    /// From sums of bytes and numbers of requests; `None`: nothing is missing, or only because of forks, whose copies lie on
-    /// base pages whatever the pool has.
+    /// From sums of bytes and counts of reasons. `None`: nothing is missing, or only because of forks, whose copies lie
+    /// on base pages whatever the pool has.
     pub fn from_sums(
         page: u64,
         bytes: impl Fn(Kind, Column) -> u64,
@@ -161,40 +162,41 @@ impl Shortage {
 }
 
 words! {
-    /// What was done so that superpages were ready before they were touched, in bytes; in the order of the file.
+    /// Superpages made ready before they were touched, in bytes, in file order.
     Prepared {
-        /// Zeroed again after use.
+        /// Unmapped memory zeroed for reuse.
         Recycled = "recycled_bytes",
-        /// Populated ahead of touches in a mapping.
+        /// Populated in a mapping before the program touched them.
         Ahead = "ahead_bytes",
-        /// Handed out ready.
+        /// Served from the stock.
         HandedOut = "handed_out_bytes",
-        /// Handed out of the stock, but the kernel had taken the pages.
+        /// Served from the stock, but the kernel had reclaimed the pages.
         Lost = "lost_bytes",
-        /// Asked for, and not ready.
+        /// Requested, but not in the stock.
         Missed = "missed_bytes",
-        /// In the stock now: resident, but nobody's. Of a process that was killed, what was in it then.
+        /// In the stock now: resident, but not mapped by the program. The stock of a killed process stays in the sum.
         Stock = "stock_bytes",
-        /// The most that was ever in the stock of one process.
+        /// Largest stock that any one process had.
         Most = "most_stock_bytes",
     }
 }
 
-/// `spledgr` and the version of this layout.
+/// `spledgr` and the layout version.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"spledgr\x07");
 
-/// Words by which a process asks the command beside it for free superpages; of each the first four bytes. A process
-/// that finds `WANTED` 0 and `SERVES` not writes a number there, wakes it, and waits for `SERVED` to change.
+/// Words by which a process asks `superpage run` for free superpages; the futex of each is its first four bytes. If
+/// `SERVES` is not 0 and `WANTED` is 0, the process stores a count in `WANTED`, wakes the command, and waits for
+/// `SERVED` to change.
 pub mod supply {
-    /// Not 0 while somebody serves.
+    /// Not 0 while the command serves requests.
     pub const SERVES: usize = 3;
-    /// Superpages that a process waits for; 0: none does.
+    /// Superpages that a process waits for; 0: no request.
     pub const WANTED: usize = 4;
-    /// Answers so far.
+    /// Number of replies so far.
     pub const SERVED: usize = 5;
-    /// Superpages that were made free for the last of them.
+    /// Superpages freed for the last request.
     pub const GOT: usize = 6;
-    /// When a process found last that none are had besides those that are free, in tenths of a second of
+    /// When a process last failed to get superpages beyond those already free, in tenths of a second of
     /// CLOCK_MONOTONIC; 0: never.
     pub const REFUSED: usize = 7;
 }
@@ -208,51 +210,51 @@ const PREPARED_BASE: usize = REASON_BASE + Reason::ALL.len();
 
 pub(crate) const PREPARED_END: usize = PREPARED_BASE + Prepared::ALL.len();
 
-/// Words of sums, at the beginning of the file.
+/// Number of words of sums, from the beginning of the file.
 pub const SUMS: usize = PREPARED_END;
-/// Words in the file.
+/// Number of words in the file.
 pub const WORDS: usize = LOOKS_END;
-/// Bytes in the file.
+/// Length of the file in bytes.
 pub const BYTES: usize = WORDS * 8;
 
-/// The word that counts processes in which the library was active.
+/// Index of the word that counts processes in which the library was active.
 pub const fn processes() -> usize {
     PROCESSES
 }
 
-/// The word that counts forks of such processes.
+/// Index of the word that counts forks of such processes.
 pub const fn forks() -> usize {
     FORKS
 }
 
-/// The word of one sum.
+/// Index of the word of one sum.
 pub const fn sum(kind: Kind, column: Column) -> usize {
     SUM_BASE + kind as usize * Column::ALL.len() + column as usize
 }
 
-/// The word that counts one reason.
+/// Index of the word that counts one reason.
 pub const fn reason(reason: Reason) -> usize {
     REASON_BASE + reason as usize
 }
 
-/// The word of what was prepared.
+/// Index of the word of one kind of preparation.
 pub const fn prepared(what: Prepared) -> usize {
     PREPARED_BASE + what as usize
 }
 
-/// All zero, as a file starts out.
+/// A new file: the magic number, then zeroes.
 pub fn empty() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
     bytes
 }
 
-/// The sums as they were read.
+/// The sums of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals([u64; SUMS]);
 
 impl Totals {
-    /// Reads the file's bytes; `None` if they are no counters of this version.
+    /// Parses the bytes of a file; `None` if they are not counters of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != BYTES {
             return None;
@@ -264,7 +266,7 @@ impl Totals {
         (words[0] == MAGIC).then_some(Self(words))
     }
 
-    /// Adds another file of the same run.
+    /// Adds the sums of another file of the same run.
     pub fn add(&mut self, other: &Self) {
         let most = prepared(Prepared::Most);
         for (word, (sum, more)) in self.0.iter_mut().zip(other.0).enumerate().skip(1) {
@@ -287,17 +289,17 @@ impl Totals {
         self.0[sum(kind, column)]
     }
 
-    /// How often a request met `why`.
+    /// Number of requests that met `why`.
     pub fn times(&self, why: Reason) -> u64 {
         self.0[reason(why)]
     }
 
-    /// What a pool of pages of `page` bytes could not serve.
+    /// What a pool of `page`-byte pages could not serve.
     pub fn shortage(&self, page: u64) -> Option<Shortage> {
         Shortage::from_sums(page, |kind, column| self.bytes(kind, column), |why| self.times(why))
     }
 
-    /// What was prepared.
+    /// One kind of preparation, in bytes.
     pub fn prepared(&self, what: Prepared) -> u64 {
         self.0[prepared(what)]
     }
@@ -307,7 +309,7 @@ impl Totals {
         Kind::ALL.iter().map(|kind| self.bytes(*kind, column)).sum()
     }
 
-    /// What was asked for in superpages, whatever came of it.
+    /// Bytes requested on superpages, whatever pages they got.
     pub fn asked(&self) -> u64 {
         let came = [Column::Hugetlb, Column::Advised, Column::FellBack, Column::Refused];
         came.iter().map(|column| self.all(*column)).sum()
@@ -365,7 +367,7 @@ mod tests {
         let why = [(reason(Reason::PoolShort), 5), (reason(Reason::Forked), 9)];
         let all = [&some[..], &why].concat();
         assert_eq!(of(&all), short(33, 2, (62 << 20) + 1, Some(Reason::PoolShort)));
-        // A fork's copies are no shortage.
+        // The copies of forked children are not a shortage.
         assert_eq!(of(&[some[1], (reason(Reason::Forked), 9)]), None);
     }
 
@@ -380,7 +382,7 @@ mod tests {
         };
         let (most, heap) = (prepared(Prepared::Most), sum(Kind::Heap, Column::Advised));
         let mut totals = of(&[(processes(), 1), (heap, 10), (most, 7)]);
-        // What a process gave back that another took is below zero, modulo 2^64.
+        // A process that frees what another process took has a sum below zero, modulo 2^64.
         totals.add(&of(&[(processes(), 2), (heap, 4u64.wrapping_neg()), (most, 5)]));
         assert_eq!(totals, of(&[(processes(), 3), (heap, 6), (most, 7)]));
     }

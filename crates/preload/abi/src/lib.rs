@@ -1,8 +1,8 @@
-//! What libsuperpage.so and the `superpage` command must agree on: the layout of the counters, and the
-//! variables of the environment with the words that they may have.
+//! What libsuperpage.so and the `superpage` command must agree on: the layout of the counters file, and the environment
+//! variables with their values.
 #![forbid(unsafe_code)]
 
-/// An enum of words that both sides write and read.
+/// Defines an enum whose variants have words that both sides write and read.
 macro_rules! words {
     ($(#[$meta:meta])* $type:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$meta])*
@@ -13,17 +13,17 @@ macro_rules! words {
         }
 
         impl $type {
-            /// All of them, in order.
+            /// All variants, in order.
             pub const ALL: [Self; [$($word),*].len()] = [$(Self::$variant),*];
 
-            /// Its word.
+            /// The word of the variant.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word),*
                 }
             }
 
-            /// The one with this word.
+            /// The variant with this word.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|it| it.name() == name)
             }

@@ -1,74 +1,75 @@
-//! What a process read of its own memory before it gave memory back, and when it ended: a ring of records behind the
-//! sums, into which every process of a run writes and which the command reads while the run lasts.
+//! What a process found in its own page tables right before it freed memory, and at exit: records in a ring behind the
+//! sums. Every process of a run writes to it, and the command reads it while the run lasts.
 //!
-//! Life of a record: a writer takes the next number from [`HEAD`] (fetch_add), stores 0 in the [`Field::Stamp`] of the
+//! Life of a record: a writer takes the next number from [`HEAD`] (fetch_add), stores 0 in the [`Field::Stamp`] of
 //! record `number % RECORDS`, stores the other fields, and stores `number + 1` in the stamp (release). A reader keeps a
-//! record if its stamp was `number + 1` before and after it read the fields. What a reader misses is overwritten.
+//! record if its stamp was `number + 1` before and after it read the fields. Later records overwrite those that a slow
+//! reader missed.
 //! See docs/decisions/watch.md#5.
 
 use crate::counters::PREPARED_END;
 
 words! {
-    /// The words of a record, in their order.
+    /// Words of a record, in order.
     Field {
-        /// The record's number and 1; 0 while it is being written.
+        /// The record's number plus 1; 0 while a process writes the record.
         Stamp = "stamp",
-        /// The process.
+        /// Process id.
         Pid = "pid",
-        /// When, in nanoseconds of CLOCK_MONOTONIC.
+        /// Time, in nanoseconds of CLOCK_MONOTONIC.
         At = "at",
-        /// Why, as a number of [`Why`].
+        /// Reason, as a number of [`Why`].
         Why = "why",
-        /// The kernel's high-water mark of its resident memory, without pages of a pool; 0: unknown.
+        /// High-water mark of the resident set (`ru_maxrss`), without hugetlb pages; 0: unknown.
         HighWater = "high_water_bytes",
-        /// Bytes by kind and by the size of the entry that maps them. All of them are 0 if memory was not read.
+        /// Anonymous memory mapped by PTEs. This and the fields below are all 0 if memory was not read.
         AnonBase = "anon_base_bytes",
-        /// See `AnonBase`, and so on.
+        /// Anonymous memory mapped by PMDs.
         AnonThp = "anon_thp_bytes",
-        /// Shared memory.
+        /// Shared memory mapped by PTEs.
         ShmemBase = "shmem_base_bytes",
-        /// See `ShmemBase`.
+        /// Shared memory mapped by PMDs.
         ShmemPmd = "shmem_pmd_bytes",
-        /// Page cache.
+        /// Page cache mapped by PTEs.
         FileBase = "file_base_bytes",
-        /// See `FileBase`.
+        /// Page cache mapped by PMDs.
         FilePmd = "file_pmd_bytes",
-        /// Pages of a pool.
+        /// Hugetlb pages.
         Hugetlb = "hugetlb_bytes",
-        /// Their size; 0: the default size.
+        /// Size of the hugetlb pages; 0: the default size.
         HugetlbSize = "hugetlb_page_bytes",
-        /// Anonymous memory in base pages, in mappings that hold a whole superpage.
+        /// Anonymous memory on base pages, in VMAs that hold a whole aligned superpage.
         EligibleBase = "eligible_base_bytes",
-        /// In swap.
+        /// Swapped out.
         Swapped = "swapped_bytes",
     }
 }
 
 words! {
-    /// Why a process looked.
+    /// Why a process wrote a record.
     Why {
-        /// It is about to give memory back.
+        /// The process is about to free memory.
         GivesBack = "gives-back",
-        /// It is about to end.
+        /// The process is about to exit.
         Ends = "ends",
-        /// It began to execute its program: nothing was read.
+        /// The program started; memory was not read.
         Begins = "begins",
     }
 }
 
-/// Records in the ring.
+/// Number of records in the ring.
 pub const RECORDS: usize = 64;
-/// Words of a record.
+/// Number of words in a record.
 pub const FIELDS: usize = Field::ALL.len();
-/// Not 0 while the command wants processes to read their memory. Without that they say only that they end.
+/// Not 0 while the command wants processes to read their memory; otherwise records only mark start and exit.
 pub const WANTED: usize = PREPARED_END;
-/// The number of the next record.
+/// Word with the number of the next record.
 pub const HEAD: usize = PREPARED_END + 1;
 const BASE: usize = PREPARED_END + 2;
 /// The end of the ring.
 pub(crate) const LOOKS_END: usize = BASE + RECORDS * FIELDS;
 
-/// The word of a field of the record of this number.
+/// Index of the word of a field of record `number`.
 pub const fn word(number: u64, field: Field) -> usize {
     BASE + (number % RECORDS as u64) as usize * FIELDS + field as usize
 }

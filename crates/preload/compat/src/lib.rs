@@ -1,14 +1,13 @@
-//! The compatible `libhugetlbfs.so.0`: where it is, for tests and for whoever installs it.
+//! Paths of the compatible `libhugetlbfs.so.0`, for tests and installers.
 //!
-//! The library itself is `hugetlbfs.c`, which `build.rs` compiles and puts beside libsuperpage.so
-//! in cargo's profile directory.
+//! `build.rs` compiles the library from `hugetlbfs.c` and puts it beside libsuperpage.so in cargo's profile directory.
 #![forbid(unsafe_code)]
 
-/// The file as it was built.
+/// Path of the built library.
 pub const LIBRARY: &str = env!("LIBHUGETLBFS");
 
-/// `libhugetlbfs_privutils.so`, likewise.
+/// Path of the built `libhugetlbfs_privutils.so`.
 pub const PRIVUTILS: &str = env!("LIBHUGETLBFS_PRIVUTILS");
 
-/// The names under which programs look for it. The first is the file, the second a link to it.
+/// File names under which programs look for the library: the file, then a link to it.
 pub const NAMES: [&str; 2] = ["libhugetlbfs.so.0", "libhugetlbfs.so"];

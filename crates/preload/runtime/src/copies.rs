@@ -1,14 +1,14 @@
-//! Private copies of files' pages (`--files=copy`, the program's segments). To the kernel they are anonymous memory: it would
-//! fill discarded pages with zeroes, where it reads a file's mapping again.
+//! Private copies of file pages (`--files=copy`, the program's segments). The kernel sees anonymous memory: a discarded
+//! page of a copy would read as zeroes, a discarded page of a file mapping is read from the file again.
 //!
-//! What is in the list was copied and is mapped still. (c) An entry is changed by whoever has claimed it.
+//! The list holds copies that are still mapped. (c) A thread claims an entry before it changes the entry.
 //!
 //! # Safety
 //! Atomics only.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// `[start, end)`; a start of 0: none, of 1: being changed.
+/// `[start, end)`. A start of 0: free entry; of 1: claimed.
 struct Copy {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -35,12 +35,12 @@ impl Copy {
     }
 }
 
-/// `[start, end)` is a copy from now on; `false`: the list is full.
+/// Adds `[start, end)` to the copies; `false`: the list is full.
 pub fn add(start: usize, end: usize) -> bool {
     ARE_ANY.store(true, Ordering::Relaxed);
     for copy in &COPIES {
         let (from, to) = copy.range();
-        // A large file is copied piece by piece.
+        // A large file is copied piece by piece: extend the entry of the previous piece.
         if from > CLAIMED && to == start && copy.claim(from) {
             copy.set(from, end);
             return true;
@@ -50,7 +50,7 @@ pub fn add(start: usize, end: usize) -> bool {
     free.map(|copy| copy.set(start, end)).is_some()
 }
 
-/// The first copy in `[start, end)`, the part of it that lies there.
+/// The first copy that overlaps `[start, end)`, clipped to that range.
 pub fn first(start: usize, end: usize) -> Option<(usize, usize)> {
     if !ARE_ANY.load(Ordering::Relaxed) {
         return None;
@@ -60,7 +60,7 @@ pub fn first(start: usize, end: usize) -> Option<(usize, usize)> {
     parts.min().map(|(from, to)| (from.max(start), to.min(end)))
 }
 
-/// Other memory is at `[start, end)` now, or none.
+/// Removes `[start, end)`, which was unmapped or replaced.
 pub fn forget(start: usize, end: usize) {
     if first(start, end).is_none() {
         return;
@@ -71,7 +71,7 @@ pub fn forget(start: usize, end: usize) {
             match (from < start, end < to) {
                 (true, is_cut) => {
                     copy.set(from, start);
-                    // Where the list is full the rest is taken for anonymous memory, as before there was a list.
+                    // If the list is full, the rest counts as anonymous memory, as if it were no copy.
                     let _ = is_cut && add(end, to);
                 }
                 (false, true) => copy.set(end, to),

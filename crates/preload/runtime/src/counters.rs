@@ -1,9 +1,9 @@
-//! What this process asked for and got, for the report at its end and for the command beside it.
+//! What this process requested and got, for its report at exit and for `superpage run`.
 //!
 //! # Safety
-//! `SHARED` is null, or `BYTES` of a file mapped shared at start-up and never unmapped. Its words
-//! are only ever used as atomics, by every process that maps them. The file is one that nobody can shorten
-//! (sealed), or nobody but this user: docs/decisions/security.md#1, crates/tool/experiment/src/counters.rs.
+//! `SHARED` is null, or `BYTES` of a file mapped shared at start-up and never unmapped. All processes that map the file
+//! access its words as atomics only. Nobody can shorten the file (sealed), or only this user can:
+//! docs/decisions/security.md#1, crates/tool/experiment/src/counters.rs.
 //! See docs/decisions/compare.md#4.
 
 use std::ffi::{CStr, c_int};
@@ -17,42 +17,42 @@ pub use ::abi::{Column, Kind, Prepared, Reason};
 use crate::text::Text;
 use crate::{files, filter, message, raw, settings, sizes};
 
-/// This process's own words.
+/// Sums of this process.
 static OWN: [AtomicU64; ::abi::SUMS] = [const { AtomicU64::new(0) }; ::abi::SUMS];
-/// The words of the run.
+/// The counters file of the run, mapped; null: none.
 static SHARED: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
 fn add(word: usize, amount: u64) {
     OWN[word].fetch_add(amount, Ordering::Relaxed);
     let shared = SHARED.load(Ordering::Acquire);
     if !shared.is_null() {
-        // SAFETY: `word` is below SUMS, and the mapping stays.
+        // SAFETY: `word` is below SUMS, and the mapping is never unmapped.
         unsafe { (*shared.add(word)).fetch_add(amount, Ordering::Relaxed) };
     }
 }
 
-/// `bytes` of `kind` were given as `column` says.
+/// Adds `bytes` to a sum.
 pub fn count(kind: Kind, column: Column, bytes: usize) {
     add(::abi::sum(kind, column), bytes as u64);
 }
 
-/// A request met `why`.
+/// Counts a request that met `why`.
 pub fn because(why: Reason) {
     add(::abi::reason(why), 1);
 }
 
-/// So many bytes were prepared, or came to where `what` says.
+/// Adds `bytes` to a kind of preparation.
 pub fn prepared(what: Prepared, bytes: usize) {
     add(::abi::prepared(what), bytes as u64);
 }
 
-/// So many bytes are there no more.
+/// Subtracts `bytes` from a kind of preparation.
 pub fn prepared_less(what: Prepared, bytes: usize) {
     // The words are sums modulo 2^64.
     add(::abi::prepared(what), (bytes as u64).wrapping_neg());
 }
 
-/// The stock holds so many bytes: is that the most?
+/// Updates the largest stock with the current one.
 pub fn prepared_most(bytes: u64) {
     let word = ::abi::prepared(Prepared::Most);
     OWN[word].fetch_max(bytes, Ordering::Relaxed);
@@ -63,13 +63,13 @@ pub fn prepared_most(bytes: u64) {
     }
 }
 
-/// Whether the command beside us makes superpages free when asked.
+/// Whether `superpage run` frees superpages on request.
 pub fn has_supply() -> bool {
     supply_word(SERVES).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
 }
 
-/// Asks it for so many and waits for the answer: how many were made free. `None`: it did not answer in time, or
-/// somebody else is waiting. The wait is shorter than what compaction at first touches would take.
+/// Requests `count` superpages from `superpage run` and waits for the reply: how many were freed. `None`: no reply in
+/// time, or another process is waiting. The wait is shorter than compaction at first touches would take.
 pub fn supply(count: u64) -> Option<u64> {
     let [wanted, served, got] = [WANTED, SERVED, GOT].map(supply_word);
     let (wanted, served, got) = (wanted?, served?, got?);
@@ -82,7 +82,7 @@ pub fn supply(count: u64) -> Option<u64> {
     (served.load(Ordering::SeqCst) != seen).then(|| got.load(Ordering::SeqCst).into())
 }
 
-/// No superpages are had besides those that are free: the processes of the run do not try again for a second.
+/// No superpages can be had beyond those already free: the processes of the run do not ask again for a second.
 /// See docs/decisions/contiguity.md#7.
 pub fn refused() {
     if let Some(word) = supply_word(REFUSED) {
@@ -90,7 +90,7 @@ pub fn refused() {
     }
 }
 
-/// Whether some process of the run found so lately.
+/// Whether a process of the run called [`refused`] within the last second.
 pub fn was_refused() -> bool {
     supply_word(REFUSED)
         .map(|word| word.load(Ordering::Relaxed))
@@ -103,18 +103,18 @@ fn tenths() -> u32 {
     (raw::monotonic().unwrap_or(0) / 100_000_000) as u32
 }
 
-/// Nanoseconds: of a request, and of each superpage of so many.
+/// Wait for a reply, in nanoseconds: base, and for each of at most MOST_WAITED_FOR superpages.
 const FIRST_WAIT: i64 = 30_000_000;
 const EACH_WAIT: i64 = 250_000;
 const MOST_WAITED_FOR: u32 = 4000;
 
 fn supply_word(word: usize) -> Option<&'static AtomicU32> {
     let shared = SHARED.load(Ordering::Acquire);
-    // SAFETY: `word` is below WORDS, the mapping stays, and its words are only used as atomics.
+    // SAFETY: `word` is below WORDS, the mapping is never unmapped, and its words are accessed as atomics only.
     (!shared.is_null()).then(|| unsafe { &*shared.add(word).cast::<AtomicU32>() })
 }
 
-/// Whether this process adds to the counters of a run.
+/// Whether this process adds to the counters file of a run.
 pub fn are_shared() -> bool {
     !SHARED.load(Ordering::Acquire).is_null()
 }
@@ -124,19 +124,19 @@ pub fn wants_looks() -> bool {
     supply_word(::abi::looks::WANTED).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
 }
 
-/// What this process was given of the pool so far, bytes.
+/// Bytes of the pool given to this process so far.
 pub fn given_of_pool() -> u64 {
     let given = |kind: &Kind| OWN[::abi::sum(*kind, Column::Hugetlb)].load(Ordering::Relaxed);
     Kind::ALL.iter().map(given).sum()
 }
 
-/// Writes a record of a look for the command, all but its stamp.
+/// Writes a record for the command and sets its stamp.
 pub fn tell_look(fields: &[u64; FIELDS]) {
     let shared = SHARED.load(Ordering::Acquire);
     if shared.is_null() {
         return;
     }
-    // SAFETY: the words of records are below WORDS, and the mapping stays.
+    // SAFETY: the words of records are below WORDS, and the mapping is never unmapped.
     let word = |at: usize| unsafe { &*shared.add(at) };
     let number = word(HEAD).fetch_add(1, Ordering::Relaxed);
     let stamp = word(looks::word(number, Field::Stamp));
@@ -148,8 +148,8 @@ pub fn tell_look(fields: &[u64; FIELDS]) {
     stamp.store(number + 1, Ordering::Release);
 }
 
-/// Joins the run's counters, if there are any that this process may open and of this version; else what
-/// this process gets is counted for itself alone.
+/// Maps the run's counters file, if there is one that this process may open and that has this version; otherwise only
+/// the sums of this process are kept.
 pub fn open() {
     if let Some(value) = settings::get().counters
         && let Some(words) = raw::keeping_errno(|| join(value.to_bytes()))
@@ -159,10 +159,10 @@ pub fn open() {
     add(::abi::processes(), 1);
 }
 
-/// In the run's counters, for a process that does not join it: it met `why`.
+/// Counts `why` in the run's counters file, for a process that runs without the library.
 pub fn note(path: &CStr, why: Reason) {
     if let Some(words) = join(path.to_bytes()) {
-        // SAFETY: words of the mapping that was just made, which stays.
+        // SAFETY: words of the mapping just made, which is never unmapped.
         unsafe {
             (*words.add(::abi::processes())).fetch_add(1, Ordering::Relaxed);
             (*words.add(::abi::reason(why))).fetch_add(1, Ordering::Relaxed);
@@ -170,7 +170,7 @@ pub fn note(path: &CStr, why: Reason) {
     }
 }
 
-/// `PATH:INODE` of the sealed file of all, and perhaps `:DIRECTORY`, in which each user has one.
+/// `PATH:INODE` of the sealed file of the run, optionally `:DIRECTORY` with a file for each user.
 fn join(value: &[u8]) -> Option<*mut AtomicU64> {
     let mut fields = value.splitn(3, |byte| *byte == b':');
     let path = Path::join(&[fields.next()?])?;
@@ -182,21 +182,21 @@ const FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O
 
 fn map_sealed(path: &CStr, inode: &[u8]) -> Option<*mut AtomicU64> {
     let is_it = |file: &libc::stat| message::Decimal::new(file.st_ino).bytes() == inode;
-    // Looked at before it is opened: in another namespace of processes the path is something else's.
+    // Check the inode before opening: in another PID namespace the path leads to another process's file.
     let file = raw::stat(path, 0)?;
     is_it(&file).then(|| map(raw::open(path, FLAGS, 0)?, is_it)).flatten()
 }
 
-/// The file of the user that this process is, made if there is none.
+/// Maps the file of the effective user; creates it if it is missing.
 fn map_own(directory: &[u8]) -> Option<*mut AtomicU64> {
     let user = raw::effective_user();
     let path = Path::join(&[directory, b"/", message::Decimal::new(user.into()).bytes()])?;
     let fd = raw::open(path.c_str(), FLAGS | libc::O_CREAT | libc::O_NOFOLLOW, 0o600)?;
-    // Of this user alone: others could shorten it under us. It grows once, to the same size by whoever is first, and
-    // has its blocks then: a full file system would kill us at the first touch of a hole.
+    // No other user may access the file: others could shorten it under us. The first process extends the file to its
+    // final size and allocates its blocks: on a full file system the first touch of a hole raises SIGBUS.
     let is_own =
         |file: &libc::stat| file.st_uid == user && file.st_nlink == 1 && file.st_mode & 0o077 == 0;
-    // SAFETY: a descriptor of our own; a file that is there keeps its length and contents.
+    // SAFETY: a descriptor of our own; an existing file keeps its length and contents.
     unsafe {
         if raw::call!(SYS_lseek, fd, 0, libc::SEEK_END) == 0 {
             raw::call!(SYS_fallocate, fd, 0, 0, ::abi::BYTES);
@@ -209,9 +209,9 @@ fn map_own(directory: &[u8]) -> Option<*mut AtomicU64> {
     map(fd, is_own)
 }
 
-/// Maps what `fd` is open on and closes it.
+/// Maps the file of `fd` and closes `fd`.
 fn map(fd: c_int, is_it: impl Fn(&libc::stat) -> bool) -> Option<*mut AtomicU64> {
-    // A file that is too short would kill us at the first touch behind its end.
+    // A touch beyond the end of a short file raises SIGBUS.
     let fits = |file: &libc::stat| {
         file.st_mode & libc::S_IFMT == libc::S_IFREG
             && file.st_size == ::abi::BYTES as libc::off_t
@@ -235,7 +235,7 @@ fn map(fd: c_int, is_it: impl Fn(&libc::stat) -> bool) -> Option<*mut AtomicU64>
 
 type Path = Text<257>;
 
-/// In a forked child: its own sums start anew.
+/// In a forked child: resets the sums of this process.
 pub fn after_fork() {
     for word in &OWN {
         word.store(0, Ordering::Relaxed);
@@ -244,8 +244,8 @@ pub fn after_fork() {
     add(::abi::forks(), 1);
 }
 
-/// Says at the end what SUPERPAGE_REPORT asks for: a line if this process did not get all, or its
-/// report as one line of JSON appended to a file. Nothing where a filter may end the process for opening one.
+/// Reports at exit as SUPERPAGE_REPORT asks: prints a line if this process did not get all superpages, or appends one
+/// line of JSON to a file. Does nothing if a seccomp filter may kill the process for opening a file.
 pub fn report() {
     if filter::is_set() {
         return;
@@ -285,7 +285,7 @@ fn say_shortage() {
     }
 }
 
-/// Words of this process's own as an object of JSON.
+/// Appends words of this process as a JSON object.
 fn push_numbers<const N: usize>(text: &mut Text<4096>, words: [(&str, usize); N]) {
     for (at, (name, word)) in words.into_iter().enumerate() {
         text.push(if at == 0 { b"{\"" } else { b",\"" });

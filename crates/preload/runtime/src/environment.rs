@@ -1,16 +1,14 @@
-//! Taking ourselves out of the environment, for programs that this one executes
-//! (`SUPERPAGE_CHILDREN=none`), and for a program that this library must not be in (`instrumentation`).
+//! Removes this library from the environment, for programs that this one executes (`SUPERPAGE_CHILDREN=none`), and for
+//! programs that must run without it (`instrumentation`).
 //!
-//! # Safety
-//! The list and its strings are the kernel's, on this process's stack: they may be written, and libc
-//! takes the list over as it finds it, after this library's constructor. No function of libc is called:
-//! a sanitizer may have put its own in its place.
+//! The environment and its strings are the kernel's, on this process's stack: they are writable, and libc reads them
+//! after this library's constructor. No libc function is called: a sanitizer may interpose it.
 
 use std::ffi::{CStr, c_char};
 
 use crate::loaded::after;
 
-/// Removes `SUPERPAGE_*` and this library's name in `LD_PRELOAD`; whether that was there. Only from the
+/// Removes `SUPERPAGE_*`, and this library from `LD_PRELOAD`; returns whether LD_PRELOAD named it. Call only from the
 /// constructor.
 pub fn leave() -> bool {
     let list = initial_environment().cast_mut();
@@ -18,8 +16,7 @@ pub fn leave() -> bool {
         return false;
     }
     let mut was_preloaded = false;
-    // SAFETY: the kernel's list: pointers to C strings, then a null pointer. What is written back is
-    // a part of what was there.
+    // SAFETY: the kernel's list: pointers to C strings, then a null pointer. Only entries of the list are written back.
     unsafe {
         let (mut from, mut to) = (list, list);
         while !(*from).is_null() {
@@ -35,10 +32,10 @@ pub fn leave() -> bool {
     was_preloaded
 }
 
-/// The value of a variable.
+/// The value of an environment variable.
 pub fn value(name: &str) -> Option<&'static CStr> {
     let mut list = initial_environment();
-    // SAFETY: the kernel's list, as in `leave`; the strings stay.
+    // SAFETY: the kernel's list, as in `leave`; the strings are never freed.
     unsafe {
         while !list.is_null() && !(*list).is_null() {
             if let Some(value) = after(*list, name.as_bytes()).and_then(|it| after(it, b"=")) {
@@ -56,9 +53,9 @@ pub fn value(name: &str) -> Option<&'static CStr> {
     None
 }
 
-/// Whether the entry stays; `LD_PRELOAD` is shortened in place.
+/// Whether to keep the entry; removes this library from `LD_PRELOAD` in place.
 unsafe fn is_kept(entry: *mut c_char, was_preloaded: &mut bool) -> bool {
-    // SAFETY: a C string; what is written lies before what is read.
+    // SAFETY: a C string; writes never overtake reads.
     unsafe {
         if after(entry, b"SUPERPAGE_").is_some() {
             return false;
@@ -83,7 +80,7 @@ unsafe fn is_kept(entry: *mut c_char, was_preloaded: &mut bool) -> bool {
                 }
                 let mut from = name;
                 while from != at {
-                    // Volatile: no call of memmove is made of this.
+                    // Volatile, so that the compiler does not emit a call to memmove.
                     end.write_volatile(*from);
                     (from, end) = (from.add(1), end.add(1));
                 }
@@ -108,7 +105,7 @@ unsafe fn is_ours(file: *const c_char) -> bool {
     }
 }
 
-/// Calls `tell` with each variable the process was started with.
+/// Calls `tell` with each variable of the initial environment.
 pub fn each_variable(mut tell: impl FnMut(&'static [u8], &'static CStr)) {
     let mut next = initial_environment();
     // SAFETY: the kernel's list: pointers to C strings, then a null pointer. They stay for the life
@@ -128,25 +125,25 @@ pub fn each_variable(mut tell: impl FnMut(&'static [u8], &'static CStr)) {
 }
 
 unsafe extern "C" {
-    /// Where the kernel left argc: above it argv, a null pointer, the environment (System V ABI).
+    /// Address of argc on the initial stack; argv, a null pointer and the environment follow (System V ABI).
     static __libc_stack_end: *const usize;
 }
 
-/// The arguments the process was started with.
+/// The initial argv of the process.
 pub fn initial_arguments() -> *const *const c_char {
-    // SAFETY: the loader sets it before it runs or relocates anything else.
+    // SAFETY: the loader sets the variable before it runs or relocates anything else.
     unsafe {
         let start = __libc_stack_end;
         if start.is_null() { std::ptr::null() } else { start.add(1).cast() }
     }
 }
 
-/// The environment the process was started with.
+/// The initial environment of the process.
 pub fn initial_environment() -> *const *const c_char {
     let arguments = initial_arguments();
     if arguments.is_null() {
         return std::ptr::null();
     }
-    // SAFETY: argc lies before argv, and a null pointer after it.
+    // SAFETY: argv follows argc, and a null pointer ends argv.
     unsafe { arguments.add(*__libc_stack_end + 1) }
 }

@@ -1,4 +1,4 @@
-//! Small files of the kernel, and directories, read without allocating and past libc; and lines that are appended.
+//! Reads small kernel files and directories, and appends lines, without allocating and without libc's functions.
 //!
 //! # Safety
 //! System calls on descriptors and buffers of our own.
@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_int, c_long};
 
 use crate::{raw, text};
 
-/// The beginning of a small file, as much as fits.
+/// Reads the beginning of a small file, as much as fits into `buffer`.
 pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let length = raw::keeping_errno(|| {
@@ -31,18 +31,18 @@ pub fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     Some(&buffer[..length])
 }
 
-/// Whether a small file has one of the words in it; `None`: it cannot be read.
+/// Whether a small file contains one of the words; `None`: the file cannot be read.
 pub fn file_has(path: &CStr, words: &[&[u8]]) -> Option<bool> {
     Some(text::has_any(read_file(path, &mut [0; 128])?, words))
 }
 
-/// Whether the machine's administrator has turned THP off, or nobody knows.
+/// Whether THP is off for the whole machine, or the setting cannot be read.
 pub fn is_thp_off() -> bool {
     file_has(c"/sys/kernel/mm/transparent_hugepage/enabled", &[b"[never]"]) != Some(false)
 }
 
-/// Calls `tell` with each name in a directory, and the directory's descriptor, until it says `false`;
-/// `None` if it could not be read.
+/// Calls `tell` with the directory's descriptor and each name, until `tell` returns `false`; `None` if the directory
+/// could not be read.
 pub fn each_name(path: &CStr, mut tell: impl FnMut(c_int, &CStr) -> bool) -> Option<()> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     raw::keeping_errno(|| {
@@ -54,9 +54,9 @@ pub fn each_name(path: &CStr, mut tell: impl FnMut(c_int, &CStr) -> bool) -> Opt
 }
 
 fn read_names(fd: c_int, tell: &mut dyn FnMut(c_int, &CStr) -> bool) -> Option<()> {
-    // What `linux_dirent64` has before the name: inode, offset, length of the entry, type.
+    // Offset of the name in `linux_dirent64`: inode, offset, length of the entry and type precede it.
     const NAME: usize = 19;
-    // Small: as in `maps`. An entry takes 280 bytes at most.
+    // Small because of signal stacks, as in `maps`. An entry takes 280 bytes at most.
     let mut buffer = [0u64; 128];
     loop {
         let into = buffer.as_mut_ptr();
@@ -65,7 +65,7 @@ fn read_names(fd: c_int, tell: &mut dyn FnMut(c_int, &CStr) -> bool) -> Option<(
         if got <= 0 {
             return (got == 0).then_some(());
         }
-        // SAFETY: as many bytes as were written, of numbers that may be read as bytes.
+        // SAFETY: the kernel wrote `got` bytes, and numbers may be read as bytes.
         let entries =
             unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), got as usize) };
         let mut at = 0;
@@ -80,8 +80,8 @@ fn read_names(fd: c_int, tell: &mut dyn FnMut(c_int, &CStr) -> bool) -> Option<(
     }
 }
 
-/// Appends a line to a file, which is made if there is none, in one write; `None`: not all of it is there.
-/// errno is left alone.
+/// Appends a line to a file in one write, and creates the file if it is missing; `None`: not all was written. errno is
+/// left alone.
 pub fn append(path: &CStr, mode: c_int, line: &[u8]) -> Option<()> {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
     raw::keeping_errno(|| {

@@ -1,16 +1,17 @@
-//! Private memory in files of superpages, so that a superpage is made of its base pages in place, without a copy.
+//! Private memory in tmpfs files on superpages, so that base pages are promoted to a superpage in place, without a
+//! copy.
 //!
-//! Each run of superpages of a mapping is a file of its own in a tmpfs that `superpage run` made for the run, mapped as
-//! shared. The kernel gives the file a superpage's frame at the first touch of an extent, and maps one base page of it with
-//! each touch (`write_protect::map_by_page`). When the design says so `superpage run` unregisters the extent and asks for
-//! MADV_COLLAPSE: the frame stays, and is mapped as a superpage.
+//! Each range of whole superpages of a mapping is a file of its own in a tmpfs that `superpage run` made for the run,
+//! mapped shared. At the first touch of an extent the kernel allocates a superpage's frame to the file, and each touch
+//! maps one base page of it (`write_protect::map_by_page`). When the design asks for promotion, `superpage run`
+//! unregisters the extent from userfaultfd and calls MADV_COLLAPSE: the frame stays, and a PMD maps it.
 //!
-//! Shared memory is not private memory: before a call that the kernel carries out otherwise there, and before a fork, it
-//! becomes ordinary memory with the same contents (`mapping::demote`), as memory of the pool does. What is discarded is
-//! taken out of the file.
+//! The program expects private memory: before a call that the kernel treats differently on shared memory, and before a
+//! fork, the memory becomes anonymous memory with the same contents (`mapping::demote`), as pool memory does. Discarded
+//! contents are removed from the file.
 //!
 //! # Safety
-//! Files are mapped where the callers own the addresses; contents are discarded that the program gives up.
+//! Callers own the addresses at which files are mapped, and discard only contents that the program gave up.
 //! See docs/decisions/live.md#11.
 
 use std::ffi::c_int;
@@ -26,20 +27,20 @@ use crate::raw::{self, Errno};
 use crate::text::{Text, first_number};
 use crate::{contiguity, files, limits, pagemap, settings, sizes, write_protect};
 
-/// Whether memory that would go to the pool lies in files instead.
+/// Whether memory meant for the pool goes to files instead.
 pub fn is_asked() -> bool {
     settings::get().in_place.is_some()
 }
 
-/// The most superpages of a process: each that is promoted may become a mapping of its own, of which a process has 65,530.
+/// Maximum superpages of a process: each promoted one may become a VMA of its own, of which a process has 65,530.
 const MAX_SUPERPAGES: usize = 16_384;
 /// Bytes of this process in files.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Puts fresh zeroed memory at `at`; `how` is `MAP_FIXED` or `MAP_FIXED_NOREPLACE`. Nothing has changed on errors.
+/// Maps fresh zeroed memory at `at`; `how` is `MAP_FIXED` or `MAP_FIXED_NOREPLACE`. Nothing has changed on errors.
 ///
 /// # Safety
-/// With `MAP_FIXED` the range is the caller's, and nothing in it is needed.
+/// With `MAP_FIXED` the caller owns the range and does not need its contents.
 pub unsafe fn place(at: usize, length: usize, protection: c_int, how: c_int) -> Result<(), Reason> {
     let Some(asked) = settings::get().in_place else { return Err(Reason::NoPool) };
     may_be_placed(length)?;
@@ -56,24 +57,24 @@ pub unsafe fn place(at: usize, length: usize, protection: c_int, how: c_int) -> 
     let mapped = unsafe { raw::mmap(at, length, protection, flags, fd, 0) };
     raw::keeping_errno(|| raw::close(fd));
     if mapped.map_err(|_| Reason::Kernel)? != at {
-        // Before Linux 4.17 the address is a hint.
+        // Before Linux 4.17 MAP_FIXED_NOREPLACE is ignored: the address is a hint.
         // SAFETY: fresh memory of ours.
         let _ = unsafe { raw::munmap(mapped.unwrap_or(at), length) };
         return Err(Reason::Kernel);
     }
-    // A child that was not forked through us does not get it: it would share it with this process.
+    // A child that was not forked through this library must not inherit the mapping, which it would share.
     // SAFETY: fresh memory.
     let _ = unsafe { raw::madvise(at, length, libc::MADV_DONTFORK) };
-    // The program is started so that only what is advised gets superpages.
+    // The program was started with THP for advised memory only.
     advice::superpages(at, length);
-    // Where this fails the kernel maps all of an extent at its first touch: superpages that no design asked for.
+    // On failure the kernel maps a whole extent at its first touch: superpages that the design did not ask for.
     write_protect::map_by_page(at, length, sizes::superpage());
     USED.fetch_add(length, Ordering::Relaxed);
     Ok(())
 }
 
-/// Whether so much may lie in files: where limits count private memory that do not count shared memory, and where memory
-/// is not there for all of it, a touch could fail that would not on base pages, or a call succeed that would fail.
+/// Whether `length` more bytes may lie in files. `Err` where a limit counts private but not shared memory (a call could
+/// succeed that should fail), or too little memory is available (a touch could fail that would succeed on base pages).
 fn may_be_placed(length: usize) -> Result<(), Reason> {
     let used = USED.load(Ordering::Relaxed).saturating_add(length);
     let is_limited = !limits::are_none()
@@ -84,14 +85,14 @@ fn may_be_placed(length: usize) -> Result<(), Reason> {
     if is_limited {
         return Err(Reason::Limit);
     }
-    // The first touch of each extent would compact memory.
+    // Without free superpages the first touch of each extent would compact memory.
     match contiguity::free_superpages(length) {
         true => Ok(()),
         false => Err(Reason::Fragmented),
     }
 }
 
-/// Whether the kernel promises memory when it is mapped (vm.overcommit_memory=2): of files, it does when they are touched.
+/// Whether the kernel charges memory when it is mapped (vm.overcommit_memory=2): file pages are charged when touched.
 fn counts_all_memory() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| {
@@ -101,10 +102,10 @@ fn counts_all_memory() -> bool {
     })
 }
 
-/// What a file is longer than its mapping by: a program that enlarges the mapping past us finds memory there.
+/// Bytes that a file extends beyond its mapping, for a program that enlarges the mapping without this library.
 const ROOM: usize = 1 << 40;
 
-/// A file for a mapping of that length, which has its name in /proc/self/maps only.
+/// Creates a file for a mapping of that length; only /proc/self/maps shows its name.
 fn new_file(directory: c_int, length: usize) -> Option<c_int> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let process = Decimal::new(raw::pid() as u64);
@@ -127,14 +128,14 @@ fn new_file(directory: c_int, length: usize) -> Option<c_int> {
     }
 }
 
-/// Discards what is in the file at `[from, to)`: it reads as zeros.
+/// Discards the contents of the file at `[from, to)`, which then reads as zeroes.
 ///
 /// # Safety
-/// The program gives the contents up, and the range is of one file.
+/// The program gives the contents up, and one file backs the range.
 pub unsafe fn discard(from: usize, to: usize) -> Result<(), Errno> {
     // SAFETY: the contract.
     unsafe { raw::madvise(from, to - from, libc::MADV_REMOVE) }?;
-    // A superpage that was mapped has left no page table: base pages are mapped by page again.
+    // Discarding a PMD-mapped superpage leaves no page table: set up mapping by base page again.
     let page = sizes::superpage();
     let (first, last) = (from.next_multiple_of(page), to / page * page);
     if first < last {
@@ -143,27 +144,27 @@ pub unsafe fn discard(from: usize, to: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Runs `work`, which takes away what is mapped at `[from, to)` of one file. If it did, that part of the file is freed,
-/// which would else stay as long as any of the file is mapped.
+/// Runs `work`, which unmaps `[from, to)` of one file. On success frees that part of the file, which would otherwise
+/// stay as long as any part of the file is mapped.
 pub fn taking_away<T, E>(
     from: usize,
     to: usize,
     work: &mut dyn FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
-    // The same part of the file at another address: shared memory can be mapped again so (mremap(2)).
+    // Maps the same part of the file at a second address: mremap(2) with an old size of 0 does so for shared memory.
     let also = raw::keeping_errno(|| {
         // SAFETY: a new mapping, wherever the kernel puts it.
         unsafe { raw::call!(SYS_mremap, from, 0, to - from, libc::MREMAP_MAYMOVE) }
     });
     if also == -1 && to - from > raw::base_page() {
-        // Parts of it differ in their protection: they are mappings of their own.
+        // Parts with different protections are VMAs of their own, and mremap takes only one.
         let middle = from + (to - from) / 2 / raw::base_page() * raw::base_page();
         return taking_away(from, middle, &mut || taking_away(middle, to, work));
     }
     let result = work();
     if also != -1 {
         let also = also as usize;
-        // SAFETY: mapped above, and known to nobody.
+        // SAFETY: mapped above; no other code has the address.
         unsafe {
             if result.is_ok() {
                 let _ = raw::madvise(also, to - from, libc::MADV_REMOVE);
@@ -175,13 +176,13 @@ pub fn taking_away<T, E>(
     result
 }
 
-/// So many bytes are in files no longer.
+/// Subtracts bytes that are no longer in files.
 pub fn forget(bytes: usize) {
     let less = |used: usize| Some(used.saturating_sub(bytes));
     let _ = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
 }
 
-/// Whether the superpage's worth at `start` may have contents: what is paged out is not resident, and has.
+/// Whether the superpage-sized range at `start` may have contents: swapped-out pages are not resident, but count.
 pub fn may_have_contents(start: usize, length: usize) -> bool {
     pagemap::resident(start, length / raw::base_page()) != Some(0) || limits::may_be_paged_out()
 }

@@ -1,14 +1,14 @@
-//! Programs that this library must not be in: with a sanitizer, or under valgrind.
+//! Programs that must run without this library: built with a sanitizer, or run by valgrind.
 //!
-//! Sanitizers and valgrind bring an allocator that has to be the first. `superpage run` recognizes such
-//! programs by their files; this is for those that a shell, or another program of a run, executes. Under
-//! valgrind the library stays inert (see `settings`). A sanitizer's runtime minds that another library is
-//! there at all, so the program is executed anew without this one.
+//! Sanitizers and valgrind bring an allocator that must come first. `superpage run` recognizes such programs by their
+//! files; this module recognizes those that a shell, or another program of a run, executes. Under valgrind the library
+//! stays inert (see `settings`). A sanitizer's runtime rejects any library loaded before it, so the program is executed
+//! again without this one.
 //!
 //! # Safety
-//! Runs at the beginning of the constructor, which is the first of all (`start`): one thread, nothing of the
-//! program or of the sanitizer has run. So only system calls are made, and loops compare bytes: libc's
-//! functions may be the sanitizer's.
+//! Runs at the beginning of the constructor, before any other constructor (`start`): one thread, and no code of the
+//! program or the sanitizer has run. It makes system calls only and compares bytes in loops: the sanitizer may
+//! interpose libc's functions.
 
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
@@ -17,8 +17,8 @@ use crate::counters::{self, Reason};
 use crate::loaded::{self, Object};
 use crate::{environment, raw};
 
-/// Whether the program comes with a sanitizer. If this library is there because LD_PRELOAD names it, the
-/// program is executed anew without, and this does not return.
+/// Whether the program has a sanitizer. If LD_PRELOAD loaded this library, executes the program again without the
+/// library and does not return.
 pub fn has_to_stay_out() -> bool {
     let mut objects = loaded::objects();
     let is_instrumented = objects.next().is_some_and(is_instrumented);
@@ -28,7 +28,7 @@ pub fn has_to_stay_out() -> bool {
     if let Some(path) = environment::value(abi::environment::COUNTERS) {
         counters::note(path, Reason::Instrumented);
     }
-    // Loaded by other means (/etc/ld.so.preload, DT_NEEDED) it would come again, for ever.
+    // Loaded by other means (/etc/ld.so.preload, DT_NEEDED), the library would be loaded again, in an endless loop.
     if environment::leave() {
         execute_again();
     }
@@ -41,8 +41,8 @@ fn is_runtime(object: &Object) -> bool {
     object.is_file_of(b"lib", &SANITIZERS) || object.is_file_of(b"libclang_rt.", &SANITIZERS)
 }
 
-/// Whether a runtime is linked into the program: clang exports its entry. GCC does not, but whoever puts its
-/// own functions in place of all three of these is of that kind.
+/// Whether a sanitizer's runtime is linked into the program: clang exports its entry point. GCC does not, but a program
+/// that interposes all three of these functions is taken for a sanitized one.
 fn is_instrumented(program: &Object) -> bool {
     const ENTRIES: [&[u8]; 5] =
         [b"__asan_init", b"__hwasan_init", b"__lsan_init", b"__msan_init", b"__tsan_init"];
@@ -51,7 +51,7 @@ fn is_instrumented(program: &Object) -> bool {
         || INTERPOSED.iter().all(|name| program.exports(name))
 }
 
-/// Becomes the same program once more, with the environment as it is now; returns only if it cannot.
+/// Executes the same program with the current environment; returns only on failure.
 fn execute_again() {
     let mut buffer = MaybeUninit::<[c_char; 4096]>::uninit();
     // SAFETY: the path that the kernel executed (a C string on the stack), a buffer and less than its length,
@@ -60,12 +60,12 @@ fn execute_again() {
         let file = buffer.as_mut_ptr().cast::<c_char>();
         let at = libc::AT_FDCWD;
         let length = raw::call!(SYS_readlinkat, at, OWN.as_ptr(), file, 4095);
-        // With no loader of its own it is one, called by name to load the program.
+        // Without AT_BASE the executable is the dynamic loader itself, called by name to load the program.
         if length < 0 || libc::getauxval(libc::AT_BASE) == 0 {
             return;
         }
         *file.add(length as usize) = 0;
-        // As it was called, unless that names a script: its interpreter is what runs.
+        // The path as executed, unless it names a script: then /proc/self/exe is the interpreter.
         let given = libc::getauxval(libc::AT_EXECFN) as *const c_char;
         let path = if is_own(given) { given } else { file.cast_const() };
         if is_own(path) {
@@ -77,7 +77,7 @@ fn execute_again() {
 
 const OWN: &CStr = c"/proc/self/exe";
 
-/// Whether the path leads to the file that runs.
+/// Whether the path leads to the running executable.
 unsafe fn is_own(path: *const c_char) -> bool {
     let identity = |path: *const c_char| {
         // SAFETY: a C string.

@@ -1,13 +1,12 @@
-//! Whether something besides the pool can make a fault fail on pages that are reserved.
+//! Whether a fault on reserved pages of the pool may still fail, and which limits count memory.
 //!
-//! A reservation is a promise of the machine's pool. A hugetlb cgroup counts pages when they are
-//! faulted in, not when they are reserved (its `rsvd` limit does, but may be unset), and a memory
-//! policy or cpuset can want them from nodes that have none. Where one of these is seen, or cannot
-//! be excluded, the pages are populated when they are mapped. It costs time and the choice of the
-//! node by first touch; it buys an error instead of a SIGBUS.
+//! A reservation is a promise of the machine's pool. A hugetlb cgroup charges pages when they are faulted in, not when
+//! they are reserved (its `rsvd` limit does, but may be unset), and a memory policy or cpuset can demand pages from
+//! nodes that have none. Where such a limit exists, or cannot be excluded, the pages are populated when they are
+//! mapped. That costs time and first-touch placement on nodes; it buys an error instead of a SIGBUS.
 //!
 //! # Safety
-//! One system call, with a place for its answer.
+//! System calls with a buffer for the answer, and one function pointer that `before_locking` stored.
 //! See docs/decisions/library.md#1.
 
 use std::ffi::c_int;
@@ -19,7 +18,7 @@ use crate::message::Decimal;
 use crate::text::{self, Text, first_number};
 use crate::{filter, raw};
 
-/// Whether a limit is in force, or may be.
+/// Whether a cgroup, memory policy or cpuset may make a fault on pages of `page` bytes fail.
 pub fn stand_in_the_way(page: usize) -> bool {
     is_bound_to_nodes() || is_in_limited_cgroup(page)
 }
@@ -29,15 +28,15 @@ pub fn is_bound() -> bool {
     const MPOL_BIND: i32 = 2;
     let mut mode = 0i32;
     let null = std::ptr::null_mut::<u64>();
-    // SAFETY: the kernel writes the mode alone.
+    // SAFETY: the kernel writes only the mode.
     let asked = raw::keeping_errno(|| unsafe {
         raw::call!(SYS_get_mempolicy, &raw mut mode, null, 0, 0, 0)
     });
-    // Without NUMA in the kernel there is nothing to bind to.
+    // A kernel without NUMA has nothing to bind to.
     asked == 0 && mode & 0xff == MPOL_BIND
 }
 
-/// Whether it is, or its cpuset leaves some out.
+/// Whether this thread's memory policy binds it to nodes, or its cpuset excludes nodes.
 fn is_bound_to_nodes() -> bool {
     if is_bound() {
         return true;
@@ -46,7 +45,7 @@ fn is_bound_to_nodes() -> bool {
     let Some(online) = read_file(c"/sys/devices/system/node/online", &mut online) else {
         return false;
     };
-    // With one node there is nothing to leave out. The status file is the dearest read here.
+    // A single node cannot be excluded. Reading the status file is the most expensive step here.
     if online.trim_ascii().iter().all(u8::is_ascii_digit) {
         return false;
     }
@@ -54,11 +53,11 @@ fn is_bound_to_nodes() -> bool {
     let Some(status) = read_file(c"/proc/self/status", &mut status) else { return true };
     let Some(rest) = text::after(status, b"Mems_allowed_list:") else { return false };
     let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(b"");
-    // A machine with one node has one answer to both; a cpuset of all nodes is written alike.
+    // Both files write a node list alike, so a cpuset of all nodes compares equal.
     line.trim_ascii() != online.trim_ascii()
 }
 
-/// Whether a hugetlb cgroup may refuse a fault.
+/// Whether the limit of a hugetlb cgroup may make a fault fail.
 pub fn is_in_limited_cgroup(page: usize) -> bool {
     let mut limited = false;
     each_group(b"hugetlb", |version, path| {
@@ -75,14 +74,14 @@ pub fn is_in_limited_cgroup(page: usize) -> bool {
     limited
 }
 
-/// A memory cgroup that we are in, or one above it. It need not exist.
+/// A memory cgroup of this process, or an ancestor; its files may be missing.
 struct MemoryGroup<'a> {
     version: Version,
     mount: &'a [u8],
     path: &'a [u8],
 }
 
-/// Calls `tell` with each of them, nearest first.
+/// Calls `tell` with each memory cgroup of this process and its ancestors, nearest first.
 fn each_memory_group(mut tell: impl FnMut(&MemoryGroup)) {
     each_group(b"memory", |version, path| {
         let mount: &[u8] = match version {
@@ -106,15 +105,15 @@ impl MemoryGroup<'_> {
         first_number(read_file(self.file(name)?.c_str(), &mut [0; 64])?)
     }
 
-    /// What it may use, and uses; `None`: it has no limit, or nobody knows.
+    /// Limit and usage in bytes; `None`: no limit, or unknown.
     fn limit_and_usage(&self) -> Option<(usize, usize)> {
         let limit = self.number(b"/memory.limit_in_bytes", b"/memory.max")?;
-        // `max` is no number. Version 1 writes a number near 2^63 for none.
+        // Version 2 writes `max` for no limit, version 1 a number near 2^63.
         let limit = Some(limit).filter(|limit| *limit < 1 << 62)?;
         Some((limit, self.number(b"/memory.usage_in_bytes", b"/memory.current")?))
     }
 
-    /// What of its use the kernel reclaims first, without swapping.
+    /// Bytes of the usage that the kernel reclaims first, without swapping.
     fn reclaimable(&self) -> usize {
         let mut bytes = 0usize;
         if let Some(file) = self.file(b"/memory.stat") {
@@ -126,12 +125,12 @@ impl MemoryGroup<'_> {
     }
 }
 
-/// What a line of memory.stat says can be reclaimed: cached files that were not used for long, and half of what was, or
-/// of what the kernel keeps about files, as `MemAvailable` has it (si_mem_available). Version 1 counts groups below
-/// under other names.
+/// Reclaimable bytes in a line of memory.stat, counted as `MemAvailable` counts them (si_mem_available): inactive file
+/// pages, half of the active file pages, and half of the reclaimable slab. In version 1 other keys sum up the
+/// descendants.
 fn reclaimable_in(version: Version, line: &[u8]) -> usize {
     let (whole, halves): (&[u8], [&[u8]; 2]) = match version {
-        // Version 1 does not say what of its slabs is reclaimable.
+        // Version 1 does not report reclaimable slab.
         Version::One => (b"total_inactive_file ", [b"total_active_file "; 2]),
         Version::Two => (b"inactive_file ", [b"active_file ", b"slab_reclaimable "]),
     };
@@ -140,8 +139,8 @@ fn reclaimable_in(version: Version, line: &[u8]) -> usize {
     number(whole).or_else(half).unwrap_or(0)
 }
 
-/// Whether no limit of the process's own counts memory that it does not use yet; once there may be a filter, as it was when it
-/// was last asked.
+/// Whether no rlimit of the process counts memory that is mapped but not used yet. If the process may have a seccomp
+/// filter, the last known answer.
 pub fn are_none() -> bool {
     static KNOWN: AtomicBool = AtomicBool::new(true);
     if !filter::may_be_in_place() {
@@ -150,15 +149,15 @@ pub fn are_none() -> bool {
     KNOWN.load(Ordering::Relaxed)
 }
 
-/// The limits of a process on what it maps.
+/// The rlimits that count mapped memory.
 const COUNT_MEMORY: [libc::__rlimit_resource_t; 2] = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
 
-/// Whether a resource of `setrlimit(2)` is one of them.
+/// Whether a resource of `setrlimit(2)` is in [`COUNT_MEMORY`].
 pub fn counts_memory(resource: c_int) -> bool {
     COUNT_MEMORY.iter().any(|which| *which as c_int == resource)
 }
 
-/// Whether a resource of `setrlimit(2)` has no limit.
+/// Whether the soft limit of a resource is RLIM_INFINITY.
 pub fn is_unlimited(resource: libc::__rlimit_resource_t) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills the structure in.
@@ -169,8 +168,7 @@ pub fn is_unlimited(resource: libc::__rlimit_resource_t) -> bool {
     got == 0 && limit.rlim_cur == libc::RLIM_INFINITY
 }
 
-/// Bytes that can be had without swapping, as the machine and the memory cgroups have it; `None` if
-/// nobody says.
+/// Bytes available without swapping, limited by the machine and the memory cgroups; `None` if unknown.
 pub fn available_memory() -> Option<usize> {
     let mut available = None;
     each_line(c"/proc/meminfo", |line| {
@@ -181,7 +179,7 @@ pub fn available_memory() -> Option<usize> {
     Some(available.min(in_groups.unwrap_or(usize::MAX)))
 }
 
-/// Whether anything of this machine is paged out, or may be.
+/// Whether any memory of the machine is swapped out, or swap usage is unknown.
 pub fn may_be_paged_out() -> bool {
     let (mut total, mut free) = (None, None);
     let read = each_line(c"/proc/meminfo", |line| {
@@ -191,8 +189,7 @@ pub fn may_be_paged_out() -> bool {
     read.is_none() || total != free || total.is_none()
 }
 
-/// What the process's cgroups may still use, the least, with nothing of theirs reclaimed for it; `None`: there is no
-/// limit, or nobody knows.
+/// Smallest headroom of this process's memory cgroups, without reclaim; `None`: no limit, or unknown.
 pub fn cgroup_headroom() -> Option<usize> {
     least_left(|_| 0)
 }
@@ -218,9 +215,9 @@ enum Version {
     Two,
 }
 
-/// Calls `tell` with the path of each group of `controller` we are in, and that of version 2.
+/// Calls `tell` with the path of this process's cgroup of `controller` (version 1), and of its version 2 cgroup.
 fn each_group(controller: &[u8], mut tell: impl FnMut(Version, &[u8])) {
-    // No cgroups in the kernel: no limits.
+    // Without cgroups in the kernel there are no limits.
     let _ = each_line(c"/proc/self/cgroup", |line| {
         let mut parts = line.splitn(3, |&byte| byte == b':');
         match (parts.next(), parts.next(), parts.next()) {
@@ -235,7 +232,7 @@ fn each_group(controller: &[u8], mut tell: impl FnMut(Version, &[u8])) {
     });
 }
 
-/// Calls `tell` with the path and those above it; the topmost is empty.
+/// Calls `tell` with the path and each ancestor; the root is the empty path.
 fn upwards(path: &[u8], mut tell: impl FnMut(&[u8])) {
     let mut path = if path == b"/" { b"" } else { path };
     loop {
@@ -245,7 +242,7 @@ fn upwards(path: &[u8], mut tell: impl FnMut(&[u8])) {
     }
 }
 
-/// Where cgroup v2 is mounted: alone, or beside v1 (systemd's hybrid layout). Once found, it stays.
+/// Mount point of cgroup v2: alone, or beside v1 (systemd's hybrid layout). Cached once found.
 fn v2_mount() -> Option<&'static [u8]> {
     const ALONE: u8 = 1;
     const BESIDE: u8 = 2;
@@ -265,10 +262,9 @@ fn v2_mount() -> Option<&'static [u8]> {
     }
 }
 
-/// Whether the cgroup at `path`, or one above it, limits pages of this size. The root of a v2
-/// hierarchy has no such file: if the topmost directory we see has one, there are cgroups above
-/// that we cannot see (a container), and their limits count too. v1 has the file everywhere: where
-/// it is missing, the hierarchy is mounted elsewhere, and the limit unknown.
+/// Whether the cgroup at `path`, or an ancestor, limits pages of this size. The root of a v2 hierarchy has no such
+/// file: if the topmost visible directory has one, its ancestors are hidden (a container), and their limits count too.
+/// v1 has the file everywhere: if it is missing, the hierarchy is mounted at another path, and the limit is unknown.
 fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool {
     let mut limited = false;
     upwards(path, |path| {
@@ -289,12 +285,12 @@ fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool 
     limited
 }
 
-/// v2 writes `max` for none; v1 a number near 2^63.
+/// v2 writes `max` for no limit; v1 a number near 2^63.
 fn is_limit(value: &[u8]) -> bool {
     value != b"max" && value.len() < 19
 }
 
-/// The number and unit by which the kernel names its files: `2MB`, `1GB`, `64KB`.
+/// Number and unit of a page size in the kernel's file names: `2MB`, `1GB`, `64KB`.
 fn size_name(page: usize) -> (Decimal, &'static [u8]) {
     let (shift, unit): (u32, &[u8]) = match page {
         0x4000_0000.. => (30, b"GB"),
@@ -304,18 +300,18 @@ fn size_name(page: usize) -> (Decimal, &'static [u8]) {
     (Decimal::new((page >> shift) as u64), unit)
 }
 
-/// Whether what is mapped from now on is resident at once (`MCL_FUTURE`).
+/// Whether the kernel populates and locks new mappings (`MCL_FUTURE`).
 static FUTURE_IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// What is to be done before the process's memory is locked.
+/// Function to call before the process's memory is locked.
 static BEFORE_LOCKING: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// `work` is to be done before what is mapped now is locked.
+/// Registers `work`, to be called before existing mappings are locked.
 pub fn before_locking(work: fn()) {
     BEFORE_LOCKING.store(work as *mut (), Ordering::Release);
 }
 
-/// What is mapped now is about to be locked.
+/// Call before existing mappings are locked: runs the registered function.
 pub fn memory_is_locked() {
     let work = BEFORE_LOCKING.load(Ordering::Acquire);
     if !work.is_null() {
@@ -324,12 +320,12 @@ pub fn memory_is_locked() {
     }
 }
 
-/// It is from now on, or no longer is.
+/// Notes whether MCL_FUTURE is in force.
 pub fn lock_future(is_locked: bool) {
     FUTURE_IS_LOCKED.store(is_locked, Ordering::Relaxed);
 }
 
-/// Whether it is: then the heap is not grown ahead.
+/// Whether MCL_FUTURE is in force: then the heap is not grown ahead.
 pub fn is_future_locked() -> bool {
     FUTURE_IS_LOCKED.load(Ordering::Relaxed)
 }

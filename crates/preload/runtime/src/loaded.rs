@@ -1,16 +1,16 @@
-//! What the loader has loaded: names and exported symbols, read from its tables.
+//! The loader's list of objects: names and exported symbols, read from its tables.
 //!
-//! No function of libc is called, not even memcmp: sanitizers put their own in its place, and these must not
-//! run before their runtime is ready.
+//! No libc function is called, not even memcmp: a sanitizer interposes it, and the sanitizer's version must not run
+//! before its runtime is initialized.
 //!
 //! # Safety
-//! The loader's list (`struct r_debug`, link.h) is whole when constructors run, and nothing that was loaded
-//! at the start is ever unloaded. Each object's dynamic section ends with a null entry, its names with a zero
-//! byte, its symbols' hash chains with an odd hash (the ELF and GNU hash formats).
+//! The loader's list (`struct r_debug`, link.h) is complete when constructors run, and objects loaded at start-up are
+//! never unloaded. A null entry ends each object's dynamic section, a zero byte each name, an odd hash each hash chain
+//! (the ELF and GNU hash formats).
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// `struct link_map`, the part that is public.
+/// The public part of `struct link_map`.
 #[repr(C)]
 pub struct Object {
     base: usize,
@@ -31,7 +31,7 @@ unsafe extern "C" {
     static _DYNAMIC: [usize; 2];
 }
 
-/// The objects that are loaded, the program itself first.
+/// The loaded objects, the program first.
 pub fn objects() -> impl Iterator<Item = &'static Object> {
     // SAFETY: see the module.
     let mut next = unsafe { _r_debug.first };
@@ -59,7 +59,7 @@ const DT_SYMTAB: usize = 6;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 
 impl Object {
-    /// Whether its file's name begins with `start` followed by one of `then` and no letter.
+    /// Whether the object's file name begins with `start`, then one of `then`, then a character that is not a letter.
     pub fn is_file_of(&self, start: &[u8], then: &[&[u8]]) -> bool {
         let mut file = self.name;
         let mut at = file;
@@ -80,24 +80,24 @@ impl Object {
         }
     }
 
-    /// Whether it exports the symbol.
+    /// Whether the object exports the symbol.
     pub fn exports(&self, name: &[u8]) -> bool {
         self.find(name).is_some()
     }
 
-    /// The address of the function that it exports under this name.
+    /// Address of the function that the object exports under this name.
     pub fn function(&self, name: &[u8]) -> Option<*mut c_void> {
         const STT_FUNC: u8 = 2;
         let symbol = self.find(name).filter(|symbol| symbol.info & 0xf == STT_FUNC)?;
         Some((self.base + symbol.value as usize) as *mut c_void)
     }
 
-    /// Whether it is this library.
+    /// Whether the object is this library.
     pub fn is_ours(&self) -> bool {
         std::ptr::eq(self.dynamic, &raw const _DYNAMIC)
     }
 
-    /// Objects without a GNU hash table (very old ones) are taken to export nothing.
+    /// Finds an exported symbol. Objects without a GNU hash table (very old ones) count as exporting nothing.
     fn find(&self, name: &[u8]) -> Option<&Symbol> {
         let (hashes, symbols, strings) =
             (self.entry(DT_GNU_HASH), self.entry(DT_SYMTAB), self.entry(DT_STRTAB));
@@ -107,8 +107,8 @@ impl Object {
         let hash = name
             .iter()
             .fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
-        // SAFETY: the table's header (buckets, first hashed symbol, words of the filter, shift), the filter, a
-        // bucket for each remainder, and a hash for each symbol; the last of a chain is odd.
+        // SAFETY: the table's header (buckets, first hashed symbol, words of the filter, shift), the filter, a bucket
+        // for each remainder, and a hash for each symbol; the last hash of a chain is odd.
         unsafe {
             let header = hashes as *const u32;
             let (buckets, first, words) = (*header, *header.add(1), *header.add(2) as usize);
@@ -136,7 +136,7 @@ impl Object {
         }
     }
 
-    /// An address in its dynamic section; 0 if it has none of that kind.
+    /// An address in the dynamic section; 0 if the section has no entry with this tag.
     fn entry(&self, tag: usize) -> usize {
         let mut at = self.dynamic;
         // SAFETY: see the module.
@@ -144,7 +144,7 @@ impl Object {
             while !at.is_null() && (*at)[0] != 0 {
                 if (*at)[0] == tag {
                     let value = (*at)[1];
-                    // glibc puts addresses in place of offsets, but where the section is read-only.
+                    // glibc replaces offsets by addresses, except in a read-only section.
                     return if value < self.base { self.base + value } else { value };
                 }
                 at = at.add(1);
@@ -154,10 +154,10 @@ impl Object {
     }
 }
 
-/// What follows `start` in a C string that begins with it.
+/// The rest of a C string that begins with `start`.
 pub unsafe fn after(mut text: *const c_char, start: &[u8]) -> Option<*const c_char> {
     for byte in start {
-        // SAFETY: up to here no byte was zero, unless `start` has one.
+        // SAFETY: no byte before this one was zero, unless `start` has one.
         unsafe {
             if *text as u8 != *byte {
                 return None;

@@ -1,42 +1,40 @@
-//! Locks that may be taken anywhere: in a signal handler, in malloc, and while another thread forks.
+//! Locks that may be taken in a signal handler, in malloc, and while another thread forks.
 //!
-//! A lock is held for a few system calls. Whoever finds it held spins for less than a microsecond and
-//! then sleeps in `futex(2)`, with the operations that glibc's own locks use: a thread of a higher
-//! priority sleeps until the holder is done, and a filter that lets malloc live lets this live.
-//! No signal is blocked meanwhile. A handler that comes here while its thread holds this lock, or one
-//! that is taken after it, would wait for itself or close a circle; it is told so ([`Lock::with`]
-//! gives `None`) and its caller does without.
+//! A lock is held for a few system calls. A waiter spins for less than a microsecond and then sleeps in `futex(2)`,
+//! with the operations that glibc's own locks use: a waiter of higher priority does not starve the holder, and a
+//! seccomp filter that permits malloc permits these calls. Signals are not blocked. A signal handler that asks for a
+//! lock while its thread holds that lock, or one of a later rank, would deadlock: [`Lock::with`] returns `None`, and
+//! the caller falls back.
 //!
-//! No lock is held across a fork. A child is born with locks whose holders do not exist in it and
-//! with values that they had not finished; each part calls [`Lock::after_fork`] there (`order`).
+//! No lock is held across a fork. A child inherits locks whose holders do not exist in it, and half-written values;
+//! each part calls [`Lock::after_fork`] there (`order`).
 //!
 //! # Order
-//! [`Rank`] is the order, and `order` has the parts in it. A thread that holds a lock takes only those
-//! that come later. What it holds is seen in the locks' words, so nothing is kept for that: a handler
-//! is told, and a debug build ends a process that does not keep to the order.
+//! [`Rank`] is the order, and `order` lists the parts by rank. A thread that holds a lock takes only locks of later
+//! ranks. The lock words show which locks a thread holds, so no other record is kept: [`Lock::with`] refuses a handler,
+//! and a debug build aborts a process that violates the order.
 //!
 //! # Legend
-//! Fields and statics that threads share carry a letter that says what guards them.
+//! Fields and statics that threads share carry a letter for what guards them.
 //!
 //! | letter | guarded by | waited for |
 //! |---|---|---|
 //! | (s) | `stack::slots::SLOTS`, [`Rank::Stacks`] | yes |
 //! | (d) | `mapping::exclusive::WORKERS`, [`Rank::Demotion`] | yes |
-//! | (m) | `mapping::small::EXTENT`, [`Rank::Small`] | no: [`Lock::try_with`], its callers may hold an allocator's lock |
+//! | (m) | `mapping::small::EXTENT`, [`Rank::Small`] | no: [`Lock::try_with`], callers may hold an allocator's lock |
 //! | (t) | `table::TABLE`, [`Rank::Table`] | yes |
 //! | (p) | `heap::packed::REGION`, [`Rank::Packed`] | yes |
-//! | (c) | whoever has claimed the entry by compare-and-swap | no: another entry is taken, or none |
-//! | (a) | nothing: one atomic word, or a hint of several | no |
+//! | (c) | the thread that claimed the entry by compare-and-swap | no: the caller takes another entry, or none |
+//! | (a) | nothing: one atomic word, or several that are only hints | no |
 //!
-//! A range that a thread has entered in `WORKERS` is waited for as well, with no lock held
-//! (`mapping::exclusive`). The stock (`prepare`) moves mappings without entering them there: on the pool
-//! that could take a range from under a thread that is making it ordinary, so there is no stock on the
-//! pool ([`crate::prepare::is_on`]).
+//! Threads also wait for a range that another thread entered in `WORKERS`, with no lock held (`mapping::exclusive`).
+//! The stock (`prepare`) moves mappings without entering them there: on the pool that could move a range while another
+//! thread demotes it, so there is no stock on the pool ([`crate::prepare::is_on`]).
 //!
 //! # Safety
-//! `word` is the address of the holder's errno, which no two threads share, and so says in one step
-//! that the lock is held and by whom. It lies on one page with the beginning of the value: in a
-//! forked child both are of one moment.
+//! `word` is the address of the holder's errno, which is unique to a thread: one atomic store says that the lock is
+//! held and by whom. The word lies on one page with the beginning of the value: a forked child sees both as of one
+//! moment.
 //! See docs/decisions/fork.md#4.
 
 use std::cell::UnsafeCell;
@@ -44,43 +42,43 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::{message, raw};
 
-/// Every lock there is, in the order in which one thread may take them.
+/// All locks, in the order in which a thread may take them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Rank {
-    /// `stack::slots`: the stacks of threads. Maps memory.
+    /// `stack::slots`: thread stacks. The holder maps memory.
     Stacks,
-    /// `mapping::exclusive`: which superpages are being made ordinary. Not held meanwhile.
+    /// `mapping::exclusive`: superpages that are being demoted. Not held during a demotion.
     Demotion,
     /// `mapping::small`: the extent that small mappings are cut from.
     Small,
-    /// `table`: which ranges lie on the pool. Taken under those before.
+    /// `table`: ranges that lie on the pool. Taken while holding locks of earlier ranks.
     Table,
-    /// `heap::packed`: the region of packed objects. Maps memory.
+    /// `heap::packed`: the region of packed objects. The holder maps memory.
     Packed,
 }
 
-/// How many there are.
+/// Number of ranks.
 pub const RANKS: usize = Rank::Packed as usize + 1;
 
-/// Somebody sleeps until the lock is free. Errno is aligned to its size, so the bit is free.
+/// A thread sleeps until the lock is free. Errno is aligned to its size, so the bit is unused.
 const AWAITED: usize = 1;
-/// What a holder needs for a look-up takes less.
+/// Spins before sleeping; a holder's table look-up takes less.
 const SPINS: usize = 200;
 
 /// A value behind a lock.
 #[repr(C, align(64))]
 pub struct Lock<T> {
-    /// 0: free; else the holder, and whether it is awaited.
+    /// 0: free; else the holder's errno address, and [`AWAITED`].
     word: AtomicUsize,
     rank: Rank,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only by whoever put itself into `word`.
+// SAFETY: only the thread that stored itself in `word` accesses the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The word of each rank's lock, once it was taken: to see what this thread holds.
+/// The word of each rank's lock, once it was taken: shows which locks a thread holds.
 static WORDS: [AtomicPtr<AtomicUsize>; RANKS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RANKS];
 
@@ -90,17 +88,17 @@ impl<T> Lock<T> {
         Self { word: AtomicUsize::new(0), rank, value: UnsafeCell::new(value) }
     }
 
-    /// Runs `work` with the value. `None`: this is a signal handler, and what it interrupted holds
-    /// this lock or one of a later rank.
+    /// Runs `work` with the value. `None`: this is a signal handler, and the code it interrupted holds this lock or one
+    /// of a later rank.
     pub fn with<R>(&'static self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let me = raw::errno_address();
         if self.is_out_of_order(me) {
             return None;
         }
-        // A thread that is cancelled where it stands would never release it.
+        // A thread cancelled here would never release the lock.
         raw::not_cancelled(|| {
             self.take(me).then(|| {
-                // SAFETY: taken, until `release`.
+                // SAFETY: this thread holds the lock until `release`.
                 let result = work(unsafe { &mut *self.value.get() });
                 self.release();
                 result
@@ -108,7 +106,7 @@ impl<T> Lock<T> {
         })
     }
 
-    /// The same; `reentered` says what is done instead.
+    /// As [`Lock::with`]; calls `reentered` in place of `None`.
     pub fn with_or<R>(
         &'static self,
         work: impl FnOnce(&mut T) -> R,
@@ -117,28 +115,28 @@ impl<T> Lock<T> {
         self.with(work).unwrap_or_else(reentered)
     }
 
-    /// Whether this is a handler that interrupted the holder.
+    /// Whether this thread holds the lock: it is in a handler that interrupted the holder.
     pub fn is_held_here(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !AWAITED == raw::errno_address()
     }
 
-    /// Runs `work` with the value unless anybody holds the lock. It never waits, so it may be used
-    /// where this thread may hold anything: libc's locks, or the program's.
+    /// Runs `work` with the value if the lock is free. Never waits, so the caller may hold any lock: libc's, or the
+    /// program's.
     pub fn try_with<R>(&'static self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let me = raw::errno_address();
         raw::not_cancelled(|| {
             self.word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
             self.enter();
-            // SAFETY: taken, until `release`.
+            // SAFETY: this thread holds the lock until `release`.
             let result = work(unsafe { &mut *self.value.get() });
             self.release();
             Some(result)
         })
     }
 
-    /// In a forked child: nobody else holds it any more. `renew` gets the value and whether its
-    /// holder was in the midst of something. Left alone where this thread is: a handler that
-    /// interrupted it has forked, and what was interrupted goes on in both processes.
+    /// In a forked child: frees the lock, which no other thread holds any more. `renew` gets the value and whether its
+    /// holder was interrupted. If this thread holds the lock, the lock stays held: a handler that interrupted the
+    /// holder has forked, and the holder continues in both processes.
     pub fn after_fork(&'static self, renew: impl FnOnce(&mut T, bool)) {
         let me = raw::errno_address();
         let holder = self.word.load(Ordering::Relaxed) & !AWAITED;
@@ -151,7 +149,7 @@ impl<T> Lock<T> {
         renew(unsafe { &mut *self.value.get() }, holder != 0);
     }
 
-    /// Takes the lock; `false`: this thread has it.
+    /// Takes the lock; `false`: this thread holds it already.
     fn take(&self, me: usize) -> bool {
         let mut mine = me;
         let mut spins = 0;
@@ -178,7 +176,7 @@ impl<T> Lock<T> {
                         .is_ok();
                 if marked {
                     raw::futex_wait(self.futex(), awaited as u32);
-                    // Others may sleep as well: whoever was woken wakes the next.
+                    // Other threads may sleep as well: a woken thread wakes the next one.
                     mine = me | AWAITED;
                 }
             }
@@ -191,7 +189,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// The half of the word that has the bit.
+    /// The half of the word that contains the [`AWAITED`] bit.
     fn futex(&self) -> *const u32 {
         let low = if cfg!(target_endian = "little") { 0 } else { size_of::<usize>() / 4 - 1 };
         (&raw const self.word).cast::<u32>().wrapping_add(low)
@@ -208,12 +206,12 @@ impl<T> Lock<T> {
     fn is_out_of_order(&self, me: usize) -> bool {
         let later = &WORDS[self.rank as usize + 1..];
         let is_held = later.iter().any(|word| {
-            // SAFETY: null, or the word of a lock that is static.
+            // SAFETY: null, or the word of a static lock.
             let word = unsafe { word.load(Ordering::Acquire).as_ref() };
             word.is_some_and(|word| word.load(Ordering::Relaxed) & !AWAITED == me)
         });
         if cfg!(debug_assertions) && is_held && !raw::blocks_signals() {
-            // Not a handler, whose own signal is blocked, but a mistake of ours.
+            // Not in a handler, which would block its own signal: a bug of this library.
             message::line(&[b"locks were taken out of order"]);
             // SAFETY: ends this process.
             unsafe { libc::abort() };

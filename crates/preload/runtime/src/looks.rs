@@ -1,13 +1,13 @@
-//! Looks at this process's own memory, for the command that watches the run: right before memory is given back, and when
-//! the process ends. The command looks from outside now and then, and may be late for a peak of milliseconds.
+//! Reads this process's own memory for the command that watches the run: right before memory is freed, and at exit. The
+//! command samples from outside only now and then, and may miss a peak of milliseconds.
 //!
-//! A look reads the page tables (PAGEMAP_SCAN) mapping by mapping. It is made where the process holds 16 MiB or more,
-//! and where it keeps the looks of the process within 1 % of its CPU time. What is asked before costs one getrusage(2) for
-//! each thirty-second part of the memory that is given back.
+//! A look walks the page tables (PAGEMAP_SCAN) VMA by VMA. It happens only if the process holds 16 MiB or more, and
+//! looks stay within 1 % of its CPU time. The check before costs one getrusage(2) each time a thirty-second of the held
+//! memory was freed.
 //!
 //! # Safety
-//! Only system calls, atomics and memory on the stack, about 3 KiB: `_exit` and munmap may be called in a signal handler.
-//! A second thread, or a handler, that finds a look under way makes none.
+//! Only system calls, atomics and about 3 KiB of stack: `_exit` and munmap may be called in a signal handler. A second
+//! thread, or a handler, that finds a look in progress makes none.
 //! See docs/decisions/watch.md#5.
 
 use std::ffi::c_int;
@@ -20,37 +20,37 @@ use crate::maps::{self, Vma};
 use crate::pagemap::{self, Region};
 use crate::{counters, files, filter, raw, settings, sizes, text};
 
-/// Below this a process has little to tell.
+/// Below this a process has little to report.
 const MIN_BYTES: u64 = 16 << 20;
-/// The least that is given back before the next question.
+/// Minimum bytes freed between checks.
 const MIN_STEP: usize = 1 << 20;
-/// Of what is held, the part that is given back before the next question: a look finds the others.
+/// Memory freed between checks, as a fraction of the held memory; also the growth that makes a look worthwhile.
 const STEPS: u64 = 32;
-/// Nanoseconds of a look: of the mappings of a process, and of a GiB of base pages.
+/// Nanoseconds that a look takes: for the VMAs of a process, and for a GiB of base pages.
 const PRICE: u64 = 100_000;
 const PRICE_OF_GIB: u64 = 1_400_000;
-/// Looks take at most this part of the CPU time of the process.
+/// Looks take at most 1/SHARE of the CPU time of the process.
 const SHARE: u64 = 100;
-/// After this part of its time a process may hold as much and have it on other pages.
+/// After 1/OLD of its age a process may hold the same amount of memory on other pages.
 const OLD: u64 = 8;
 
-/// The process that the other words are of: a child of vfork shares its parent's.
+/// The process that the statics below describe: a vfork child shares its parent's.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
-/// Bytes given back since the last question, and how many lead to the next.
+/// Bytes freed since the last check, and the number that triggers the next.
 static RETURNED: AtomicUsize = AtomicUsize::new(0);
 static STEP: AtomicUsize = AtomicUsize::new(MIN_STEP);
-/// What was held at the last look, and when that was.
+/// Bytes held at the last look, and the time of that look.
 static HELD: AtomicU64 = AtomicU64::new(0);
 static LOOKED: AtomicU64 = AtomicU64::new(0);
-/// When the process began.
+/// When the process started.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
-/// Nanoseconds that looks took.
+/// Nanoseconds spent in looks.
 static SPENT: AtomicU64 = AtomicU64::new(0);
-/// The high-water mark that the process was executed with: its parent's.
+/// The high-water mark that the process inherited from its parent at exec.
 static INHERITED: AtomicU64 = AtomicU64::new(0);
 
-/// At load time.
+/// Call at load time.
 pub fn begin() {
     let now = raw::monotonic();
     BEGAN.store(now.unwrap_or(0), Relaxed);
@@ -69,7 +69,7 @@ pub fn after_fork() {
     HELD.store(0, Relaxed);
     LOOKED.store(0, Relaxed);
     if filter::may_be_in_place() {
-        return; // There are no looks.
+        return; // no looks under a filter
     }
     BEGAN.store(raw::monotonic().unwrap_or(0), Relaxed);
     SPENT.store(0, Relaxed);
@@ -77,7 +77,7 @@ pub fn after_fork() {
     OWNER.store(raw::pid(), Release);
 }
 
-/// Memory of that length is about to be given back.
+/// Call before memory of that length is freed.
 #[inline]
 pub fn gives_back(bytes: usize) {
     let returned = RETURNED.fetch_add(bytes, Relaxed).saturating_add(bytes);
@@ -86,7 +86,7 @@ pub fn gives_back(bytes: usize) {
     }
 }
 
-/// The process is about to end.
+/// Call before the process exits.
 pub fn ends() {
     if counters::are_shared() {
         consider(Why::Ends);
@@ -96,7 +96,7 @@ pub fn ends() {
 #[cold]
 fn consider(why: Why) {
     RETURNED.store(0, Relaxed);
-    // A filter may end the process for asking what time it is.
+    // A filter may kill the process for reading the clock.
     if filter::may_be_in_place() {
         return;
     }
@@ -124,7 +124,7 @@ fn consider(why: Why) {
     IS_LOOKING.store(false, Release);
 }
 
-/// Whether there is something to see.
+/// Whether a look would show something new.
 fn is_worth(why: Why, held: u64, now: u64) -> bool {
     if held < MIN_BYTES || !counters::wants_looks() {
         return false;
@@ -136,9 +136,9 @@ fn is_worth(why: Why, held: u64, now: u64) -> bool {
     matches!(why, Why::Ends) || is_more || is_old
 }
 
-/// What getrusage(2) says.
+/// Results of getrusage(2).
 struct Usage {
-    /// Bytes. That of an executed program is its parent's if that is more.
+    /// Bytes. Of an executed program at least its parent's.
     high_water: u64,
     /// Nanoseconds.
     cpu: u64,
@@ -156,8 +156,8 @@ fn usage() -> Option<Usage> {
     })
 }
 
-/// Whether a look keeps within the share of the CPU time. A base page took a fault, so there are no more base pages than
-/// faults; large folios below a superpage took fewer, and cost more than that.
+/// Whether a look keeps within the share of the CPU time. Each base page took a fault, so there are at most as many
+/// base pages as faults; large folios smaller than a superpage took fewer faults, and cost more than estimated.
 fn is_affordable(usage: &Usage) -> bool {
     let faulted = usage.faults.saturating_mul(raw::base_page() as u64);
     let base = usage.high_water.min(faulted);
@@ -168,13 +168,13 @@ fn is_affordable(usage: &Usage) -> bool {
 /// A record for the command.
 struct Record([u64; FIELDS]);
 
-/// What a mapping is made of.
+/// Type of a VMA.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Anonymous,
     Shmem,
     File,
-    /// The kernel's own.
+    /// A special mapping of the kernel, such as the vdso.
     Special,
 }
 
@@ -195,7 +195,7 @@ impl Record {
         self.0[field as usize] += bytes;
     }
 
-    /// Reads the memory of this process; whether that could be done.
+    /// Reads the memory of this process; `false`: unreadable.
     fn look(&mut self) -> bool {
         let superpage = pmd_size();
         let read = pagemap::with(|fd| {
@@ -239,14 +239,14 @@ impl Record {
                 }
             }
             if to <= at {
-                break; // nothing is left to walk
+                break; // the walk has ended
             }
             at = to;
         }
         Some(())
     }
 
-    /// Tells pages of a pool from other superpages: both are mapped by entries above the lowest level.
+    /// Separates hugetlb pages from other superpages: both are mapped above PTE level.
     fn part_pool(&mut self) {
         let [shmem, file] = [Field::ShmemPmd, Field::FilePmd].map(|field| self.0[field as usize]);
         if shmem + file == 0 {
@@ -266,8 +266,8 @@ impl Record {
     }
 }
 
-/// By the kernel's names. A file on another tmpfs counts as a file, and what a program wrote to a private
-/// mapping of a file too.
+/// From the kernel's name for the VMA. Files on other tmpfs mounts count as files, and so do pages that a program wrote
+/// in a private file mapping.
 fn kind(vma: &Vma) -> Kind {
     const SHMEM: [&[u8]; 5] =
         [b"/dev/zero (deleted)", b"/SYSV", b"/memfd:", b"/dev/shm/", b"/anon_hugepage"];
@@ -283,7 +283,7 @@ fn kind(vma: &Vma) -> Kind {
     }
 }
 
-/// The size that one entry above the lowest level maps.
+/// The size that a PMD maps.
 fn pmd_size() -> usize {
     static SIZE: AtomicUsize = AtomicUsize::new(0);
     match SIZE.load(Relaxed) {
@@ -296,7 +296,7 @@ fn pmd_size() -> usize {
     }
 }
 
-/// `void _exit(int status)`: past the destructors, so what the process holds is read here.
+/// `void _exit(int status)`: runs no destructors, so the process's memory is read here.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: c_int) -> ! {
     ends();

@@ -1,8 +1,8 @@
-//! This process's mappings, read without allocating.
+//! This process's VMAs, read without allocating.
 //!
 //! # Safety
-//! System calls on a descriptor and a buffer of our own. The descriptor is opened and closed here,
-//! past libc, so that no interposed `open` sees it.
+//! System calls on a descriptor and a buffer of our own. The descriptor is opened and closed by system calls, so that
+//! no interposed `open` sees it.
 
 use std::ffi::CStr;
 
@@ -19,7 +19,7 @@ pub struct Vma<'a> {
     pub end: usize,
     /// `rwxp`, as the kernel prints it.
     pub flags: [u8; 4],
-    /// Where in the file it begins.
+    /// Offset in the file.
     pub offset: u64,
     /// The file's device, as the kernel prints it in hexadecimal (`major:minor`), and its inode.
     pub file: (u64, u64),
@@ -36,36 +36,36 @@ impl Vma<'_> {
             | bit(2, b'x', libc::PROT_EXEC)
     }
 
-    /// Whether it is private memory.
+    /// Whether the VMA is private.
     pub fn is_private(&self) -> bool {
         self.flags[3] == b'p'
     }
 
-    /// Whether it is anonymous shared memory of base pages (the kernel's own name for it).
+    /// Whether the VMA is anonymous shared memory on base pages, by the kernel's name.
     pub fn is_anonymous_shared(&self) -> bool {
         !self.is_private() && self.name.starts_with(b"/dev/zero (deleted)")
     }
 
-    /// Whether it is anonymous hugetlb memory (the kernel's own name for it).
+    /// Whether the VMA is anonymous hugetlb memory, by the kernel's name.
     pub fn is_anonymous_hugetlb(&self) -> bool {
         self.name.starts_with(b"/anon_hugepage")
     }
 
-    /// Whether it is a file in which private memory of the program lies (see `in_place`).
+    /// Whether the VMA is a file with private memory of the program (see `in_place`).
     pub fn is_in_place(&self) -> bool {
         !self.is_private() && self.name.starts_with(IN_PLACE_FILE.as_bytes())
     }
 
-    /// Whether the program knows it as shared memory.
+    /// Whether the program considers the VMA shared memory.
     pub fn is_shared_memory(&self) -> bool {
         !self.is_private() && !self.is_in_place()
     }
 }
 
-/// Of this thread: /proc/self has none once the main thread is gone.
+/// The thread's file: /proc/self/maps is empty once the main thread has exited.
 const PATH: &CStr = c"/proc/thread-self/maps";
 
-/// Whether [`each`] can do its work.
+/// Whether [`each`] can read the file.
 pub fn can_be_read() -> bool {
     let file = raw::keeping_errno(|| raw::open(PATH, libc::O_RDONLY | libc::O_CLOEXEC, 0));
     file.is_some_and(|fd| {
@@ -74,7 +74,7 @@ pub fn can_be_read() -> bool {
     })
 }
 
-/// Whether the file of mappings is there, also where no descriptor is free for it now.
+/// Whether the file exists, even if no descriptor is free to open it.
 pub fn are_there() -> bool {
     raw::keeping_errno(|| {
         // SAFETY: a C string.
@@ -83,13 +83,13 @@ pub fn are_there() -> bool {
     })
 }
 
-/// Calls `tell` with each mapping, in ascending order; `None` if they could not be read. The list
-/// is read in pieces, so `tell` must not rely on what it changes being shown.
+/// Calls `tell` with each VMA in ascending order; `None` if the file could not be read. The file is read in pieces, so
+/// changes that `tell` makes may or may not show.
 pub fn each(tell: impl FnMut(&Vma)) -> Option<()> {
     each_of(PATH, tell)
 }
 
-/// The same of any process: `path` is its file of that kind.
+/// As [`each`], for the maps file of any process.
 pub fn each_of(path: &CStr, mut tell: impl FnMut(&Vma)) -> Option<()> {
     each_line(path, |line| {
         if let Some(vma) = parse(line) {
@@ -98,7 +98,7 @@ pub fn each_of(path: &CStr, mut tell: impl FnMut(&Vma)) -> Option<()> {
     })
 }
 
-/// The mapping at an address, without its name.
+/// The VMA at an address, without its name.
 pub fn at(address: usize) -> Option<Vma<'static>> {
     let mut found = None;
     each(|vma| {
@@ -109,7 +109,7 @@ pub fn at(address: usize) -> Option<Vma<'static>> {
     found
 }
 
-/// Whether files of superpages lie at `[start, end)`, or nobody knows.
+/// Whether `[start, end)` overlaps files of `in_place`, or the maps cannot be read.
 pub fn is_in_place(start: usize, end: usize) -> bool {
     let mut found = false;
     let read = each(|vma| found |= vma.start < end && start < vma.end && vma.is_in_place());
@@ -127,22 +127,22 @@ pub fn is_private_anonymous(start: usize, end: usize) -> bool {
     read.is_some() && at >= end
 }
 
-/// Two letters for each mark that the kernel keeps about a mapping (`VmFlags` of smaps, proc(5)).
+/// Two letters for each flag of a VMA (`VmFlags` of smaps, proc(5)).
 pub type Marks = [u8; 128];
 
-/// What the pages of a mapping are.
+/// State of a VMA's pages.
 #[derive(Clone, Copy)]
 pub struct State {
     /// Advised for THP.
     pub is_advised: bool,
-    /// Counted towards the commit limit.
+    /// Charged to the commit limit.
     pub is_accounted: bool,
-    /// Some of it was written to, and is there, or was made a guard page.
+    /// Has anonymous pages in memory or in swap, or guard pages.
     pub was_changed: bool,
 }
 
-/// Calls `tell` with each mapping, without its name, its marks as far as the program set them but for advice for
-/// THP, and its state. It walks the page tables of the process: for what is done seldom.
+/// Calls `tell` with each VMA without its name, the flags that the program set other than MADV_HUGEPAGE, and its state.
+/// Walks the page tables of the whole process: for rare use.
 pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
     let mut known: Option<Vma<'static>> = None;
     let mut has_pages = false;
@@ -153,8 +153,8 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
             let is_advised = words.clone().any(|word| word == b"hg");
             let is_accounted = words.clone().any(|word| word == b"ac");
             let was_changed = has_pages || words.clone().any(|word| word == b"gu");
-            // Written pages (sd), guard pages (gu) and what counts towards the commit limit (ac) come of what was
-            // done to the memory, and of how a copy of it was made: they keep no mappings apart.
+            // Soft-dirty (sd), guard (gu) and accounted (ac) flags depend on how memory was used and how its copy was
+            // made: they do not make two VMAs differ.
             let left_out = [b"hg", b"sd", b"gu", b"ac"];
             let is_kept = |word: &&[u8]| word.len() == 2 && left_out.iter().all(|it| word != it);
             let kept = words.filter(is_kept);
@@ -173,7 +173,7 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
     })
 }
 
-/// Whether the mapping at `address` is advised for THP: for what is done seldom.
+/// Whether the VMA at `address` is advised for THP. Walks all page tables: for rare use.
 pub fn is_advised(address: usize) -> bool {
     let mut found = false;
     let holds = |vma: &Vma| vma.start <= address && address < vma.end;
@@ -191,9 +191,9 @@ pub fn each_line(path: &CStr, mut tell: impl FnMut(&[u8])) -> Option<()> {
     })
 }
 
-/// Calls `tell` with each line of `fd`; a line longer than the buffer is cut.
+/// Calls `tell` with each line of `fd`; a line longer than the buffer is truncated.
 fn read_lines(fd: i32, tell: &mut dyn FnMut(&[u8])) -> Option<()> {
-    // Small: a signal handler may call from a stack of 8 KiB (SIGSTKSZ).
+    // Small: a signal handler may run this on a stack of 8 KiB (SIGSTKSZ).
     let mut buffer = [0u8; 1024];
     let mut filled = 0;
     let mut skipping = false;
@@ -249,7 +249,7 @@ fn parse(line: &[u8]) -> Option<Vma<'_>> {
     })
 }
 
-/// All of a text as a number in hexadecimal, without `0x`.
+/// A whole text as a hexadecimal number, without `0x`.
 fn hexadecimal(text: &[u8]) -> Option<u64> {
     text::hexadecimal(text).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }

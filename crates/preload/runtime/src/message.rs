@@ -1,5 +1,5 @@
-//! One line on standard error, from inside somebody else's program: as it was when the program was started. A daemon
-//! closes descriptor 2, and the next file it opens is that.
+//! Prints a line on the standard error with which the program was started. A daemon closes descriptor 2, and the next
+//! file it opens gets that number.
 //!
 //! # Safety
 //! `writev(2)` with parts that live across the call; nothing is allocated.
@@ -12,10 +12,10 @@ use crate::{filter, raw};
 
 const STANDARD_ERROR: i32 = 2;
 
-/// Whether it was looked at, and whether there was one.
+/// Whether [`begin`] ran, and whether descriptor 2 was open then.
 static IS_KNOWN: AtomicBool = AtomicBool::new(false);
 static WAS_OPEN: AtomicBool = AtomicBool::new(false);
-/// Its device and inode.
+/// Device and inode of standard error then.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
 
@@ -24,7 +24,7 @@ fn standard_error() -> Option<(u64, u64)> {
     Some((file.st_dev, file.st_ino))
 }
 
-/// Notes which file it is. Before the program's own code runs: who has something to say earlier calls it as well.
+/// Notes which file standard error is. Call before the program's own code runs; [`line`] calls it for earlier messages.
 pub fn begin() {
     if IS_KNOWN.load(Ordering::Relaxed) {
         return;
@@ -37,14 +37,14 @@ pub fn begin() {
     IS_KNOWN.store(true, Ordering::Relaxed);
 }
 
-/// Whether it still is that one.
+/// Whether descriptor 2 is still the noted file.
 fn is_as_it_was() -> bool {
     let noted = (DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed));
     WAS_OPEN.load(Ordering::Relaxed) && standard_error() == Some(noted)
 }
 
-/// Writes `superpage: ` and the parts as one line, in one system call. What cannot be written is
-/// lost: there is nobody to tell. Nothing is written where a filter may end the process for asking.
+/// Writes `superpage: ` and the parts as one line, in one system call. A failed write is lost. Writes nothing if the
+/// program requested a seccomp filter, which may kill the process for fstat(2).
 pub fn line(parts: &[&[u8]]) {
     const MAX_PARTS: usize = 16;
     if filter::is_set() {
@@ -69,7 +69,7 @@ pub fn line(parts: &[&[u8]]) {
     raw::keeping_errno(|| raw::without_signals_of_a_write(write));
 }
 
-/// What did not get superpages; of a pool, in its pages.
+/// Prints what did not get superpages; for a pool, in its pages.
 pub fn shortage(shortage: &Shortage, is_pool: bool) {
     let number = |value: u64| Decimal::new(value);
     let Shortage { page, wanted, had, missing, why } = *shortage;

@@ -1,8 +1,8 @@
-//! A yes or no about this process that is found out once. Who asks at the same time may find it out twice.
+//! A boolean about this process, computed once. Threads that ask at the same time may each compute it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// An answer, once there is one.
+/// A cached boolean.
 pub struct OnceBool(AtomicU8);
 
 impl OnceBool {
@@ -10,12 +10,12 @@ impl OnceBool {
     const NO: u8 = 1;
     const YES: u8 = 2;
 
-    /// Nobody has asked yet.
+    /// Not computed yet.
     pub const fn new() -> Self {
         Self(AtomicU8::new(Self::UNKNOWN))
     }
 
-    /// The answer; `find_out` is called by who asks first.
+    /// The cached boolean, computed by `find_out` if there is none yet.
     pub fn get_or_init(&self, find_out: impl FnOnce() -> bool) -> bool {
         match self.0.load(Ordering::Relaxed) {
             Self::UNKNOWN => {

@@ -1,14 +1,14 @@
-//! The order of this library's parts: in a fork, and of the locks that they have (`lock`).
+//! The order of this library's parts in a fork, and of their locks (`lock`).
 //!
-//! Counting comes first, because the others count. Copying comes last: it asks the table, and the others must
-//! not be in the midst of something by then.
+//! `counters` precedes the parts that count. `copy` comes last: it reads the table, and no other part may be half-way
+//! through an update by then.
 
 use crate::fork::{self, Part, copy};
 use crate::lock::{RANKS, Rank};
 use crate::mapping::{self, small};
 use crate::{counters, executor, heap, looks, prepare, stack, table, write_protect};
 
-/// All parts that have something to do about a fork.
+/// All parts that act on a fork.
 static PARTS: [Part; 11] = ORDER;
 
 const ORDER: [Part; 11] = [
@@ -25,7 +25,7 @@ const ORDER: [Part; 11] = [
     Part { rank: None, prepare: copy::prepare, parent: copy::in_parent, child: copy::in_child },
 ];
 
-/// Every lock is one part's, and they are taken in the order of the parts.
+/// Each lock belongs to one part, and the parts take the locks in their own order.
 const _: () = {
     let (mut at, mut locks) = (0, 0);
     while at < ORDER.len() {
@@ -38,7 +38,7 @@ const _: () = {
     assert!(locks == RANKS);
 };
 
-/// Sees to it that all of them are told of forks.
+/// Registers all parts for forks.
 pub fn provide() {
     fork::provide(&PARTS);
 }

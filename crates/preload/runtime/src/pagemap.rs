@@ -1,4 +1,4 @@
-//! What lies under the pages of this process, asked of /proc/self/pagemap and mincore(2).
+//! State of this process's pages, from /proc/self/pagemap and mincore(2).
 //!
 //! # Safety
 //! System calls on a descriptor and a buffer of our own.
@@ -9,37 +9,37 @@ use crate::raw::{self, Errno};
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
-/// A page of a file, or shared anonymous memory.
+/// A file page, or shared anonymous memory.
 const OF_FILE: u64 = 1 << 61;
 
-/// Whether no page at `[start, start + length)` of a file's private mapping was changed.
+/// Whether no page of `[start, start + length)`, in a private file mapping, was copied on write.
 pub fn is_as_in_file(start: usize, length: usize) -> bool {
     all(start, length, |entry| entry & (PRESENT | SWAPPED) == 0 || entry & OF_FILE != 0)
 }
 
-/// Whether nothing is at `[start, start + length)` of anonymous memory yet: it reads as zeroes.
+/// Whether `[start, start + length)` of anonymous memory has no pages yet: it reads as zeroes.
 pub fn is_untouched(start: usize, length: usize) -> bool {
     all(start, length, |entry| entry & (PRESENT | SWAPPED) == 0)
 }
 
-/// Whether nothing of `[start, end)` is there, nor in swap; `false` if nobody knows (before Linux 6.7).
+/// Whether no page of `[start, end)` is present or in swap; `false` if unknown (before Linux 6.7).
 pub fn is_fresh(start: usize, end: usize) -> bool {
     ask(|fd| !has_any_of(fd, start, end, PAGE_IS_PRESENT | PAGE_IS_SWAPPED))
 }
 
-/// Whether the base page at an address is there (`mincore(2)`); `None`: nothing is mapped. errno is left alone.
+/// Whether the base page at an address is resident (`mincore(2)`); `None`: nothing is mapped. errno is left alone.
 pub fn is_resident(address: usize) -> Option<bool> {
     resident(address, 1).map(|count| count > 0)
 }
 
-/// How many of so many base pages, from the one at an address on, are there; `None`: not all are mapped.
+/// Number of resident base pages among `pages` from an address on; `None`: not all are mapped.
 pub fn resident(address: usize, pages: usize) -> Option<usize> {
     const CHUNK: usize = 512;
     let (mut present, base) = ([0u8; CHUNK], raw::base_page());
     let mut count = 0;
     for from in (0..pages).step_by(CHUNK) {
         let (at, some) = ((address & !(base - 1)) + from * base, CHUNK.min(pages - from));
-        // SAFETY: asks only; each page needs one byte.
+        // SAFETY: only a query; each page needs one byte.
         let asked = raw::keeping_errno(|| unsafe {
             raw::call!(SYS_mincore, at, some * base, present.as_mut_ptr())
         });
@@ -51,12 +51,12 @@ pub fn resident(address: usize, pages: usize) -> Option<usize> {
     Some(count)
 }
 
-/// Asks the file; `false` if it cannot be opened.
+/// Runs `question` with pagemap open; `false` if it cannot be opened.
 fn ask(question: impl FnOnce(c_int) -> bool) -> bool {
     with(|fd| question(fd).then_some(())).is_some()
 }
 
-/// Runs `work` with the file opened for it; `None` if it cannot be.
+/// Runs `work` with pagemap open; `None` if it cannot be opened.
 pub fn with<R>(work: impl FnOnce(c_int) -> Option<R>) -> Option<R> {
     raw::keeping_errno(|| {
         let fd = raw::open(c"/proc/self/pagemap", libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
@@ -66,7 +66,7 @@ pub fn with<R>(work: impl FnOnce(c_int) -> Option<R>) -> Option<R> {
     })
 }
 
-/// Whether `good` holds for every page; not if they cannot be asked about.
+/// Whether `good` holds for the entry of every page; `false` if the entries cannot be read.
 fn all(start: usize, length: usize, good: impl Fn(u64) -> bool) -> bool {
     const CHUNK: usize = 512;
     let base = raw::base_page();
@@ -101,7 +101,7 @@ struct Scan {
     return_mask: u64,
 }
 
-/// `struct page_region`: neighbouring pages that are alike.
+/// `struct page_region`: adjacent pages of the same categories.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Region {
@@ -113,7 +113,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Whether its pages are of a category.
+    /// Whether the pages are of a category.
     pub fn is(&self, category: u64) -> bool {
         self.categories & category != 0
     }
@@ -121,19 +121,19 @@ impl Region {
 
 // linux/fs.h: _IOWR('f', 16, struct pm_scan_arg)
 const PAGEMAP_SCAN: u64 = 3 << 30 | (size_of::<Scan>() as u64) << 16 | (b'f' as u64) << 8 | 16;
-/// Mapped by an entry above the lowest level: THP or hugetlb.
+/// Mapped above PTE level: THP or hugetlb.
 pub const PAGE_IS_HUGE: u64 = 1 << 6;
-/// There at all.
+/// Present.
 pub const PAGE_IS_PRESENT: u64 = 1 << 3;
 /// In swap.
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
-/// A page of a file, or shared anonymous memory.
+/// A file page, or shared anonymous memory.
 pub const PAGE_IS_FILE: u64 = 1 << 2;
-/// The page of zeroes that everybody reads who has not written.
+/// The shared zero page, mapped by a read of an unwritten page.
 pub const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
-/// `PAGEMAP_SCAN` (Linux 6.7, ENOTTY before) on /proc/self/pagemap: how many regions of
-/// `[start, end)` are all of `categories`, written to `regions`, and up to where was looked.
+/// `PAGEMAP_SCAN` (Linux 6.7, ENOTTY before) on /proc/self/pagemap: writes the regions of `[start, end)` that are of
+/// all `categories`; returns their number and the address where the walk ended.
 pub fn scan(
     fd: c_int,
     start: u64,
@@ -148,8 +148,8 @@ pub fn scan(
     )
 }
 
-/// The same of all that is there or in swap, with what is in the page tables: whether it is, and whether it is huge or
-/// the page of zeroes.
+/// As [`scan`], for all pages that are present or in swap; each region says whether its pages are present, huge, or the
+/// zero page.
 pub fn scan_resident(
     fd: c_int,
     start: u64,
@@ -185,12 +185,12 @@ fn scan_by(fd: c_int, regions: &mut [Region], scan: Scan) -> Result<(usize, u64)
     }
 }
 
-/// Whether every page of the range is mapped by superpages.
+/// Whether superpages map every page of the range.
 pub fn is_huge(first: usize, last: usize) -> bool {
     ask(|fd| is_all(fd, first, last, PAGE_IS_HUGE))
 }
 
-/// Whether every page of the range is of all these categories.
+/// Whether every page of the range is of all `categories`.
 pub fn is_all(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
     let (first, last) = (first as u64, last as u64);
     let mut region = [Region::default()];
@@ -199,7 +199,7 @@ pub fn is_all(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
         && region[0].end == last
 }
 
-/// Whether any page of the range is of any of these categories, or nobody knows.
+/// Whether any page of the range is of any of `categories`, or that is unknown.
 pub fn has_any_of(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
     (0..u64::BITS).map(|bit| categories & 1 << bit).filter(|it| *it != 0).any(|category| {
         let mut region = [Region::default()];

@@ -1,9 +1,8 @@
-//! The system calls this library makes about memory, past the libc names it replaces.
+//! The system calls of this library, without the libc functions that it interposes.
 //!
 //! # Safety
-//! Every function is the system call and nothing more: no libc function that could be interposed,
-//! no allocation, so that they may be used inside any allocator. What a call does to memory is
-//! the caller's to answer for, as the `unsafe` on them says.
+//! Every function is the system call and nothing more: no libc function that could be interposed, and no allocation, so
+//! any allocator may call them. The caller answers for what a call does to memory, as `unsafe` says.
 //! See docs/decisions/library.md#3.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -16,8 +15,8 @@ pub const READ_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;
 /// `MAP_PRIVATE | MAP_ANONYMOUS`
 pub const PRIVATE_ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// What a system call takes: a whole register. (`syscall(2)` is variadic: of an argument that is
-/// narrower, the kernel would see what happened to lie beside it.)
+/// An argument of a system call: a whole register. (`syscall(2)` is variadic: the upper bits of a narrower argument
+/// would be undefined.)
 pub trait Word {
     /// The register's value.
     fn word(self) -> usize;
@@ -43,7 +42,7 @@ impl<T> Word for *mut T {
     }
 }
 
-/// One system call: `call!(SYS_close, fd)`. As unsafe as the call is.
+/// One system call: `call!(SYS_close, fd)`. As unsafe as that call.
 macro_rules! call {
     ($number:ident $(, $argument:expr)* $(,)?) => {
         $crate::raw::system_call(libc::$number $(, $crate::raw::Word::word($argument))*)
@@ -51,8 +50,8 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// Sleeps until [`futex_wake`], if `*word` is still `seen`; a signal may end it early. Threads of this
-/// process only. Errno is left alone.
+/// Sleeps until [`futex_wake`], if `*word` is still `seen`; a signal may end the sleep early. Only for threads of this
+/// process. Errno is left alone.
 pub fn futex_wait(word: *const u32, seen: u32) {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let forever = std::ptr::null::<libc::timespec>();
@@ -60,36 +59,36 @@ pub fn futex_wait(word: *const u32, seen: u32) {
     keeping_errno(|| unsafe { call!(SYS_futex, word, operation, seen, forever) });
 }
 
-/// Wakes as many of those who sleep there; errno is left alone.
+/// Wakes at most `most` threads that sleep on `word`; errno is left alone.
 pub fn futex_wake(word: *const u32, most: i32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: an address, which is only compared.
+    // SAFETY: the kernel only compares the address.
     keeping_errno(|| unsafe { call!(SYS_futex, word, operation, most) });
 }
 
-/// The same between processes, for at most so many nanoseconds.
+/// As [`futex_wait`], between processes and for at most `most` nanoseconds.
 pub fn shared_futex_wait(word: *const u32, seen: u32, most: i64) {
     let time = libc::timespec { tv_sec: most / 1_000_000_000, tv_nsec: most % 1_000_000_000 };
     // SAFETY: the kernel reads the word and the time, or fails.
     keeping_errno(|| unsafe { call!(SYS_futex, word, libc::FUTEX_WAIT, seen, &raw const time) });
 }
 
-/// Wakes those who sleep there, of any process; errno is left alone.
+/// Wakes all threads of any process that sleep on `word`; errno is left alone.
 pub fn shared_futex_wake(word: *const u32) {
-    // SAFETY: an address, which is only compared.
+    // SAFETY: the kernel only compares the address.
     keeping_errno(|| unsafe { call!(SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) });
 }
 
-/// Runs `work`; who cancels this thread meanwhile is heard afterwards. A thread that may be cancelled anywhere
-/// would else end in the midst of it, or in a frame through which it cannot unwind.
+/// Runs `work` with cancellation deferred; a request for cancellation takes effect afterwards. With asynchronous
+/// cancellation the thread could end within `work`, or in a frame through which it cannot unwind.
 pub fn not_cancelled<R>(work: impl FnOnce() -> R) -> R {
     unsafe extern "C-unwind" {
-        // A thread that asked to be cancelled anywhere may end in the second.
+        // With asynchronous cancellation the thread may end in the second call.
         fn pthread_setcanceltype(new: c_int, old: *mut c_int) -> c_int;
     }
     const DEFERRED: c_int = 0;
     let mut before = DEFERRED;
-    // SAFETY: a number and a local. Neither call makes a system call or takes a lock.
+    // SAFETY: a number and a local variable. Neither call makes a system call or takes a lock.
     unsafe { pthread_setcanceltype(DEFERRED, &raw mut before) };
     let result = work();
     if before != DEFERRED {
@@ -99,11 +98,11 @@ pub fn not_cancelled<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether this thread blocks any signal, as it does in a handler.
+/// Whether this thread blocks any signal, as in a handler.
 pub fn blocks_signals() -> bool {
     let mut blocked = 0u64;
     keeping_errno(|| {
-        // SAFETY: asks only; a set of the kernel's size.
+        // SAFETY: only a query; a set of the kernel's size.
         unsafe {
             let (nothing, into) = (std::ptr::null::<u64>(), &raw mut blocked);
             call!(SYS_rt_sigprocmask, libc::SIG_BLOCK, nothing, into, size_of::<u64>())
@@ -117,13 +116,13 @@ pub use libc::syscall as system_call;
 
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" {
-    /// `syscall(2)`, past the function of that name, which this library replaces (`mapping::direct`).
+    /// `syscall(2)`, without libc's function, which this library interposes (`mapping::direct`).
     #[link_name = "superpage_system_call"]
     pub fn system_call(number: libc::c_long, ...) -> libc::c_long;
 }
 
-// As in glibc: the number and six arguments, of which the last lies on the stack, each move up by
-// one register. Addresses of errors are the last page (System V ABI for AMD64, A.2.1).
+// As in glibc: the number and the six arguments each move by one register; the last argument comes from the stack.
+// Results in the last page of the address range are negated errors (System V ABI for AMD64, A.2.1).
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl superpage_system_call",
@@ -169,14 +168,14 @@ pub fn close(fd: c_int) {
     unsafe { call!(SYS_close, fd) };
 }
 
-/// A descriptor that is closed with its owner.
+/// A descriptor that is closed on drop.
 pub struct File(pub c_int);
 
 impl File {
-    /// Fills `buffer` with what is at `at`; `None` if less is there.
+    /// Fills `buffer` from offset `at`; `None` if the file ends before.
     pub fn read_at(&self, at: usize, buffer: &mut [u64]) -> Option<()> {
         let bytes = size_of_val(buffer);
-        // SAFETY: a buffer of that size, whose numbers may be any.
+        // SAFETY: a buffer of that size, in which any numbers are valid.
         let got =
             keeping_errno(|| unsafe { call!(SYS_pread64, self.0, buffer.as_mut_ptr(), bytes, at) });
         (got == bytes as libc::c_long).then_some(())
@@ -189,16 +188,16 @@ impl Drop for File {
     }
 }
 
-/// `fstatat(2)`, of what a path leads to.
+/// `fstatat(2)` of a path.
 pub fn stat(path: &CStr, flags: c_int) -> Option<libc::stat> {
     // SAFETY: a C string.
     unsafe { stat_by(path.as_ptr(), flags) }
 }
 
-/// The same without a look at the path, which takes a function of libc's.
+/// As [`stat`], without computing the length of the path, for which Rust calls libc's strlen.
 ///
 /// # Safety
-/// A C string, or null.
+/// `path` is a C string, or null.
 pub unsafe fn stat_by(path: *const c_char, flags: c_int) -> Option<libc::stat> {
     // SAFETY: a path and a place for the answer, which is all zero before.
     unsafe {
@@ -217,7 +216,7 @@ pub fn fstat(fd: c_int) -> Option<libc::stat> {
     }
 }
 
-/// `readlinkat(2)`; what does not fit is cut off.
+/// `readlinkat(2)`, truncated to the buffer.
 pub fn read_link<'a>(directory: c_int, path: &CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
     let (path, start) = (path.as_ptr(), into.as_mut_ptr());
     // SAFETY: a path and a buffer of that size.
@@ -225,7 +224,7 @@ pub fn read_link<'a>(directory: c_int, path: &CStr, into: &'a mut [u8]) -> Optio
     into.get(..usize::try_from(length).ok()?)
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC: not by libc's clock_gettime, which a program may replace by one that allocates.
+/// Nanoseconds of CLOCK_MONOTONIC, by system call: a program may interpose clock_gettime by one that allocates.
 pub fn monotonic() -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one structure.
@@ -234,7 +233,7 @@ pub fn monotonic() -> Option<u64> {
     (asked == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// The user that this process acts as.
+/// Effective user id.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing.
     unsafe { call!(SYS_geteuid) as u32 }
@@ -249,7 +248,7 @@ pub fn usage(of: c_int) -> Option<libc::rusage> {
     })
 }
 
-/// Runs `work` and leaves errno as it was before.
+/// Runs `work` and restores errno.
 pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: errno is this thread's own.
     unsafe {
@@ -304,13 +303,13 @@ pub unsafe fn mmap(
     })
 }
 
-/// Fresh zeroed private memory, wherever the kernel puts it; `flags` beside those for that.
+/// Maps fresh zeroed private memory where the kernel chooses; `flags` are added to the usual ones.
 pub fn map(length: usize, flags: c_int) -> Result<usize, Errno> {
     // SAFETY: no address is fixed: nothing existing is replaced.
     unsafe { mmap(0, length, READ_WRITE, PRIVATE_ANONYMOUS | flags, -1, 0) }
 }
 
-/// The same exactly at `at`; `None`: something is there, or nothing to be had.
+/// Maps the same exactly at `at`; `None`: the range is in use, or the kernel refuses.
 pub fn map_at(at: usize, length: usize, protection: c_int, flags: c_int) -> Option<()> {
     let flags = PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | flags;
     // SAFETY: replaces nothing. A kernel before 4.17 takes the address as a hint.
@@ -326,7 +325,7 @@ pub fn map_at(at: usize, length: usize, protection: c_int, flags: c_int) -> Opti
 /// `munmap(2)`; errno is left alone.
 ///
 /// # Safety
-/// Nobody uses the range afterwards.
+/// No code uses the range afterwards.
 pub unsafe fn munmap(at: usize, length: usize) -> Result<(), Errno> {
     // SAFETY: by the contract.
     keeping_errno(|| checked(unsafe { call!(SYS_munmap, at, length) }).map(drop))
@@ -335,7 +334,7 @@ pub unsafe fn munmap(at: usize, length: usize) -> Result<(), Errno> {
 /// `mprotect(2)`; errno is left alone.
 ///
 /// # Safety
-/// Whoever uses the range is content with the new protection.
+/// All users of the range tolerate the new protection.
 pub unsafe fn mprotect(at: usize, length: usize, protection: c_int) -> Result<(), Errno> {
     keeping_errno(|| {
         // SAFETY: by the contract.
@@ -343,27 +342,27 @@ pub unsafe fn mprotect(at: usize, length: usize, protection: c_int) -> Result<()
     })
 }
 
-/// Whether `[at, at + length)`, of whole words, holds nothing but zeroes.
+/// Whether the words of `[at, at + length)` are all zero.
 ///
 /// # Safety
-/// It is readable.
+/// The range is readable.
 pub unsafe fn is_zero(at: usize, length: usize) -> bool {
     // SAFETY: by the contract.
     let words = unsafe { std::slice::from_raw_parts(at as *const u64, length / size_of::<u64>()) };
     words.iter().all(|word| *word == 0)
 }
 
-/// Takes the pages of a range now, as for writing, through signals (`MADV_POPULATE_WRITE`, Linux 5.14). `EFAULT`: a
-/// touch would raise SIGBUS.
+/// Faults in the pages of a range for writing, and restarts after signals (`MADV_POPULATE_WRITE`, Linux 5.14).
+/// `EFAULT`: a touch would raise SIGBUS.
 ///
 /// # Safety
-/// The range is the caller's. No contents change.
+/// The caller owns the range. No contents change.
 pub unsafe fn populate(start: usize, length: usize) -> Result<(), Errno> {
     // SAFETY: the contract.
     unsafe { populate_by(start, length, libc::MADV_POPULATE_WRITE) }
 }
 
-/// The same as for reading.
+/// As [`populate`], for reading.
 ///
 /// # Safety
 /// As [`populate`].
@@ -385,7 +384,7 @@ unsafe fn populate_by(start: usize, length: usize, advice: c_int) -> Result<(), 
 /// `madvise(2)`; errno is left alone.
 ///
 /// # Safety
-/// Some advice discards contents: the caller owns them.
+/// Some advice discards contents, which the caller then owns.
 pub unsafe fn madvise(at: usize, length: usize, advice: c_int) -> Result<(), Errno> {
     keeping_errno(|| {
         // SAFETY: by the contract.
@@ -393,7 +392,7 @@ pub unsafe fn madvise(at: usize, length: usize, advice: c_int) -> Result<(), Err
     })
 }
 
-/// `mremap(2)` to a fixed place, which loses what was there; errno is left alone.
+/// `mremap(2)` to a fixed address, which replaces what is mapped there; errno is left alone.
 ///
 /// # Safety
 /// The caller owns both ranges.
@@ -407,22 +406,22 @@ pub unsafe fn move_to(from: usize, length: usize, to: usize) -> Result<(), Errno
 
 /// Policies of [`mbind`] (`include/uapi/linux/mempolicy.h`).
 pub const MPOL_PREFERRED: c_int = 1;
-/// The same: no other node.
+/// As [`MPOL_PREFERRED`], but no other node.
 pub const MPOL_BIND: c_int = 2;
 
-/// A mask of one node, for [`mbind`]; `None` beyond what Linux can have (CONFIG_NODES_SHIFT is 10 at most).
+/// A mask with one node, for [`mbind`]; `None` beyond Linux's maximum (CONFIG_NODES_SHIFT is 10 at most).
 pub fn node_mask(node: u32) -> Option<[u64; 16]> {
     let mut mask = [0; 16];
     *mask.get_mut((node / u64::BITS) as usize)? = 1 << (node % u64::BITS);
     Some(mask)
 }
 
-/// `mbind(2)` to the nodes of a mask; errno is left alone. `ENOSYS` where the kernel knows no nodes.
+/// `mbind(2)` to the nodes of a mask; errno is left alone. `ENOSYS` on kernels without NUMA.
 ///
 /// # Safety
 /// The caller owns the range.
 pub unsafe fn mbind(at: usize, length: usize, policy: c_int, nodes: &[u64]) -> Result<(), Errno> {
-    // The kernel looks at one bit less than it is told (`get_nodes`, mm/mempolicy.c).
+    // The kernel reads one bit less than `maxnode` (`get_nodes`, mm/mempolicy.c).
     let bits = nodes.len() * u64::BITS as usize + 1;
     keeping_errno(|| {
         let mask = nodes.as_ptr();
@@ -437,30 +436,30 @@ pub fn base_page() -> usize {
     unsafe { libc::getauxval(libc::AT_PAGESZ) as usize }
 }
 
-/// This process, asked anew: a cached answer would be the parent's.
+/// The process id, by system call: after a fork a cached one would be the parent's.
 pub fn pid() -> c_int {
     // SAFETY: takes nothing.
     unsafe { call!(SYS_getpid) as c_int }
 }
 
-/// Sets errno; -1, to be returned.
+/// Sets errno and returns -1.
 pub fn fails_with(errno: Errno) -> c_int {
     set_errno(errno);
     -1
 }
 
-/// Where this thread keeps its errno, and with it everything else of its own.
+/// Address of this thread's errno, which identifies the thread.
 pub fn errno_address() -> usize {
-    // SAFETY: asks for an address.
+    // SAFETY: only queries an address.
     unsafe { libc::__errno_location() as usize }
 }
 
-/// Blocks exactly these signals in this thread; what was blocked before.
+/// Sets this thread's signal mask to `blocked`; returns the old mask.
 pub fn set_signals(blocked: u64) -> u64 {
     change_signals(libc::SIG_SETMASK, blocked)
 }
 
-/// `rt_sigprocmask(2)`: what was blocked before. errno is left alone.
+/// `rt_sigprocmask(2)`; returns the old mask. errno is left alone.
 fn change_signals(how: c_int, signals: u64) -> u64 {
     let mut before = 0u64;
     keeping_errno(|| {
@@ -473,8 +472,9 @@ fn change_signals(how: c_int, signals: u64) -> u64 {
     before
 }
 
-/// Runs `work`, a write that the program did not ask for, so that no signal comes of it: not of a pipe that nobody
-/// reads, a limit on the size of files, or a terminal that is another job's. What was pending before stays so.
+/// Runs `work`, a write that the program did not ask for, and suppresses the signals it may raise: SIGPIPE for a pipe
+/// without readers, SIGXFSZ for a limit on file size, SIGTTOU for the terminal of another job. Signals that were
+/// pending before stay pending.
 pub fn without_signals_of_a_write<R>(work: impl FnOnce() -> R) -> R {
     const fn bit(signal: c_int) -> u64 {
         1 << (signal - 1)
@@ -487,7 +487,7 @@ pub fn without_signals_of_a_write<R>(work: impl FnOnce() -> R) -> R {
     if raised != 0 {
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let (set, time) = (&raw const raised, &raw const now);
-        // SAFETY: a set of the kernel's size and a time; nothing is waited for.
+        // SAFETY: a set of the kernel's size and a time; the call does not wait.
         let take = || unsafe { call!(SYS_rt_sigtimedwait, set, 0usize, time, size_of::<u64>()) };
         keeping_errno(take);
     }
@@ -503,7 +503,7 @@ fn pending_signals() -> u64 {
     pending
 }
 
-/// What a C function returns: 0, or -1 with errno set.
+/// The return value of a C function: 0, or -1 with errno set.
 pub fn answer(result: Result<(), Errno>) -> c_int {
     match result {
         Ok(()) => 0,
@@ -511,7 +511,7 @@ pub fn answer(result: Result<(), Errno>) -> c_int {
     }
 }
 
-/// What `mmap(2)` and `mremap(2)` return: the address, or MAP_FAILED with errno set.
+/// The return value of `mmap(2)` and `mremap(2)`: the address, or MAP_FAILED with errno set.
 pub fn answer_address(result: Result<usize, Errno>) -> *mut c_void {
     match result {
         Ok(start) => start as *mut c_void,

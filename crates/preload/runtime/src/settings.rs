@@ -1,13 +1,11 @@
-//! What the environment asks of this process: read once, before anything else happens.
+//! Configuration from the environment: read once, before anything else happens.
 //!
-//! The variables are the interface between `superpage run` and this library, and a person may set
-//! them too. A value that is not understood turns everything off and says so in one line: half of
-//! what was asked for would pass unnoticed.
+//! The variables are the interface between `superpage run` and this library; users may set them too. A value that is
+//! not understood turns everything off, with a one-line message: half a configuration would pass unnoticed.
 //!
 //! # Safety
-//! The first question may come from a malloc before any constructor has run, when `environ` is
-//! still null. So the strings are read from where the kernel put them, behind argv, whose place
-//! the loader publishes in `__libc_stack_end`.
+//! The first call of [`get`] may come from a malloc before any constructor has run, when `environ` is still null. So
+//! the strings are read from the initial stack, behind argv, which the loader publishes in `__libc_stack_end`.
 
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -21,57 +19,57 @@ use crate::message::Decimal;
 use crate::text::{self, decimal, first_number, page_size};
 use crate::{environment, files, message, raw};
 
-/// Which pages the memory named by [`Settings::memory`] is to have.
+/// Kind of pages for the memory that [`Settings::memory`] names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Nothing is asked for: the library is inert.
+    /// No superpages requested: the library is inert.
     Unasked,
-    /// Transparent superpages, by advice: of the largest size (0), or of this one and more.
+    /// THP, by advice: of the largest size (0), or of at least this size.
     Thp(usize),
     /// Pages of the hugetlb pool of this size, or of the default size (0).
     Hugetlb(usize),
 }
 
-/// Which memory is meant.
+/// Memory to put on superpages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// malloc.
+    /// Memory of malloc.
     pub heap: bool,
     /// Anonymous private mappings.
     pub mmap: bool,
     /// Shared memory: System V, anonymous, memfd and POSIX.
     pub shared: bool,
-    /// The program's code; `None`: it is left as it is.
+    /// The program's code; `None`: left alone.
     pub text: Option<Text>,
     /// The program's data and bss.
     pub data: bool,
-    /// Stacks of this many bytes each; 0: not meant.
+    /// Stacks of this many bytes each; 0: left alone.
     pub stack: usize,
-    /// Large files that are mapped to be read.
+    /// Large files mapped for reading.
     pub files: Option<Files>,
 }
 
-/// Which mappings of files are meant.
+/// File mappings to put on superpages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// Of this length and more.
+    /// Minimum length of a mapping.
     pub min: usize,
-    /// Whether a copy may take the place of what is cached in small pages.
+    /// Whether files that the page cache holds in small pages may be copied.
     pub copies: bool,
 }
 
-/// The directory in which memory has files (see `in_place`).
+/// The directory for files of memory (see `in_place`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InPlace {
-    /// Its descriptor, as this process was started with it.
+    /// Its descriptor, which this process inherited.
     pub fd: i32,
-    /// What it was opened for: the program may have closed it since, and opened something else.
+    /// Device of the directory: the program may have closed the descriptor since, and opened another file.
     pub device: u64,
-    /// See `device`.
+    /// Inode of the directory, likewise.
     pub inode: u64,
 }
 
-/// Everything the environment says.
+/// All settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// SUPERPAGE_PAGES
@@ -80,31 +78,30 @@ pub struct Settings {
     pub memory: Memory,
     /// SUPERPAGE_FALLBACK
     pub fallback: Fallback,
-    /// SUPERPAGE_POOL=always: also memory goes to the pool of which not every later call of the program can
-    /// be carried out as on ordinary memory (`mapping`).
+    /// SUPERPAGE_POOL=always: use the pool even where some later calls would fail that work on base pages (`mapping`).
     pub always_pool: bool,
     /// SUPERPAGE_CHILDREN
     pub children: Children,
-    /// SUPERPAGE_IN_PLACE: memory for the pool goes to files there instead.
+    /// SUPERPAGE_IN_PLACE: directory for files of memory, instead of the pool.
     pub in_place: Option<InPlace>,
     /// SUPERPAGE_REPORT: where a report is appended when the process ends.
     pub report: Option<&'static CStr>,
-    /// SUPERPAGE_REPORT=shortage: whether a line is printed at the end of a process that did not get
-    /// all. `superpage run` says it for the whole run; this is for who became the program.
+    /// SUPERPAGE_REPORT=shortage: whether a process that did not get all superpages prints a line at exit. `superpage
+    /// run` prints one for the whole run; the setting is for a command that replaced itself with the program.
     pub says_shortage: bool,
-    /// Whether even the first bytes of the heap are to be on superpages.
+    /// Whether even the first bytes of the heap go on superpages.
     pub whole_heap: bool,
-    /// Whether no object is to have a mapping of its own: HUGETLB_MORECORE alone asked, as for libhugetlbfs' heap.
+    /// Whether malloc must not mmap objects: only HUGETLB_MORECORE asked for superpages, as for libhugetlbfs' heap.
     pub maps_nothing: bool,
-    /// Whether the environment sets when glibc's malloc maps objects, grows and shrinks, or has it fill them.
+    /// Whether the environment sets glibc's mmap, growth, trim or perturb parameters.
     pub tunes_malloc: bool,
-    /// SUPERPAGE_PREZERO: bytes of unmapped memory that may be kept for the next request.
+    /// SUPERPAGE_PREZERO: bytes of unmapped memory that may be kept for reuse.
     pub prezero: usize,
-    /// SUPERPAGE_PREFAULT: bytes of a new mapping that may be populated when it is mapped.
+    /// SUPERPAGE_PREFAULT: bytes of a new mapping that may be populated by mmap.
     pub prefault: usize,
-    /// SUPERPAGE_LEDGER: where `superpage run` counts what all its processes got (see `counters`).
+    /// SUPERPAGE_LEDGER: the counters file of the run (see `counters`).
     pub counters: Option<&'static CStr>,
-    /// SUPERPAGE_POLICY_LOG: where each decision is appended (see `executor`).
+    /// SUPERPAGE_POLICY_LOG: file to which decisions are appended (see `executor`).
     pub policy_log: Option<&'static CStr>,
 }
 
@@ -135,32 +132,30 @@ impl Settings {
         policy_log: None,
     };
 
-    /// Whether transparent superpages are asked for.
+    /// Whether THP is requested.
     pub fn is_thp(&self) -> bool {
         matches!(self.pages, Pages::Thp(_))
     }
 
-    /// Whether hugetlb pages are asked for.
+    /// Whether hugetlb pages are requested.
     pub fn is_hugetlb(&self) -> bool {
         matches!(self.pages, Pages::Hugetlb(_))
     }
 }
 
 struct Once(UnsafeCell<Settings>);
-// SAFETY: written once by whoever takes `STATE` from 0 to 1, read only after it is 2.
+// SAFETY: written once, by the thread that changes `STATE` from 0 to 1; read only after it is 2.
 unsafe impl Sync for Once {}
 
 static SETTINGS: Once = Once(UnsafeCell::new(Settings::NONE));
 static STATE: AtomicU8 = AtomicU8::new(0);
 
-/// The settings of this process. The first caller reads them; it does so before a second thread
-/// exists.
+/// The settings of this process. The first caller reads them, before a second thread exists.
 pub fn get() -> &'static Settings {
     if STATE.load(Ordering::Acquire) != READY {
         read();
     }
-    // SAFETY: nobody writes after READY; while BUSY (a malloc within `read`, which makes none) the
-    // default is seen.
+    // SAFETY: no thread writes after READY; while BUSY (a malloc within `read`, which makes none) the default is seen.
     unsafe { &*SETTINGS.0.get() }
 }
 
@@ -172,8 +167,8 @@ fn read() {
     if STATE.compare_exchange(0, BUSY, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return;
     }
-    // SAFETY: getauxval reads the vector the kernel made. In a program with more privileges than
-    // its caller the environment is the caller's, and not to be trusted.
+    // SAFETY: getauxval reads the vector the kernel made. A program with more privileges than its caller must not trust
+    // the caller's environment.
     let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
     let settings = if trusted { understand() } else { Settings::NONE };
     // SAFETY: this thread holds BUSY.
@@ -181,9 +176,9 @@ fn read() {
     STATE.store(READY, Ordering::Release);
 }
 
-/// Nothing is asked for after all. Only from the constructor, before there is a second thread.
+/// Resets the settings: the library is inert. Call only from the constructor, before a second thread exists.
 pub fn turn_off() {
-    // SAFETY: the one thread, and nobody holds what `get` returned but the constructor, which ends.
+    // SAFETY: there is one thread, and only the constructor, which returns, holds what `get` returned.
     unsafe { *SETTINGS.0.get() = Settings::NONE };
     STATE.store(READY, Ordering::Release);
 }
@@ -226,7 +221,7 @@ fn understand() -> Settings {
             }
             "HUGETLB_DEFAULT_PAGE_SIZE" => set(&mut default_size, Some(bytes)),
             "HUGETLB_VERBOSE" => set(&mut verbose, Some(first_number(bytes).unwrap_or(0))),
-            // glibc gives back what it has free by rules of its own.
+            // Ignored: glibc trims its heap by its own rules.
             "HUGETLB_MORECORE_SHRINK" => true,
             "HUGETLB_RESTRICT_EXE" => set(&mut restricted, Some(!names_this_program(bytes))),
             "MALLOC_TOP_PAD_"
@@ -283,23 +278,24 @@ fn understand() -> Settings {
         }
     }
     if settings.pages == Pages::Unasked {
-        // Reports are still made: they then say that nothing was asked for.
+        // Reports are still written, and say that nothing was requested.
         settings.memory = Memory::default();
     } else if !named {
-        // Only SUPERPAGE_PAGES: the memory a program maps itself, and the heap where that is advice (docs/decisions/heap.md#8).
-        // On the pool, malloc stays as it is: its arenas lie there only on request (docs/decisions/pool.md#2).
+        // Only SUPERPAGE_PAGES is set: the program's own mappings, and with THP, which is only advice, the heap
+        // (docs/decisions/heap.md#8). With the pool malloc stays as it is: its arenas lie there only on request
+        // (docs/decisions/pool.md#2).
         settings.memory.mmap = true;
         settings.memory.heap = settings.is_thp();
     }
-    // `hugectl --heap` sets both: libhugetlbfs' heap, from its first byte on.
+    // `hugectl --heap` sets both variables: libhugetlbfs' heap, from its first byte on.
     let is_legacy_heap = morecore.is_some() && !restricted;
     settings.whole_heap = is_legacy_heap && settings.memory.heap && settings.is_hugetlb();
     settings
 }
 
-/// A path that is used later than at start-up: servers write their titles over the environment (setproctitle(3)).
+/// A path used after start-up: servers overwrite the environment with their titles (setproctitle(3)).
 struct Kept(UnsafeCell<[u8; libc::PATH_MAX as usize]>);
-// SAFETY: written once, before what `keep` returns is known to anybody.
+// SAFETY: written once, before `keep` returns the reference.
 unsafe impl Sync for Kept {}
 
 static REPORT: Kept = Kept::new();
@@ -310,20 +306,20 @@ impl Kept {
         Self(UnsafeCell::new([0; libc::PATH_MAX as usize]))
     }
 
-    /// A copy; `None`: it does not fit, and the kernel would not take it either.
+    /// A copy; `None`: longer than PATH_MAX, which the kernel would not accept either.
     ///
     /// # Safety
-    /// Only called once.
+    /// Call only once.
     unsafe fn keep(&'static self, path: &CStr) -> Option<&'static CStr> {
         let bytes = path.to_bytes_with_nul();
-        // SAFETY: the contract: nobody has a reference to it.
+        // SAFETY: by the contract there is no other reference.
         let place = unsafe { &mut *self.0.get() }.get_mut(..bytes.len())?;
         place.copy_from_slice(bytes);
         CStr::from_bytes_with_nul(place).ok()
     }
 }
 
-/// Stores what a variable says; `false`: it was not understood.
+/// Stores a parsed value; `false`: the value was not understood.
 fn set<T>(place: &mut T, value: Option<T>) -> bool {
     value.map(|value| *place = value).is_some()
 }
@@ -351,8 +347,8 @@ fn pages(text: &[u8]) -> Option<Pages> {
     }
 }
 
-/// `HUGETLB_MORECORE` of libhugetlbfs: `yes` (pages of `HUGETLB_DEFAULT_PAGE_SIZE`), `thp`, or the size of the pages, with
-/// a unit. Anything else asks for nothing, as it did there.
+/// `HUGETLB_MORECORE` of libhugetlbfs: `yes` (pages of `HUGETLB_DEFAULT_PAGE_SIZE`), `thp`, or a page size with a unit.
+/// Any other value asks for nothing, as in libhugetlbfs.
 fn legacy_heap(text: &[u8], default_size: &[u8], warns: bool) -> Option<Pages> {
     if text.eq_ignore_ascii_case(b"yes") {
         let size = superpage_size(default_size).filter(|size| has_pool(*size));
@@ -368,12 +364,12 @@ fn legacy_heap(text: &[u8], default_size: &[u8], warns: bool) -> Option<Pages> {
     superpage_size(text).map(Pages::Hugetlb)
 }
 
-/// A page size above that of base pages.
+/// A page size larger than a base page.
 fn superpage_size(text: &[u8]) -> Option<usize> {
     page_size(text).filter(|size| *size > raw::base_page())
 }
 
-/// Whether the machine has a pool, however small, of this page size.
+/// Whether the machine has a pool of this page size, even an empty one.
 fn has_pool(size: usize) -> bool {
     let kib = Decimal::new((size >> 10) as u64);
     let pieces: [&[u8]; 3] =
@@ -382,7 +378,7 @@ fn has_pool(size: usize) -> bool {
     path.is_some_and(|path| files::read_file(path.c_str(), &mut [0; 32]).is_some())
 }
 
-/// `HUGETLB_RESTRICT_EXE=a:b`: whether the list has the name this program was called by.
+/// `HUGETLB_RESTRICT_EXE=a:b`: whether the list contains the file name of argv[0].
 pub fn names_this_program(list: &[u8]) -> bool {
     // SAFETY: argv\[0\] is a C string or null.
     let name = unsafe {
@@ -396,13 +392,13 @@ pub fn names_this_program(list: &[u8]) -> bool {
     list.split(|&byte| byte == b':').any(|entry| !entry.is_empty() && entry == name)
 }
 
-/// Whether a variable says that valgrind runs this program: its own preloads are there.
+/// Whether a variable shows that valgrind runs this program: LD_PRELOAD names valgrind's libraries.
 fn is_of_valgrind(name: &[u8], value: &[u8]) -> bool {
     const PRELOAD: &[u8] = b"/vgpreload_";
     name == b"LD_PRELOAD" && value.windows(PRELOAD.len()).any(|window| window == PRELOAD)
 }
 
-/// Whether a list of tunables names one that decides when malloc asks the kernel for memory, or with what it fills it.
+/// Whether a list of tunables sets when malloc requests memory from the kernel, or the byte with which it fills memory.
 fn tunes_malloc(list: &[u8]) -> bool {
     const NAMES: [&[u8]; 5] = [
         b"glibc.malloc.top_pad=",
@@ -443,7 +439,6 @@ fn files(text: &[u8]) -> Option<Files> {
     Some(Files { min, copies: rest.is_some() })
 }
 
-/// One word, if it is known.
 fn word<T>(text: &[u8], from_name: impl FnOnce(&str) -> Option<T>) -> Option<T> {
     from_name(std::str::from_utf8(text).ok()?)
 }
@@ -456,7 +451,7 @@ fn pool(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// `1000:42:1`
+/// `DESCRIPTOR:DEVICE:INODE`, e.g. `1000:42:1`
 fn in_place(text: &[u8]) -> Option<InPlace> {
     let mut words = text.split(|&byte| byte == b':').map(decimal);
     let (fd, device, inode) = (words.next()??, words.next()??, words.next()??);
@@ -464,8 +459,7 @@ fn in_place(text: &[u8]) -> Option<InPlace> {
     words.next().is_none().then_some(InPlace { fd, device: device as u64, inode: inode as u64 })
 }
 
-/// `268435456`. `,load=99` and `,start=67108864` are understood as well, and ask for nothing: there is
-/// no thread whose work they would steer.
+/// `268435456`. `,load=99` and `,start=67108864` are accepted and ignored: the thread they would tune does not exist.
 fn prezero(text: &[u8]) -> Option<usize> {
     let mut words = text.split(|&byte| byte == b',');
     let bytes = decimal(words.next()?)?;
@@ -493,7 +487,7 @@ mod tests {
     fn the_heap_of_libhugetlbfs_has_the_default_size_that_is_named() {
         let heap = |default: &str| legacy_heap(b"yes", default.as_bytes(), false);
         assert_eq!(heap(""), Some(Pages::Hugetlb(0)));
-        // Those that this machine does not have.
+        // Sizes of which this machine has no pool.
         assert_eq!([heap("8T"), heap("banana")], [Some(Pages::Hugetlb(0)); 2]);
         for pool in std::fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten() {
             let name = pool.file_name().into_string().unwrap();

@@ -1,4 +1,4 @@
-//! The sizes of superpages, as the settings and the kernel have them.
+//! Sizes of superpages, from the settings and the kernel.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,10 +23,10 @@ pub fn superpage() -> usize {
     size
 }
 
-/// What it is nearly everywhere. Only used where the kernel does not say.
+/// The usual size of a superpage, if the kernel does not say.
 const USUAL: usize = 2 << 20;
 
-/// The size of pool pages where nobody names one.
+/// The default page size of the hugetlb pool.
 pub fn usual_hugetlb() -> usize {
     default_hugetlb().unwrap_or(USUAL)
 }
@@ -39,7 +39,7 @@ fn default_hugetlb() -> Option<usize> {
     size.is_power_of_two().then_some(size)
 }
 
-/// The size of a superpage as THP have it.
+/// The size of a THP: what a PMD maps.
 pub fn pmd_size() -> Option<usize> {
     let mut buffer = [0; 64];
     let path = c"/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";

@@ -1,13 +1,12 @@
-//! Where every kind of memory gets its pages: the one place that asks the kernel for superpages.
+//! Memory of every kind on superpages: the one place that requests superpages from the kernel.
 //!
-//! Explicit pages are mapped *with their reservation*, away from where they are needed, and then
-//! moved there: a mapping that the pool cannot serve fails before anything of the program's is
-//! touched. Where a reservation does not suffice (a hugetlb cgroup counts at the fault, a memory
-//! policy binds to nodes), the pages are populated at once, which fails with an error instead of
-//! the SIGBUS that a fault would be.
+//! Hugetlb pages are mapped *with their reservation* at another address, and then moved into place: if the pool cannot
+//! serve a mapping, it fails before any of the program's memory is touched. Where a reservation does not suffice (a
+//! hugetlb cgroup charges at the fault, a memory policy binds to nodes), the pages are populated at once, which fails
+//! with an error instead of the SIGBUS of a later fault.
 //!
 //! # Safety
-//! `place` replaces what is in its range: the callers own it, as address space they reserved.
+//! `place` replaces the mappings in its range: callers own it, as address space they reserved.
 //! See docs/decisions/pool.md#5.
 
 use std::ffi::c_int;
@@ -24,12 +23,12 @@ use crate::{
     contiguity, copies, executor, filter, fork_lock, in_place, limits, maps, message, write_protect,
 };
 
-/// On what pages a request came to lie.
+/// Pages that a request got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Pages of the hugetlb pool, reserved.
     Hugetlb,
-    /// Ordinary memory, advised.
+    /// Ordinary memory, advised with MADV_HUGEPAGE.
     Advised,
     /// Ordinary memory.
     Base,
@@ -40,13 +39,13 @@ pub fn hugetlb_flags(size: usize) -> c_int {
     libc::MAP_HUGETLB | (size.trailing_zeros() as c_int) << libc::MAP_HUGE_SHIFT
 }
 
-/// Address space for `length` bytes (a multiple of the base page) at a multiple of `alignment`:
-/// nothing is in it, and nothing is accounted for it.
+/// Reserves address space for `length` bytes (a multiple of the base page), aligned to `alignment`: inaccessible, and
+/// not charged.
 pub fn reserve(length: usize, alignment: usize) -> Result<usize, Errno> {
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE;
     let slack = alignment - raw::base_page();
     let total = length.checked_add(slack).ok_or(libc::ENOMEM)?;
-    // SAFETY: fresh address space, of which the ends are given back.
+    // SAFETY: fresh address space, whose unaligned ends are unmapped.
     unsafe {
         let start = raw::mmap(0, total, libc::PROT_NONE, flags, -1, 0)?;
         let aligned = start.next_multiple_of(alignment);
@@ -61,10 +60,10 @@ pub fn reserve(length: usize, alignment: usize) -> Result<usize, Errno> {
     }
 }
 
-/// Puts fresh zeroed private memory at `[at, at + length)`, on superpages, or as the fallback says.
+/// Maps fresh zeroed private memory at `[at, at + length)`, on superpages or as the fallback says.
 ///
 /// # Safety
-/// The range is the caller's, nothing in it is needed, and it is aligned to [`superpage`].
+/// The caller owns the range and needs nothing in it; it is aligned to [`superpage`].
 pub unsafe fn place(
     kind: Kind,
     at: usize,
@@ -72,7 +71,7 @@ pub unsafe fn place(
     protection: c_int,
 ) -> Result<Backing, Errno> {
     let settings = settings::get();
-    // A thread's stack is not for files: who unmaps it holds a lock.
+    // No files for thread stacks: the thread that unmaps a stack holds a lock.
     let may_be_on_pool = kind != Kind::Stack || !in_place::is_asked();
     if let (Pages::Hugetlb(_), true) = (settings.pages, may_be_on_pool) {
         // SAFETY: the caller's contract.
@@ -100,7 +99,7 @@ pub unsafe fn place(
     Ok(if taken > 0 { Backing::Advised } else { Backing::Base })
 }
 
-/// Ordinary memory at `[at, at + length)`.
+/// Maps ordinary memory at `[at, at + length)`.
 ///
 /// # Safety
 /// As [`place`].
@@ -109,15 +108,15 @@ unsafe fn place_ordinary(at: usize, length: usize, protection: c_int) -> Result<
     // SAFETY: the contract.
     unsafe {
         if !limits::are_none() {
-            // The kernel does not hold against RLIMIT_DATA what replaces a mapping of any kind (mmap_region, mm/vma.c,
-            // Linux 6.18), but a change of protection.
+            // The kernel does not check RLIMIT_DATA for a mapping that replaces another (mmap_region, mm/vma.c, Linux
+            // 6.18), but does for a change of protection.
             raw::mprotect(at, length, protection)?;
         }
         raw::mmap(at, length, protection, flags, -1, 0).map(drop)
     }
 }
 
-/// Pool pages at `[at, at + length)`, all of them or none.
+/// Maps pool pages at `[at, at + length)`, all or none.
 ///
 /// # Safety
 /// As [`place`]; `sharing` is `MAP_PRIVATE` or `MAP_SHARED`.
@@ -145,7 +144,7 @@ pub unsafe fn place_hugetlb(
         };
         if !moved {
             let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-            // SAFETY: as above; what came to lie there becomes address space again.
+            // SAFETY: as above; the part that was moved becomes address space again.
             unsafe {
                 let _ = raw::munmap(fresh + done, length - done);
                 if done > 0 {
@@ -159,7 +158,7 @@ pub unsafe fn place_hugetlb(
     Ok(())
 }
 
-/// The same in a file, of which a superpage is made in place.
+/// As [`place_hugetlb`], in a file that is promoted in place.
 ///
 /// # Safety
 /// As [`in_place::place`].
@@ -171,7 +170,7 @@ unsafe fn place_in_file(
 ) -> Result<(), Reason> {
     may_be_private()?;
     if filter::may_be_in_place() {
-        return Err(Reason::Unprotected); // a fork could not make it ordinary
+        return Err(Reason::Unprotected); // a fork could not copy it to ordinary memory
     }
     if fork_lock::is_held() {
         return Err(Reason::Forked);
@@ -180,14 +179,14 @@ unsafe fn place_in_file(
     unsafe { in_place::place(at, length, protection, how) }
 }
 
-/// Whether nothing is put, or stays, on the pool that could not be moved, as with a seccomp filter; not where superpages are
-/// wanted at any price.
+/// Whether memory stays off the pool if it could not be demoted later, as under a seccomp filter. `false` with
+/// SUPERPAGE_POOL=always or fallback=error.
 pub fn is_left_alone_if_stuck() -> bool {
     let settings = settings::get();
     !settings.always_pool && settings.fallback != Fallback::Error
 }
 
-/// Whether the program has set limits of its own on what it maps.
+/// Whether the program has set rlimits on what it maps.
 static IS_LIMITED: AtomicBool = AtomicBool::new(false);
 
 /// From now on all private memory is ordinary: the program limits what it maps.
@@ -196,12 +195,12 @@ pub fn limited() {
     IS_LIMITED.store(true, Ordering::SeqCst);
 }
 
-/// Whether private memory may lie on pages that are not ordinary. From now on a fork asks whether any does.
+/// Whether private memory may lie on the pool or in files. From now on forks check for such memory.
 fn may_be_private() -> Result<(), Reason> {
     if IS_LIMITED.load(Ordering::SeqCst) {
         return Err(Reason::Limit);
     }
-    // Without the list of mappings (another root, without /proc) no part of it can be moved, nor a fork have a copy.
+    // If the maps cannot be listed (chroot without /proc), no part can be moved, and a fork cannot copy it.
     let is_listed = || filter::may_be_in_place() || maps::are_there();
     let can_be_moved = || !filter::is_set() && is_listed();
     if is_left_alone_if_stuck() && !can_be_moved() || !write_protect::is_possible() {
@@ -210,25 +209,24 @@ fn may_be_private() -> Result<(), Reason> {
     if !table::can_be_changed() {
         return Err(Reason::Held);
     }
-    // Before a fork asks whether there is such memory, or seen by who looks below.
+    // Stored before the caller checks the fork lock: either the fork sees the flag, or the caller sees the fork.
     HAS_PRIVATE.store(true, Ordering::SeqCst);
     Ok(())
 }
 
-/// As much of a hugetlb mapping is moved at once. `move_hugetlb_page_tables` (mm/hugetlb.c) returns the
-/// bytes it moved, and up to one table of page tables more, as an `int`, which its caller compares with
-/// the length: of 4 GiB nothing is left, and of 3.9 GiB untouched neither (Linux 6.18, mm/mremap.c). What is
-/// moved must be a mapping of its own: when part of one is moved, the rest loses its reservation
-/// (`clear_vma_resv_huge_pages`). Another protection for a moment divides it, for good: mappings of the
-/// pool are never merged.
+/// Maximum bytes of a hugetlb mapping to move at once. `move_hugetlb_page_tables` (mm/hugetlb.c) returns the bytes it
+/// moved, plus up to what one PMD table maps, as an `int`, which its caller compares with the length: 4 GiB overflow to
+/// 0, and 3.9 GiB of untouched memory overflow, too (Linux 6.18, mm/mremap.c). Each part must be a VMA of its own: if
+/// part of a VMA is moved, the rest loses its reservation (`clear_vma_resv_huge_pages`). A temporary change of
+/// protection splits the VMA for good: hugetlb VMAs are never merged.
 const MAX_MOVE: usize = 1 << 30;
 
-/// Pool pages wherever the kernel puts them, reserved, or populated where that does not suffice.
+/// Maps pool pages where the kernel chooses, reserved, or populated where a reservation does not suffice.
 pub fn map_hugetlb(length: usize, protection: c_int, sharing: c_int) -> Result<usize, Reason> {
     map_hugetlb_of(superpage(), length, protection, sharing)
 }
 
-/// The same, for pages of a size that the settings do not name.
+/// As [`map_hugetlb`], for a page size that the settings do not name.
 pub fn map_hugetlb_of(
     page: usize,
     length: usize,
@@ -238,13 +236,12 @@ pub fn map_hugetlb_of(
     map_checked(0, sharing | libc::MAP_ANONYMOUS | hugetlb_flags(page), -1, length, protection)
 }
 
-/// The same, private, from a file in a mount of hugetlbfs: /proc/self/maps then has the mount's path.
+/// As [`map_hugetlb`], private, of a file in a hugetlbfs mount: /proc/self/maps then shows the mount's path.
 pub fn map_hugetlb_file(fd: c_int, length: usize, protection: c_int) -> Result<usize, Reason> {
     map_checked(0, libc::MAP_PRIVATE, fd, length, protection)
 }
 
-/// The same, private and readable and writable, at `at`, where nothing is mapped; [`Reason::Kernel`] if
-/// something is.
+/// As [`map_hugetlb`], private, readable and writable, at `at`; [`Reason::Kernel`] if something is mapped there.
 pub fn map_hugetlb_at(at: usize, length: usize) -> Result<(), Reason> {
     if in_place::is_asked() {
         // SAFETY: replaces nothing.
@@ -253,7 +250,7 @@ pub fn map_hugetlb_at(at: usize, length: usize) -> Result<(), Reason> {
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | hugetlb_flags(superpage());
     let start = map_checked(at, flags, -1, length, raw::READ_WRITE)?;
     if start != at {
-        // Before Linux 4.17 it is a hint.
+        // Before Linux 4.17 the address is a hint.
         // SAFETY: fresh memory of ours.
         let _ = unsafe { raw::munmap(start, length) };
         return Err(Reason::Kernel);
@@ -278,13 +275,13 @@ fn map_checked(
     let map = || unsafe { raw::mmap(at, length, protection, flags, fd, 0) };
     let start = map().map_err(reason_of)?;
     if sharing == libc::MAP_PRIVATE && fork_lock::is_held() {
-        // The fork may have looked for such memory already.
+        // The fork may have checked for such memory already.
         // SAFETY: fresh memory of ours.
         let _ = unsafe { raw::munmap(start, length) };
         return Err(Reason::Forked);
     }
     if faults_may_fail() {
-        // SAFETY: fresh memory of ours. The advice needs it writable.
+        // SAFETY: fresh memory of ours. Populating for writing needs it writable.
         let populated = unsafe {
             raw::mprotect(start, length, raw::READ_WRITE)
                 .and_then(|()| raw::populate(start, length))
@@ -299,14 +296,14 @@ fn map_checked(
     Ok(start)
 }
 
-/// Whether the pool could serve so much more at this moment: tried, and given back.
+/// Whether the pool could serve `length` more bytes now: maps them and unmaps them.
 pub fn has_to_spare(length: usize) -> bool {
     let map = || raw::map(length, hugetlb_flags(superpage()));
-    // SAFETY: what was mapped just now is unmapped untouched.
+    // SAFETY: unmaps what was just mapped, untouched.
     !faults_may_fail() && map().and_then(|start| unsafe { raw::munmap(start, length) }).is_ok()
 }
 
-/// What an error of a hugetlb mapping means.
+/// Reason for an errno of a hugetlb mmap.
 pub fn reason_of(errno: Errno) -> Reason {
     match errno {
         libc::ENOMEM => Reason::PoolShort,
@@ -316,7 +313,7 @@ pub fn reason_of(errno: Errno) -> Reason {
     }
 }
 
-/// Whether this process ever mapped private hugetlb pages that are still its own.
+/// Whether this process ever mapped private hugetlb pages; reset in a forked child, which has copies.
 static HAS_PRIVATE: AtomicBool = AtomicBool::new(false);
 
 /// Whether there may be private hugetlb memory.
@@ -324,30 +321,31 @@ pub fn has_private_hugetlb() -> bool {
     HAS_PRIVATE.load(Ordering::SeqCst)
 }
 
-/// After a forked child has replaced it.
+/// Call in a forked child after it has replaced its private hugetlb memory.
 pub fn forget_private_hugetlb() {
     HAS_PRIVATE.store(false, Ordering::Relaxed);
 }
 
-/// Whether a fault on reserved pages may still fail. Limits are asked for once; each thread may bind itself to nodes.
+/// Whether a fault on reserved pages may still fail. Cgroups are checked once; each thread may bind itself to nodes.
 fn faults_may_fail() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| limits::stand_in_the_way(superpage()))
         || !filter::may_be_in_place() && limits::is_bound()
 }
 
-/// This thread's faults may fail from now on, whatever is reserved: what is, is taken while it can be had from any node.
+/// Call when this thread's faults may fail despite reservations: populates reserved pages while any node can serve
+/// them.
 pub fn take_reserved() {
     let mut at = 0;
     while let Some(range) = table::first(at, usize::MAX) {
-        // SAFETY: memory that is mapped, or the call fails.
+        // SAFETY: mapped memory; otherwise the call fails.
         let take = || unsafe { raw::populate(range.start, range.end - range.start) };
         let _ = raw::keeping_errno(take);
         at = range.end;
     }
 }
 
-/// The caller wants an error rather than base pages, and the program has not begun: it does not.
+/// Ends the process before the program starts: SUPERPAGE_FALLBACK=error, and no superpages for `kind`.
 pub fn refuse(kind: Kind) -> ! {
     message::line(&[
         b"no superpages for the program's ",
@@ -357,8 +355,8 @@ pub fn refuse(kind: Kind) -> ! {
     raw::exit(127)
 }
 
-/// Puts fresh memory, advised for superpages and filled by `fill`, in the place of `[at, at + length)`. Where `fill` says
-/// that it is not as it is to be, nothing changes. What lies below `file_end` is a file's.
+/// Replaces `[at, at + length)` by fresh memory that is advised for superpages and filled by `fill`. If `fill` returns
+/// `false`, nothing changes. Addresses below `file_end` are copies of a file's pages.
 pub fn replace_by_copy(
     at: usize,
     length: usize,
@@ -381,21 +379,21 @@ pub fn replace_by_copy(
         return replace(fresh, length, protection, at)
             .inspect_err(|_| copies::forget(at, at + length));
     }
-    // SAFETY: ours, and in use nowhere.
+    // SAFETY: ours, and not in use.
     let _ = unsafe { raw::munmap(fresh, length) };
     Err(Reason::ThpOff)
 }
 
-/// Gives the copy its protection and moves it over the original, in one step.
+/// Sets the copy's protection and moves it over the original in one mremap.
 ///
-/// On Arm the kernel makes instruction and data caches agree when pages become executable.
+/// On Arm the kernel makes instruction and data caches coherent when pages become executable.
 pub fn replace(fresh: usize, length: usize, protection: c_int, at: usize) -> Result<(), Reason> {
     // SAFETY: the copy is ours, and holds what the range it replaces does.
     let replaced = unsafe {
         raw::mprotect(fresh, length, protection).and_then(|()| raw::move_to(fresh, length, at))
     };
     replaced.map_err(|_| {
-        // SAFETY: ours, and in use nowhere.
+        // SAFETY: ours, and not in use.
         let _ = unsafe { raw::munmap(fresh, length) };
         Reason::Kernel
     })

@@ -1,13 +1,12 @@
-//! What happens when the library is loaded, in this order: the settings are read, the run's
-//! counters are joined, children are provided for, the program's segments and stack are moved, glibc's malloc is
-//! made reliable where it stays in use.
+//! The library's constructor. In this order, it reads the settings, joins the run's counters, prepares for forks, moves
+//! the program's segments and stack, and makes glibc's malloc reliable where it stays in use.
 //!
 //! The library is linked `initfirst` (build.rs), so this runs before any other constructor can
 //! allocate or map anything.
 //!
 //! # Safety
-//! The constructor runs before libc's own, so it uses only what libc makes ready earlier, in
-//! `__libc_early_init` (2.32): thread-local storage, the tunables and malloc, but not `environ`.
+//! The constructor runs before libc's own, so it uses only what `__libc_early_init` (2.32) initializes: thread-local
+//! storage, the tunables and malloc, but not `environ`.
 
 use crate::settings::{self, Children, Pages};
 
@@ -21,7 +20,7 @@ static DESTRUCTOR: extern "C" fn() = end;
 
 extern "C" fn start() {
     crate::stack::find();
-    // What follows calls functions that a sanitizer may have replaced.
+    // The code below calls functions that a sanitizer may interpose.
     if crate::instrumentation::has_to_stay_out() {
         settings::turn_off();
         return;
@@ -47,8 +46,7 @@ extern "C" fn start() {
     }
 }
 
-/// At exit. A process that ends by a signal or `_exit` leaves no report of its own; what it got is
-/// in the run's counters all the same.
+/// At exit. A process that ends by a signal or `_exit` writes no report of its own; the run's counters have its sums.
 extern "C" fn end() {
     crate::looks::ends();
     crate::contiguity::finish();

@@ -1,14 +1,13 @@
-//! Which ranges of the program's own mappings lie on private or shared hugetlb pages of our making.
+//! The ranges of the program's mappings that this library has put on hugetlb pages, private or shared.
 //!
-//! The kernel cannot unmap, protect or advise part of a hugetlb page, and a program that asked for
-//! ordinary memory may do just that. Here is looked up whether a range that a call names touches
-//! such a page. Ranges enter when they are mapped and leave when they are unmapped or replaced
-//! through libc. A range that is unmapped past this library (libc's own calls, raw system calls)
-//! stays until somebody trips over it: an entry is a guess that the kernel confirms or refutes
-//! (`demote` asks it before it acts on one).
+//! The kernel cannot unmap, protect or advise part of a hugetlb page, but a program that asked for ordinary memory may
+//! try. The table tells whether a call touches such a page. Ranges are added when they are mapped, and removed when
+//! they are unmapped or replaced through libc. A range that is unmapped past this library (libc's own calls, raw system
+//! calls) stays until a look-up meets it: an entry is a guess that the kernel confirms or refutes (`demote` asks the
+//! kernel before it acts on one).
 //!
 //! # Safety
-//! The entries live in a mapping of their own that only grows, reached under the lock.
+//! The entries live in a mapping of their own, which only grows and is accessed under the lock.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,71 +15,69 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::lock::{Lock, Rank};
 use crate::{maps, raw, sizes};
 
-/// A range on hugetlb pages.
+/// A range of hugetlb pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// First address, aligned to the page size.
     pub start: usize,
-    /// Address after the last, aligned likewise.
+    /// Last address plus one, aligned likewise.
     pub end: usize,
-    /// Size of its pages.
+    /// Page size.
     pub page: usize,
-    /// Whether it is shared memory.
+    /// Whether the range is shared memory.
     pub shared: bool,
 }
 
-/// What the program asked for about a range by advice that the kernel keeps per mapping. A copy
-/// that takes the range's place is advised alike.
+/// Advice for a range that the kernel keeps per VMA. A copy that replaces the range gets the same advice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// MADV_DONTFORK
     pub dont_fork: bool,
     /// MADV_DONTDUMP
     pub dont_dump: bool,
-    /// MADV_SEQUENTIAL or MADV_RANDOM; 0: MADV_NORMAL. Mappings that differ in it are not one.
+    /// MADV_SEQUENTIAL or MADV_RANDOM; 0: MADV_NORMAL. VMAs that differ in it do not merge.
     pub order: c_int,
     /// mbind(2)
     pub policy: Option<MemoryPolicy>,
-    /// mlock, or with MLOCK_ONFAULT; of base pages alone, because the pool has no such mark.
+    /// Memory locks; only of base pages, because hugetlb VMAs have no such flag.
     pub locked: Locked,
 }
 
-/// A memory policy other than the default, of nodes below 64.
+/// A memory policy other than the default, on nodes below 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPolicy {
-    /// With its flags.
+    /// Mode with its flags.
     pub mode: c_int,
-    /// A bit for each node.
+    /// One bit for each node.
     pub nodes: u64,
 }
 
-/// Whether memory was locked.
+/// How memory is locked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Locked {
-    /// It was not.
+    /// Not locked.
     #[default]
     No,
-    /// As a whole.
+    /// All pages (mlock).
     Now,
-    /// Page by page, as they are touched.
+    /// Each page when it is touched (MLOCK_ONFAULT).
     OnFault,
 }
 
-/// A range and what is known about it.
+/// A range and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is.
+    /// Addresses.
     pub range: Range,
-    /// What was advised.
+    /// Advice.
     pub marks: Marks,
-    /// First address of the mapping that it was made as a part of, and the one after the last: with the
-    /// tail of base pages, and as it was then.
+    /// `[start, end)` of the mapping that the program made, of which the range is a part: including the tail on base
+    /// pages, and as it was then.
     pub mapping: (usize, usize),
-    /// Whether it is on base pages after all. Of shared memory that is an object of its own, which a call
-    /// about the whole mapping puts together again; private memory has boundaries here that the program
-    /// did not make.
+    /// Whether the range is on base pages. Shared: an object of its own, which a call on the whole mapping joins again.
+    /// Private: here the VMAs have borders that the program did not make.
     pub is_ordinary: bool,
-    /// The thread (its errno's address) whose call is unmapping it: it is no longer found. 0: none.
+    /// The thread (address of its errno) that is unmapping the range, which look-ups then skip. 0: none.
     leaving: usize,
 }
 
@@ -90,27 +87,26 @@ struct Entries {
     used: usize,
     capacity: usize,
 }
-// SAFETY: the pointer is to a mapping that belongs to this table alone.
+// SAFETY: the pointer is to a mapping that only this table uses.
 unsafe impl Send for Entries {}
 
 static TABLE: Lock<Entries> = Lock::new(Rank::Table, NO_ENTRIES);
 const NO_ENTRIES: Entries = Entries { entries: std::ptr::null_mut(), used: 0, capacity: 0 };
-/// (a) The span of all ranges there ever were: most calls are outside, and then no lock is needed.
+/// (a) Bounds of all ranges ever added: most calls lie outside, and need no lock.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
-/// Enters a range. If there is no memory for the table it is not entered, and `false` is returned:
-/// then the range must not be handed out.
+/// Adds a range; `false`: there is no memory for the entry, and the range must not be handed out.
 pub fn add(range: Range) -> bool {
     add_part(range, (range.start, range.end))
 }
 
-/// The same for the superpages of a mapping that has more than superpages.
+/// As [`add`], for the superpages of a mapping that also has base pages.
 pub fn add_part(range: Range, mapping: (usize, usize)) -> bool {
     enter(Entry::new(range, mapping, false))
 }
 
-/// The same for base pages that the program has as a part of such a mapping.
+/// As [`add`], for base pages of such a mapping.
 pub fn add_ordinary(range: Range, mapping: (usize, usize)) -> bool {
     enter(Entry::new(range, mapping, true))
 }
@@ -124,9 +120,9 @@ fn enter(entry: Entry) -> bool {
     entered
 }
 
-/// Runs `work`, which takes away what is at `[from, to)`, and forgets it if that worked. The lock is not held
-/// meanwhile, so what is there is not found from the beginning on: what another thread maps there as soon as it
-/// is free is another entry.
+/// Runs `work`, which unmaps or replaces `[from, to)`, and removes the range if `work` succeeds. The lock is not held
+/// meanwhile, so look-ups skip the range from the start: a mapping that another thread makes there as soon as the range
+/// is free has an entry of its own.
 pub fn replacing<T, E>(
     from: usize,
     to: usize,
@@ -135,7 +131,7 @@ pub fn replacing<T, E>(
     replacing_if(from, to, |_| true, work)
 }
 
-/// The same where what `work` returns says whether it `took` what is there away.
+/// As [`replacing`]; `took` tells from the result of `work` whether the range is gone.
 pub fn replacing_if<T, E>(
     from: usize,
     to: usize,
@@ -163,8 +159,8 @@ pub fn replacing_if<T, E>(
     result
 }
 
-/// Runs `work`, which puts ordinary memory in the place of the private page at `start`, if it is still
-/// entered, and forgets the page if that worked. Nobody unmaps it through libc meanwhile.
+/// Runs `work`, which replaces the private page at `start` by ordinary memory, if the page is still in the table; if
+/// `work` succeeds, its entry becomes one of base pages. No thread unmaps the page through libc meanwhile.
 pub fn replacing_page(start: usize, page: usize, work: impl FnOnce() -> bool) -> bool {
     let replace = |table: &mut Entries| {
         let end = start + page;
@@ -183,24 +179,24 @@ pub fn replacing_page(start: usize, page: usize, work: impl FnOnce() -> bool) ->
     TABLE.with_or(replace, || false)
 }
 
-/// Forgets whatever lies in `[from, to)`; ranges that stick out are cut.
+/// Removes `[from, to)`; entries that extend beyond it are cut.
 pub fn remove(from: usize, to: usize) {
     if may_overlap(from, to) {
         TABLE.with(|table| table.cut(from, to));
     }
 }
 
-/// Whether `[from, to)` may touch a range: a quick answer for the many calls that do not.
+/// Whether `[from, to)` may overlap a range: a quick check that rules out most calls.
 pub fn may_overlap(from: usize, to: usize) -> bool {
     from < to && from < HIGHEST.load(Ordering::Relaxed) && to > LOWEST.load(Ordering::Relaxed)
 }
 
-/// The first range, by address, that overlaps `[from, to)`.
+/// The first range on hugetlb pages, by address, that overlaps `[from, to)`.
 pub fn first(from: usize, to: usize) -> Option<Range> {
     first_entry(from, to, |entry| !entry.is_ordinary).map(|entry| entry.range)
 }
 
-/// The first entry that `is_meant`, with all that is known about it.
+/// The first entry, by address, for which `is_meant` holds.
 pub fn first_entry(from: usize, to: usize, is_meant: impl Fn(&Entry) -> bool) -> Option<Entry> {
     if from >= to || !may_overlap(from, to) {
         return None;
@@ -212,7 +208,7 @@ pub fn first_entry(from: usize, to: usize, is_meant: impl Fn(&Entry) -> bool) ->
     TABLE.with_or(find, || as_the_kernel_says(from, to).filter(|entry| is_meant(entry)))
 }
 
-/// The same for a signal handler that interrupted who changes the table.
+/// As [`first_entry`] in a signal handler that interrupted an update of the table: reads the VMAs.
 fn as_the_kernel_says(from: usize, to: usize) -> Option<Entry> {
     let mut found = None;
     maps::each(|vma| {
@@ -227,12 +223,12 @@ fn as_the_kernel_says(from: usize, to: usize) -> Option<Entry> {
     found
 }
 
-/// Whether a range can be entered now: not by such a handler.
+/// Whether a range can be added now; `false` in a signal handler that interrupted an update.
 pub fn can_be_changed() -> bool {
     !TABLE.is_held_here()
 }
 
-/// Notes advice about whole superpages of `[from, to)`.
+/// Applies `change` to the advice of `[from, to)`, rounded out to superpages.
 pub fn mark(from: usize, to: usize, change: impl Fn(&mut Marks)) {
     if !may_overlap(from, to) {
         return;
@@ -245,7 +241,7 @@ pub fn mark(from: usize, to: usize, change: impl Fn(&mut Marks)) {
     TABLE.with(|table| table.change(from, to, note));
 }
 
-/// In a forked child: what another thread was changing is forgotten, and that memory was locked. `fork` asks the kernel.
+/// In a forked child: empties a table that another thread was updating (`fork` reads the VMAs); drops memory locks.
 pub fn after_fork() {
     TABLE.after_fork(|table, was_held| {
         if was_held {
@@ -256,14 +252,14 @@ pub fn after_fork() {
             if entry.leaving != me {
                 entry.leaving = 0;
             }
-            // Locks are not inherited.
+            // A child does not inherit memory locks.
             entry.marks.locked = Locked::No;
         };
         table.change(0, usize::MAX, stay);
     });
 }
 
-/// Whether anything was ever entered.
+/// Whether any range was ever added.
 pub fn is_in_use() -> bool {
     HIGHEST.load(Ordering::Relaxed) != 0
 }
@@ -287,13 +283,13 @@ impl Entries {
         if self.entries.is_null() {
             return &[];
         }
-        // SAFETY: `used` entries have been written.
+        // SAFETY: `used` entries are initialized.
         unsafe { std::slice::from_raw_parts(self.entries, self.used) }
     }
 
     fn insert(&mut self, entry: Entry) -> bool {
         if entry.is_ordinary && !entry.range.shared {
-            // Many small ones side by side say no more than one.
+            // One entry says as much as several adjacent ones.
             let leaving = entry.leaving;
             let alike = |other: &Entry| {
                 other.is_ordinary && !other.range.shared && other.leaving == leaving
@@ -320,7 +316,7 @@ impl Entries {
         let capacity = (self.capacity * 2).max(raw::base_page() / size_of::<Entry>());
         let Ok(fresh) = raw::map(capacity * size_of::<Entry>(), 0) else { return false };
         let fresh = fresh as *mut Entry;
-        // SAFETY: fresh memory; the old entries are copied and then nobody's.
+        // SAFETY: fresh memory; the old entries are copied and not used any more.
         unsafe {
             if self.used > 0 {
                 std::ptr::copy_nonoverlapping(self.entries, fresh, self.used);
@@ -332,7 +328,7 @@ impl Entries {
         true
     }
 
-    /// Changes what is known of `[from, to)`: entries that stick out are divided.
+    /// Applies `change` to `[from, to)`; entries that extend beyond it are split.
     fn change(&mut self, from: usize, to: usize, change: impl Fn(&mut Entry)) {
         let mut at = 0;
         while at < self.used {
@@ -343,9 +339,9 @@ impl Entries {
                 at += 1;
                 continue;
             }
-            // Cut out and entered again: at the end, where it is met once more and is right.
+            // Removed and added again at the end, where the loop meets the entry once more and leaves it alone.
             let Range { start, end, .. } = entry.range;
-            // Of a superpage all or nothing: the range may be of a call that the kernel refuses.
+            // Whole superpages only: the kernel may refuse a call on part of one.
             let page = if entry.is_ordinary { 1 } else { entry.range.page };
             let first = start.max(from - from % page);
             let last = end.min(to.checked_next_multiple_of(page).unwrap_or(usize::MAX));
@@ -376,14 +372,14 @@ impl Entries {
                 (false, true) => entry.range.start = to,
                 (false, false) => {
                     self.used -= 1;
-                    // SAFETY: both are below the old `used`; the last takes the place of this one.
+                    // SAFETY: both indices are below the old `used`; the last entry replaces this one.
                     unsafe { *self.entries.add(at) = *self.entries.add(self.used) };
                     continue;
                 }
             }
             at += 1;
-            // The middle was taken out: the rest is an entry of its own. Without memory for it the
-            // table forgets it, and the kernel's refusals reach the program.
+            // The middle was removed: the rest needs an entry of its own. If there is no memory for one, the rest is
+            // dropped, and the kernel's errors reach the program.
             if left && right {
                 self.insert(tail);
             }

@@ -1,9 +1,9 @@
-//! Text of a fixed length, and numbers in text: what `String` and `parse` are elsewhere.
+//! Text of a fixed length, and numbers in text, without allocating.
 
 use std::ffi::CStr;
 use std::fmt;
 
-/// Up to `N` bytes, always followed by a zero byte; what does not fit is cut off.
+/// Up to `N` - 1 bytes and a zero byte; the rest is cut off.
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -14,15 +14,15 @@ impl<const N: usize> Text<N> {
         Self { bytes: [0; N], len: 0 }
     }
 
-    /// The text of a format, e.g. `Text::<64>::from_args(format_args!("{size}"))`.
+    /// Formats a text, e.g. `Text::<64>::from_args(format_args!("{size}"))`.
     pub fn from_args(arguments: fmt::Arguments<'_>) -> Self {
         let mut text = Self::new();
-        // Writing here never fails: what does not fit is cut off.
+        // Never fails: text that does not fit is cut off.
         let _ = fmt::write(&mut text, arguments);
         text
     }
 
-    /// The pieces one after the other; `None` if they do not fit.
+    /// Concatenates the pieces; `None` if they do not fit.
     pub fn join(pieces: &[&[u8]]) -> Option<Self> {
         let mut text = Self::new();
         pieces.iter().for_each(|piece| text.push(piece));
@@ -45,17 +45,17 @@ impl<const N: usize> Text<N> {
         &self.bytes[..self.len]
     }
 
-    /// Whether nothing more fits, so that something may have been cut off.
+    /// Whether the text is full, so that something may have been cut off.
     pub fn is_full(&self) -> bool {
         self.len == N - 1
     }
 
-    /// The text for calls that want it so, up to its first zero byte.
+    /// The text as a C string, up to its first zero byte.
     pub fn c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
     }
 
-    /// The text as C reads it; the byte after the last is zero.
+    /// Pointer to the text, which a zero byte ends.
     pub fn as_c(&self) -> *const libc::c_char {
         self.bytes.as_ptr().cast()
     }
@@ -72,7 +72,7 @@ impl<const N: usize> fmt::Write for Text<N> {
     }
 }
 
-/// Shows bytes that are text but for mistakes.
+/// Displays bytes as UTF-8; invalid sequences become `?`.
 pub struct Shown<'a>(pub &'a [u8]);
 
 impl fmt::Display for Shown<'_> {
@@ -87,12 +87,12 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// The number a text starts with, and what follows it. `None` without a digit or past 64 bits.
+/// The number at the beginning of a text, and the rest. `None` without a digit or past 64 bits.
 pub fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     digits(text, 10)
 }
 
-/// The same for hexadecimal digits.
+/// As [`number`], in hexadecimal.
 pub fn hexadecimal(text: &[u8]) -> Option<(u64, &[u8])> {
     digits(text, 16)
 }
@@ -108,7 +108,7 @@ fn digits(text: &[u8], radix: u32) -> Option<(u64, &[u8])> {
     Some((value, rest))
 }
 
-/// All of a text as a decimal number.
+/// A whole text as a decimal number.
 pub fn decimal(text: &[u8]) -> Option<usize> {
     number(text).filter(|(_, rest)| rest.is_empty())?.0.try_into().ok()
 }
@@ -119,18 +119,18 @@ pub fn first_number(text: &[u8]) -> Option<usize> {
     number(&text[from..])?.0.try_into().ok()
 }
 
-/// Whether `text` has one of the words in it.
+/// Whether `text` contains one of the words.
 pub fn has_any(text: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|word| text.windows(word.len()).any(|part| part == *word))
 }
 
-/// What follows the first `key` in a text.
+/// The text after the first `key`.
 pub fn after<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let at = text.windows(key.len()).position(|window| window == key)?;
     Some(&text[at + key.len()..])
 }
 
-/// A page size as people write it: `2M`, `2048k`, `0x200000`, `1GB`. A power of two.
+/// A page size as users write it: `2M`, `2048k`, `0x200000`, `1GB`. A power of two.
 pub fn page_size(text: &[u8]) -> Option<usize> {
     let text = text.trim_ascii();
     let (value, unit) = match text {

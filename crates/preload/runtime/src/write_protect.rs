@@ -1,8 +1,8 @@
-//! Holding up whoever writes to hugetlb pages, while their contents are copied.
+//! Blocks writers to hugetlb pages while their contents are copied.
 //!
-//! The pages are write-protected through userfaultfd: who writes then waits in the kernel, be it the
-//! program or a system call on its behalf, until the descriptor is closed, and goes on as if nothing
-//! had been. Unlike mprotect, nobody gets a signal or an error.
+//! userfaultfd write-protects the pages: a writer, whether the program or a system call on its behalf, waits in the
+//! kernel until the descriptor is closed, and then continues. Unlike with mprotect, the writer gets neither a signal
+//! nor an error.
 //!
 //! # Safety
 //! `ioctl(2)` with the structures that linux/userfaultfd.h gives its commands.
@@ -15,15 +15,15 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use crate::once::OnceBool;
 use crate::{filter, raw};
 
-/// Whether this process can hold up writers. Where it cannot, private memory must not be put on
-/// pages of the pool: neither parts of them nor a fork could be dealt with.
+/// Whether this process can block writers. If it cannot, private memory must not be put on pages of the pool: neither a
+/// part of a page nor a fork could be handled.
 pub fn is_possible() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| raw::keeping_errno(|| WriteProtect::new().is_some()))
 }
 
-/// Whether it can also hold up system calls of other threads: where it cannot, one that writes while
-/// memory is made ordinary fails with EFAULT. Asked each time: privileges may have been given up.
+/// Whether system calls of other threads can be blocked, too: otherwise one that writes to memory being demoted fails
+/// with EFAULT. Checked each time: the process may have dropped privileges.
 pub fn stops_system_calls() -> bool {
     raw::keeping_errno(|| WriteProtect::with_system_calls().is_some())
 }
@@ -33,16 +33,16 @@ unsafe extern "C" {
     static __libc_single_threaded: std::ffi::c_char;
 }
 
-/// Whether nobody else can write.
+/// Whether no other thread can write.
 pub fn has_one_thread() -> bool {
-    // SAFETY: libc's variable; a thread that could change it is this one.
+    // SAFETY: libc's variable; only this thread could change it.
     unsafe { (&raw const __libc_single_threaded).read_volatile() != 0 }
 }
 
-/// Writers are held up while this exists.
+/// Blocks writers until dropped.
 pub struct WriteProtect {
     fd: c_int,
-    /// The first address that was protected, and the one after the last.
+    /// `[start, end)` of everything that was protected.
     span: Cell<(usize, usize)>,
 }
 
@@ -89,19 +89,19 @@ const UFFD_API: u64 = 0xaa;
 const UFFD_FEATURE_WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
 const UFFDIO_REGISTER_MODE_WP: u64 = 1 << 1;
 const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
-/// Only faults from user space are held up.
+/// Only faults from user space are blocked.
 const UFFD_USER_MODE_ONLY: c_int = 1;
 /// `_IO(0xAA, 0x00)`
 const USERFAULTFD_IOC_NEW: u64 = 0xaa00;
 
 impl WriteProtect {
-    /// A descriptor; nothing is held up yet.
+    /// A descriptor that protects nothing yet.
     pub fn new() -> Option<Self> {
         Self::with_system_calls().or_else(Self::user_mode_only)
     }
 
-    /// One that also holds up system calls. It needs a privilege (`CAP_SYS_PTRACE`), access to
-    /// /dev/userfaultfd (Linux 6.1), or vm.unprivileged_userfaultfd.
+    /// A descriptor that blocks system calls, too. Needs a privilege (`CAP_SYS_PTRACE`), access to /dev/userfaultfd
+    /// (Linux 6.1), or vm.unprivileged_userfaultfd.
     pub fn with_system_calls() -> Option<Self> {
         let by_call = Self::from_system_call(0);
         by_call.or_else(|| {
@@ -113,7 +113,7 @@ impl WriteProtect {
         })
     }
 
-    /// One for whoever has no privilege: a system call that writes meanwhile fails with EFAULT.
+    /// A descriptor for unprivileged processes: a system call that writes to protected pages fails with EFAULT.
     pub fn user_mode_only() -> Option<Self> {
         Self::from_system_call(UFFD_USER_MODE_ONLY)
     }
@@ -131,7 +131,7 @@ impl WriteProtect {
         guard.call(UFFDIO_API, &mut api).then_some(guard)
     }
 
-    /// From now on whoever writes to the range waits. It must be of whole hugetlb pages.
+    /// Blocks writers to the range, which consists of whole hugetlb pages.
     pub fn protect(&self, start: usize, length: usize) -> bool {
         let (from, to) = self.span.get();
         self.span.set((from.min(start), to.max(start + length)));
@@ -148,14 +148,14 @@ impl WriteProtect {
     }
 }
 
-/// The descriptor with which memory is registered that is to be mapped page by page; -1: none yet.
+/// The descriptor that registers memory for mapping by base page; -1: none yet.
 static KEPT: AtomicI32 = AtomicI32::new(-1);
-/// Its inode, which it alone has: the program may have closed it, and opened something else.
+/// Inode of that descriptor, which is unique: the program may have closed it, and opened another file.
 static KEPT_INODE: AtomicU64 = AtomicU64::new(0);
 
-/// From now on each touch of the range maps one base page (a registered range is never faulted around, see `finish_fault`
-/// of mm/memory.c), and the kernel maps no superpage there by itself: page tables are there already. Nobody waits for
-/// anything: nothing stays protected. The range is of whole superpages of shared memory. errno is left alone.
+/// Makes each touch of the range map one base page (a registered range has no fault-around, see `finish_fault` of
+/// mm/memory.c) and keeps the kernel from mapping superpages there: page tables exist already. Blocks no writer: no
+/// page stays protected. The range consists of whole superpages of shared memory. errno is left alone.
 pub fn map_by_page(start: usize, length: usize, superpage: usize) -> bool {
     raw::keeping_errno(|| {
         let Some(kept) = kept() else { return false };
@@ -165,7 +165,7 @@ pub fn map_by_page(start: usize, length: usize, superpage: usize) -> bool {
             mode: UFFDIO_REGISTER_MODE_WP,
             ioctls: 0,
         };
-        // What is protected has a page table, which stays when it is no longer.
+        // Protecting a page allocates its page table, which stays when the protection is removed.
         let page = |at: usize, mode| UffdioWriteprotect {
             start: at as u64,
             length: raw::base_page() as u64,
@@ -179,7 +179,7 @@ pub fn map_by_page(start: usize, length: usize, superpage: usize) -> bool {
     })
 }
 
-/// No longer. errno is left alone.
+/// Undoes [`map_by_page`]. errno is left alone.
 pub fn map_as_usual(start: usize, length: usize) {
     raw::keeping_errno(|| {
         if let Some(kept) = kept() {
@@ -189,15 +189,15 @@ pub fn map_as_usual(start: usize, length: usize) {
     });
 }
 
-/// Whether there is a descriptor for [`map_by_page`]: with this number and no other, by which `superpage run` knows it.
-/// errno is left alone.
+/// Whether there is a descriptor for [`map_by_page`], which must have this number: `superpage run` finds it by the
+/// number. errno is left alone.
 pub fn can_map_by_page(number: c_int) -> bool {
     raw::keeping_errno(|| kept().is_some() || keep(number).is_some())
 }
 
 fn keep(number: c_int) -> Option<()> {
     let made = WriteProtect::with_system_calls()?;
-    // The lowest that is free, from there on: one that is in use is not replaced.
+    // F_DUPFD gets the lowest free number from `number` on, and replaces no open descriptor.
     // SAFETY: numbers only; both descriptors are ours.
     let kept = unsafe { raw::call!(SYS_fcntl, made.fd, libc::F_DUPFD_CLOEXEC, number) } as c_int;
     if kept == number
@@ -218,16 +218,16 @@ fn kept() -> Option<ManuallyDrop<WriteProtect>> {
     is_ours(fd).then(|| ManuallyDrop::new(WriteProtect { fd, span: Cell::new((0, 0)) }))
 }
 
-/// errno may change.
+/// May change errno.
 fn is_ours(fd: c_int) -> bool {
     fd >= 0 && raw::fstat(fd).is_some_and(|file| file.st_ino == KEPT_INODE.load(Ordering::Relaxed))
 }
 
-/// In a forked child: the descriptor is about its parent's memory.
+/// In a forked child: the descriptor refers to the parent's memory.
 pub fn after_fork() {
     let fd = KEPT.swap(-1, Ordering::Relaxed);
     raw::keeping_errno(|| {
-        // A filter may end us for looking; it is closed when another program is executed.
+        // A filter may kill the process for fstat; the descriptor is then closed at exec.
         if !filter::may_be_in_place() && is_ours(fd) {
             raw::close(fd);
         }
@@ -236,7 +236,7 @@ pub fn after_fork() {
 
 impl Drop for WriteProtect {
     fn drop(&mut self) {
-        // A child that is forked meanwhile inherits the descriptor: closing this one does not end it.
+        // A child that is forked meanwhile inherits the descriptor: closing this one does not end the protection.
         let (from, to) = self.span.get();
         if from < to {
             let mut range = UffdioRange { start: from as u64, length: (to - from) as u64 };

@@ -1,8 +1,8 @@
-//! The rules that a design must keep: ranges of numbers, and mixes that no machine could carry out.
+//! Validity rules of designs: ranges of numbers, and combinations that no machine could execute.
 //!
-//! They are tables of rows, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]; a range that stands by itself is
-//! a limit of its key ([`policy::rules`]). A mix that is merely unwise is allowed: the laboratory is there to show it.
-//! What is refused contradicts itself, or sets a key that could have no effect.
+//! The rules are tables of rows, in [`numbers`], [`mixes`], [`upkeep`] and [`conditions`]; an independent range is a
+//! limit of its key ([`policy::rules`]). An unwise combination is allowed: the lab exists to show its effect. Only
+//! designs that contradict themselves, or set keys without effect, are refused.
 
 mod ask;
 mod conditions;
@@ -18,15 +18,15 @@ pub(crate) use conditions::{GOES_UP, goes_up, reads_profile};
 
 /// One rule.
 struct Rule {
-    /// The keys it is about; the first is where a break of it is told.
+    /// Its keys; an error is reported at the first.
     keys: &'static [&'static str],
-    /// What is allowed.
+    /// The condition, as error text.
     says: &'static str,
-    /// Whether a design breaks it.
+    /// Whether a design violates it.
     broken: fn(&Rules) -> bool,
 }
 
-/// Rules as rows: the keys, what is allowed, and when that is broken.
+/// Builds rules from rows: keys, error text, and when the rule is violated.
 macro_rules! table {
     (|$rules:ident| $([$($key:expr),+] $says:expr => $broken:expr;)+) => {
         &[$(Rule { keys: &[$($key),+], says: $says, broken: |$rules| $broken }),+]
@@ -42,7 +42,7 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
 const NAME: &str = "must be lower-case letters, digits, dots and dashes, and begin with a letter";
 const SUMMARY: &str = "must be one line, without control characters";
 
-/// What is wrong with the design, and the keys that it is about beside that where it is told.
+/// The violated rules as errors, each with the rule's keys.
 pub(crate) fn broken(design: &Design) -> Vec<(&'static [&'static str], Problem)> {
     let entries = write::entries(design);
     let problem = |key: &str, says: &str| {

@@ -3,22 +3,22 @@
 use crate::error::nearest;
 use crate::{Design, DesignError, Value, write};
 
-/// A design that comes with superpage.
+/// A built-in design.
 #[derive(Debug)]
 pub struct Preset {
     /// Its name.
     pub name: &'static str,
-    /// Other names it goes by.
+    /// Its aliases.
     pub aliases: &'static [&'static str],
-    /// The file, with its comments.
+    /// The text of its file, with comments.
     pub text: &'static str,
 }
 
 impl Preset {
-    /// The design.
+    /// Parses the design.
     ///
     /// # Errors
-    /// The preset cannot be read: a bug, which the tests find.
+    /// The preset is invalid: a bug, which the tests find.
     pub fn design(&self) -> Result<Design, DesignError> {
         Design::from_toml(&format!("designs/{}.toml", self.name), self.text)
     }
@@ -34,7 +34,7 @@ macro_rules! presets {
     };
 }
 
-/// The bounds first, then the systems, each beside those it came from.
+/// The bounds first, then the systems, each next to those it derives from.
 const PRESETS: &[Preset] = presets! {
     "base",
     "ideal",
@@ -69,10 +69,10 @@ pub fn list() -> &'static [Preset] {
     PRESETS
 }
 
-/// The preset of this name or alias.
+/// Finds a preset by name or alias.
 ///
 /// # Errors
-/// [`DesignError::Unknown`], with the name that is spelt most like it.
+/// [`DesignError::Unknown`], with the most similar name.
 pub fn preset(name: &str) -> Result<&'static Preset, DesignError> {
     let named = |preset: &&Preset| preset.name == name || preset.aliases.contains(&name);
     PRESETS.iter().find(named).ok_or_else(|| {
@@ -87,28 +87,28 @@ pub fn preset(name: &str) -> Result<&'static Preset, DesignError> {
     })
 }
 
-/// The design of this name or alias.
+/// Finds a preset by name or alias and parses it.
 ///
 /// # Errors
-/// [`DesignError::Unknown`], with the name that is spelt most like it.
+/// [`DesignError::Unknown`], with the most similar name.
 pub fn find(name: &str) -> Result<Design, DesignError> {
     preset(name)?.design()
 }
 
-// What two designs do differently, key by key.
+// Differences between two designs, key by key.
 
 /// A key whose value differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The key, with its tables before it: `preparation.fill-at`.
+    /// The key with its table prefix: `preparation.fill-at`.
     pub key: String,
-    /// Its value in the first design; none if it is off there.
+    /// Its value in the first design; `None` if the key is absent there.
     pub a: Option<Value>,
-    /// Its value in the second.
+    /// Its value in the second design.
     pub b: Option<Value>,
 }
 
-/// The keys that differ, in the order of the five events. Names and summaries are not compared.
+/// The keys that differ, in the order of the five events. Names and summaries are ignored.
 pub fn diff(a: &Design, b: &Design) -> Vec<Difference> {
     let (a, b) = (write::pairs(a), write::pairs(b));
     let mut differences = Vec::new();
@@ -118,7 +118,7 @@ pub fn diff(a: &Design, b: &Design) -> Vec<Difference> {
             differences.push(Difference { key, a: Some(value), b: None });
             continue;
         };
-        // Both are in the schema's order: what the second has before this key, the first has not.
+        // Both lists are in schema order, so keys of the second list before this key are missing in the first.
         differences.extend(rest[..at].iter().map(only_b));
         if rest[at].1 != value {
             differences.push(Difference { key, a: Some(value), b: Some(rest[at].1.clone()) });

@@ -1,4 +1,4 @@
-//! What can be wrong with a design: where it is, what it is, what would be right.
+//! Errors of designs: place, problem, allowed values.
 
 use toml_keys::guess;
 pub use toml_keys::{Problem, nearest};
@@ -6,12 +6,12 @@ pub use toml_keys::{Problem, nearest};
 /// Why a design cannot be read or found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DesignError {
-    /// An invalid file: all that is wrong with it, one line each, by line.
+    /// An invalid file, with all its errors, one line each, sorted by line.
     #[error("{}", lines(file, problems))]
     File {
-        /// What the caller called it.
+        /// The file's name, given by the caller.
         file: String,
-        /// At least one.
+        /// At least one error.
         problems: Vec<Problem>,
     },
     /// No preset has this name.
@@ -19,9 +19,9 @@ pub enum DesignError {
     Unknown {
         /// The requested name.
         name: String,
-        /// The one that is spelt most like it, if it is near.
+        /// The most similar name, if any is similar.
         nearest: Option<&'static str>,
-        /// The names there are.
+        /// All names.
         known: Vec<&'static str>,
     },
 }

@@ -1,4 +1,5 @@
-//! What a design does at each event, in words: its policy is asked, with facts that stand for many. No key is read.
+//! Explains a design's behaviour at each event in words, by querying its policy with representative facts. Reads no
+//! keys.
 
 use policy::{
     Action, Attempt, Backing, Daemon, Event, Facts, Mapping, Orders, Page, Policy, Region,
@@ -7,26 +8,26 @@ use policy::{
 
 use crate::{Design, condition};
 
-/// What is done at an event.
+/// The behaviour at an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// What the event is part of: `faults`, `in place`, `unmapping`, `shortage`, `daemons`, `conditions`.
+    /// Section of the event: `faults`, `in place`, `unmapping`, `shortage`, `daemons`, `conditions`.
     pub part: &'static str,
-    /// What happens.
+    /// The event.
     pub event: String,
-    /// What is done.
+    /// The actions.
     pub actions: Vec<String>,
-    /// Each where the one before fails. If not: one after the other.
+    /// Whether each action is tried only if the previous one fails; otherwise all are performed in order.
     pub alternatives: bool,
 }
 
-/// Pages of 4 KiB, superpages of 2 MiB, a clock of nanoseconds.
+/// Pages of 4 KiB, superpages of 2 MiB, ticks of a nanosecond.
 const SCALE: Scale = Scale { base_page: 4096, superpage: 9, ticks: 1000 };
-/// Base pages of a superpage.
+/// Number of base pages in a superpage.
 const PAGES: u16 = 512;
 
 impl Design {
-    /// What its policy does at each event, on a machine with pages of 4 KiB and superpages of 2 MiB.
+    /// The behaviour of the policy at each event, on a machine with pages of 4 KiB and superpages of 2 MiB.
     pub fn explain(&self) -> Vec<Explained> {
         let design = &self.unconditional();
         let explainer = Explainer { design, pool: self.policy(SCALE).physical().pool.is_some() };
@@ -39,12 +40,12 @@ impl Design {
 
 struct Explainer<'a> {
     design: &'a Design,
-    /// Memory of the program's own comes from a pool.
+    /// Whether the program's anonymous memory comes from a pool.
     pool: bool,
 }
 
 impl Explainer<'_> {
-    /// One that knows of nothing before.
+    /// A policy without history.
     fn policy(&self) -> Policy {
         self.design.policy(SCALE)
     }
@@ -53,7 +54,7 @@ impl Explainer<'_> {
         self.policy().on(event, &self.place(facts))
     }
 
-    /// The same place, where the program's memory is a pool's.
+    /// Adapts facts to a design whose anonymous memory comes from a pool.
     fn place(&self, facts: &Facts) -> Facts {
         if !self.pool || !facts.mapping.backing.is_anonymous() {
             return *facts;
@@ -67,7 +68,7 @@ impl Explainer<'_> {
         })
     }
 
-    /// What is done, and what is done instead each time it fails.
+    /// The first action, and the alternatives if each action fails.
     fn chain(&self, event: Event, facts: &Facts) -> Vec<Action> {
         let (mut policy, facts) = (self.policy(), &self.place(facts));
         let mut actions = vec![policy.on(event, facts)];
@@ -83,7 +84,7 @@ impl Explainer<'_> {
         Explained { part, event: event.to_string(), actions, alternatives: true }
     }
 
-    /// The fewest pages, of a superpage's worth, at which the answer is this.
+    /// The lowest number of pages in a region at which the policy returns such an action.
     fn first_at(
         &self,
         is: impl Fn(Action) -> bool,
@@ -124,7 +125,7 @@ impl Explainer<'_> {
         lines
     }
 
-    /// Faults side by side, as long as the answers change.
+    /// Actions at consecutive faults in a region, until they repeat.
     fn sequence(&self) -> Vec<Action> {
         let (mut policy, mut actions) = (self.policy(), Vec::new());
         let mut facts = match self.ask(WRITE, &fresh()) {
@@ -143,7 +144,7 @@ impl Explainer<'_> {
         actions
     }
 
-    /// What a region's n-th page brings.
+    /// Actions triggered when a region reaches a number of pages.
     fn thresholds(&self) -> Vec<Explained> {
         let populated = |pages| (Event::Populated, reserved(pages));
         let grew = |pages| (Event::Grew { before: pages - 1, after: pages }, fresh());
@@ -172,7 +173,7 @@ impl Explainer<'_> {
                 &full([!0; 8]).with(|facts| facts.region.has_unaccessed = true),
             ),
         ];
-        // Where nothing is made in place, one line says so.
+        // If nothing happens in place, one line suffices.
         match lines.iter().all(|line| line.actions == ["nothing"]) {
             true => lines.into_iter().take(1).collect(),
             false => lines.into(),
@@ -218,7 +219,7 @@ impl Explainer<'_> {
     }
 }
 
-/// Whether something else is done when it fails: a policy answers that.
+/// Whether the policy has an alternative if this action fails.
 fn can_fail(action: &Action) -> bool {
     use policy::How::Fresh;
     matches!(
@@ -236,10 +237,10 @@ fn texts(actions: &[Action]) -> Vec<String> {
     actions.iter().map(|action| action.display(&SCALE).to_string()).collect()
 }
 
-// The conditions of a design, as they are written: what the other parts say is what is done where they hold.
+// The conditions of a design, as written: the other sections describe what happens if they hold.
 
 impl Design {
-    /// The same without the conditions of faults and scans, for asking what is done where they hold.
+    /// The design without the conditions of faults and scans, to query what happens if they hold.
     pub(super) fn unconditional(&self) -> Self {
         let mut design = self.clone();
         design.rules.allocation.when = None;
@@ -282,9 +283,9 @@ impl Design {
     }
 }
 
-// What daemons do in a pass, until when, and with what.
+// Daemons: the actions of a pass, their limits and candidates.
 
-/// A daemon that does more than this in a pass has no budget.
+/// A daemon with more actions than this per pass has no budget.
 const ENDLESS: usize = 1 << 20;
 
 impl Explainer<'_> {
@@ -293,7 +294,7 @@ impl Explainer<'_> {
         all.into_iter().map(|(daemon, period)| self.daemon(daemon, period)).collect()
     }
 
-    /// A pass of a daemon that always finds something to do; of one that samples, both halves.
+    /// A pass of a daemon that always finds work; for a sampling daemon, both halves.
     fn daemon(&self, daemon: Daemon, period: u64) -> Explained {
         let mut policy = self.policy();
         let mut actions: Vec<String> = self.limits(daemon).into_iter().collect();
@@ -306,7 +307,7 @@ impl Explainer<'_> {
         Explained { part: "daemons", event, actions, alternatives: false }
     }
 
-    /// From when on a daemon works, and until when.
+    /// When a daemon starts and stops.
     fn limits(&self, daemon: Daemon) -> Option<String> {
         match daemon {
             Daemon::Prezero => {
@@ -325,7 +326,7 @@ impl Explainer<'_> {
         }
     }
 
-    /// The least at which it does not begin, and the least at which it ends.
+    /// The lowest amounts at which the daemon does not start, and at which it stops.
     fn range(&self, daemon: Daemon, most: u64, at: impl Fn(u64) -> Facts) -> (u64, u64) {
         let rests = |action| matches!(action, Action::Wait(_));
         let begins = |amount| self.policy().on(Event::Tick(daemon), &at(amount));
@@ -339,7 +340,7 @@ impl Explainer<'_> {
         (start.unwrap_or(most), stop.unwrap_or(most))
     }
 
-    /// What becomes of a candidate of the daemon, and what it must have.
+    /// What happens to a candidate of the daemon, and its requirements.
     fn candidate(&self, daemon: Daemon) -> Option<String> {
         match daemon {
             Daemon::Scan => [None, Some(true)].into_iter().find_map(|advised| {
@@ -369,7 +370,7 @@ impl Explainer<'_> {
     }
 }
 
-/// What a daemon does until it rests, if each time there is something to do.
+/// The actions of a daemon until it rests, if there is always work.
 fn pass(policy: &mut Policy, daemon: Daemon) -> Vec<String> {
     let facts = busy();
     let mut action = policy.on(Event::Tick(daemon), &facts);
@@ -392,13 +393,13 @@ fn pass(policy: &mut Policy, daemon: Daemon) -> Vec<String> {
     words
 }
 
-/// An action that a daemon repeats `times` times in a pass.
+/// Formats an action that a daemon repeats `times` times in a pass.
 fn repeated(daemon: Daemon, (action, times): (Action, usize), is_endless: bool) -> String {
     let words = action.display(&SCALE);
     match (daemon, times) {
         (_, 1) => words.to_string(),
         _ if is_endless => format!("{words}, as long as there is one"),
-        // What they do is counted in pages.
+        // These daemons' actions are per page.
         (Daemon::Evacuate | Daemon::Fill, _) => format!("{words}, up to {times} pages in a pass"),
         _ => format!("{words}, up to {times} times in a pass"),
     }
@@ -425,7 +426,7 @@ fn name(daemon: Daemon) -> &'static str {
     }
 }
 
-// Facts that stand for many.
+// Representative facts.
 
 pub const READ: Event = Event::Fault { write: false };
 pub const WRITE: Event = Event::Fault { write: true };
@@ -441,7 +442,7 @@ impl With for Facts {
     }
 }
 
-/// A superpage's worth of untouched anonymous memory, amid a large writable mapping.
+/// A superpage-sized range of untouched anonymous memory inside a large writable mapping.
 pub fn fresh() -> Facts {
     let all: Orders = (1..=18).collect();
     Facts {
@@ -466,7 +467,7 @@ pub fn advised(advised: bool) -> Facts {
     fresh().with(|facts| facts.mapping.advised = Some(advised))
 }
 
-/// The mapping ends 64 KiB further on.
+/// As [`fresh`], but the mapping ends after 64 KiB.
 pub fn cut() -> Facts {
     let ends: Orders = (1..=4).collect();
     fresh().with(|facts| (facts.region.inside, facts.region.ends) = (false, ends))
@@ -476,7 +477,7 @@ pub fn file() -> Facts {
     fresh().with(|facts| facts.mapping.backing = Backing::File { cached: true })
 }
 
-/// Other pages of the region are in use, so that no larger page fits.
+/// As [`fresh`], but other pages of the region are in use, so that no larger page fits.
 pub fn beside(pages: u16) -> Facts {
     fresh().with(|facts| {
         let region = &mut facts.region;
@@ -515,7 +516,7 @@ pub fn shared_after_fork() -> Facts {
     mapped(Superpage { cow: true, shared: true, ..Superpage::default() })
 }
 
-/// A machine on which every daemon has something to do.
+/// A machine on which every daemon has work.
 pub fn busy() -> Facts {
     fresh().with(|facts| {
         let machine = &mut facts.machine;

@@ -1,4 +1,4 @@
-//! How one value is read from TOML and written: words, numbers, sizes, times, lists, conditions.
+//! Parsing and formatting of single values: words, numbers, sizes, times, lists, conditions.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{Span, Value, condition};
 const SPAN: &str =
     "spans of the program's memory with their misses, by address: [\"0 512M 40000\"]";
 
-/// Reads the value of a key, with its tables before it; or says what would be allowed.
+/// Parses the value of a key, named with its table prefix; the error describes the allowed values.
 pub(crate) fn read(key: &str, slot: Slot<'_>, value: &DeValue<'_>) -> Result<(), String> {
     match slot {
         Slot::Text(to) => *to = String::read(value)?,
@@ -34,7 +34,7 @@ pub(crate) fn read(key: &str, slot: Slot<'_>, value: &DeValue<'_>) -> Result<(),
     Ok(())
 }
 
-/// The value, which [`read`] reads back; none if it is off.
+/// The value in a form that [`read`] parses; `None` if the key is absent.
 pub(crate) fn write(slot: &Slot<'_>) -> Option<Value> {
     let text = |text: &str| Value::Text(text.to_string());
     let span = |Span { from, to, misses }: &Span| {
@@ -64,7 +64,7 @@ fn word(to: &mut dyn Choice, value: &DeValue<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A list of words.
+/// Parses a list of words.
 fn several(words: &[&str; 2], to: [&mut bool; 2], value: &DeValue<'_>) -> Result<(), String> {
     let allowed = format!("a list of {}", words.map(quoted).join(" and "));
     let mut on = [false; 2];
@@ -77,7 +77,8 @@ fn several(words: &[&str; 2], to: [&mut bool; 2], value: &DeValue<'_>) -> Result
     Ok(())
 }
 
-/// What the type holds; what makes sense is said by [`crate::check`]. TOML's numbers end at 2^63.
+/// Parses an integer that the type can represent; [`crate::check`] checks semantic limits. TOML integers end at 2^63 -
+/// 1.
 fn number(to: &mut dyn Number, value: &DeValue<'_>) -> Result<(), String> {
     let most = to.max().min(i64::MAX as u64);
     let allowed = format!("a whole number from 0 to {most}");
@@ -109,7 +110,7 @@ fn values<'a, 'b>(
     Ok(list.iter().map(|each| each.get_ref()))
 }
 
-/// As much of a text as a line has room for.
+/// Truncates a text for a one-line message.
 fn beginning(text: &str) -> String {
     match text.char_indices().nth(200) {
         Some((end, _)) => format!("{}...", &text[..end]),

@@ -1,11 +1,10 @@
-//! A superpage design as a value: when each of the five events in a superpage's life happens, at
-//! what grain, in which place (Zhu, Cox, Rixner 2020).
+//! A superpage design as a value: when, at what granularity and where each of the five events in a superpage's life
+//! happens (Zhu, Cox, Rixner 2020).
 //!
-//! Physical **allocation**, physical **preparation**, **mapping**, **unmapping**, physical
-//! **deallocation**: one module each, and one for what surrounds them (`memory`, `fault`). A design
-//! is read from TOML ([`Design::from_toml`]) and decides nothing by itself: what it means is `policy`'s, which
-//! [`Design::explain`] tells in words. No I/O, no clock, no kernel.
-//! See docs/decisions/policy.md#1.
+//! Physical **allocation**, physical **preparation**, **mapping**, **unmapping**, physical **deallocation**: one module
+//! each, and one for shared mechanisms (`memory`, `fault`). A design is read from TOML ([`Design::from_toml`]) and
+//! makes no decisions: `policy` defines its behaviour, which [`Design::explain`] describes in words. No I/O, no clock,
+//! no kernel. See docs/decisions/policy.md#1.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -30,27 +29,26 @@ pub use value::Value;
 /// A superpage design.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Design {
-    /// Its name, as on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// One line for people.
+    /// One-line summary.
     pub summary: String,
-    /// What it says; what that means is [`policy::Policy`]'s.
+    /// Its rules; [`policy::Policy`] defines their behaviour.
     rules: Rules,
 }
 
 impl Design {
-    /// A design made in code. It may be one that no file could hold: see [`Design::check`].
+    /// Makes a design in code. It need not be valid: see [`Design::check`].
     pub fn new(name: impl Into<String>, summary: impl Into<String>, rules: Rules) -> Self {
         Self { name: name.into(), summary: summary.into(), rules }
     }
 
-    /// What it means.
+    /// The policy that executes this design.
     pub fn policy(&self, scale: policy::Scale) -> policy::Policy {
         policy::Policy::new(&self.rules, scale)
     }
 
-    /// Reads a design. `file` is what errors call the text. Keys that are left out have the value of
-    /// [`Design::default`].
+    /// Parses a design. `file` is the name for errors. Missing keys have the value of [`Design::default`].
     ///
     /// ```
     /// use superpage_design::Design;
@@ -64,29 +62,30 @@ impl Design {
     /// ```
     ///
     /// # Errors
-    /// [`DesignError::File`] has everything that is wrong, each with its line: syntax, unknown keys, types, numbers
-    /// out of range, rules that exclude each other.
+    /// [`DesignError::File`] has all errors, each with its line: syntax, unknown keys, types, numbers out of range,
+    /// contradicting rules.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, DesignError> {
         read::design(file, text)
     }
 
-    /// Writes every key, in the order of the five events. [`Design::from_toml`] gives back the same design.
+    /// Writes every key, in the order of the five events. [`Design::from_toml`] parses the text back to the same
+    /// design.
     pub fn to_toml(&self) -> String {
         write::toml(self)
     }
 
-    /// Every key that it has, with its tables before it (`mapping.scan.every`), in the same order.
+    /// Every key of the design with its table prefix (`mapping.scan.every`), in the same order.
     pub fn keys(&self) -> Vec<(String, Value)> {
         write::pairs(self)
     }
 
-    /// Whether its conditions name what a profile of the program says, and it has none.
+    /// Whether its conditions use a profile of the program that it lacks.
     pub fn wants_profile(&self) -> bool {
         self.rules.profile.is_none() && check::reads_profile(&self.rules)
     }
 
-    /// The same with a profile; as it is, if no condition names what one says. `file` is what errors call the text,
-    /// which is what a design has in `[profile]`.
+    /// Adds a profile; no effect if no condition uses one. `file` is the name of the text for errors; the text has the
+    /// keys of a design's `[profile]`.
     ///
     /// # Errors
     /// [`DesignError::File`], as for a design.
@@ -98,7 +97,7 @@ impl Design {
         Ok(self)
     }
 
-    /// The same with pages of this size, if it has a pool; as it is otherwise.
+    /// Sets the page size of a pool; no effect if the design has no pool.
     #[must_use]
     pub fn with_pool_of(mut self, size: units::ByteSize) -> Self {
         if self.rules.allocation.form == policy::rules::Form::Pool {
@@ -107,12 +106,12 @@ impl Design {
         self
     }
 
-    /// The line of a key in a design's text; where it is missing, that of its table, or the first.
+    /// The line of a key in a design's text; if it is missing, the line of its table, or the first line.
     pub fn line_of(text: &str, key: &str) -> usize {
         toml_keys::line_of(text, key)
     }
 
-    /// What is wrong with it, for designs made in code: the same rules as for files, without lines.
+    /// The errors of a design made in code, by the same rules as for files, without lines.
     pub fn check(&self) -> Vec<Problem> {
         check::problems(self)
     }

@@ -1,5 +1,4 @@
-//! TOML to design: a walk over [`crate::schema`] that fills in what the file says and notes, with
-//! its line, everything that is wrong with it.
+//! TOML to design: a walk over [`crate::schema`] that fills in the values and records every error with its line.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +26,7 @@ fn read(design: &mut Design, text: &str) -> Vec<Problem> {
     if problems.iter().any(|problem| problem.key.is_empty()) {
         return problems;
     }
-    // Rules about a key that could not be read would judge its default.
+    // A rule about a key that could not be parsed would see its default.
     let unread: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
     for (others, mut problem) in check::broken(design) {
         let keys = || [problem.key.as_str()].into_iter().chain(others.iter().copied());
@@ -40,12 +39,12 @@ fn read(design: &mut Design, text: &str) -> Vec<Problem> {
     problems
 }
 
-/// Whether trouble at `bad` leaves the value of `key` unread: it is the key, or a table above it.
+/// Whether an error at `bad` leaves `key` unset: `bad` is the key, or a table above it.
 fn concerns(bad: &str, key: &str) -> bool {
     key.strip_prefix(bad).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Only a profile: the keys of `[profile]`.
+/// Parses a profile alone: the keys of `[profile]`.
 pub(crate) fn profile(file: &str, text: &str) -> Result<Profile, DesignError> {
     let mut profile = Profile::default();
     let mut problems = problems(text, |reader| profile.keys(&mut Filled(reader)));
@@ -58,7 +57,7 @@ pub(crate) fn profile(file: &str, text: &str) -> Result<Profile, DesignError> {
     if problems.is_empty() { Ok(profile) } else { Err(DesignError::File { file, problems }) }
 }
 
-/// Values that are filled in with what a file says.
+/// Fills in the values of a file.
 struct Filled<'a, 'b>(&'a mut Reader<'b>);
 
 impl Keys for Filled<'_, '_> {

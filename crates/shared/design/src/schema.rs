@@ -1,11 +1,11 @@
-//! The keys of a design file. Reading ([`crate::read`]) and writing ([`crate::write`]) are two walks over them, so they
-//! cannot differ; those of its rules are where these are declared ([`policy::rules`]).
+//! The keys of a design file. Reading ([`crate::read`]) and writing ([`crate::write`]) both walk over them, so they
+//! cannot differ; the rules declare their own keys ([`policy::rules`]).
 
 use policy::table::{Keys, Slot, Table};
 
 use crate::Design;
 
-/// A name, a summary, and rules.
+/// Name, summary, and rules.
 pub(crate) fn design(keys: &mut dyn Keys, design: &mut Design) {
     keys.key("name", None, Slot::Text(&mut design.name));
     keys.key("summary", None, Slot::Text(&mut design.summary));

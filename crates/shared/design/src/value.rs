@@ -1,4 +1,4 @@
-//! The value of a key, with its unit: what is printed as TOML, and what documents are made of.
+//! `Value`: the value of a key with its unit, printed as TOML and used in documents.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use units::ByteSize;
 pub enum Value {
     /// A word or a text.
     Text(String),
-    /// A number without a unit, or with the one that its key names.
+    /// A number, without a unit or in the unit of the key's name.
     Number(u64),
     /// True or false.
     Flag(bool),
@@ -19,7 +19,7 @@ pub enum Value {
     Size(ByteSize),
     /// A time.
     Time(Duration),
-    /// Several.
+    /// A list.
     List(Vec<Value>),
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Value {
             }
             Self::Time(time) => {
                 let nanos = time.as_nanos();
-                // Minutes and hours are read for people's sake; papers and kernels count in seconds.
+                // Minutes and hours are accepted for convenience; papers and kernels use seconds.
                 let fits = |unit: &&(&str, u64)| nanos.is_multiple_of(u128::from(unit.1));
                 let (name, unit) = TIMES[2..].iter().find(fits).unwrap_or(&("ns", 1));
                 write!(f, "\"{}{name}\"", nanos / u128::from(*unit))

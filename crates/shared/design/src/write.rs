@@ -1,21 +1,21 @@
-//! Design to TOML: a walk over its keys that lists each with its value.
+//! Design to TOML: a walk over its keys that lists their values.
 
 use policy::table::{Keys, Limit, Slot};
 
 use crate::{Design, Value, field, schema};
 
-/// A key that the design has.
+/// A key of the design.
 pub(crate) struct Entry {
-    /// With its tables before it.
+    /// The key with its table prefix.
     pub key: String,
     pub value: Value,
-    /// What its amount must be.
+    /// Limit of its number.
     pub limit: Option<Limit>,
-    /// A number, or a time in nanoseconds.
+    /// Its number, or its time in nanoseconds.
     pub amount: Option<u64>,
 }
 
-/// Every key that the design has, in the order of the file.
+/// Every key of the design, in file order.
 pub(crate) fn entries(design: &Design) -> Vec<Entry> {
     let mut writer = Writer { tables: vec![], entries: vec![] };
     schema::design(&mut writer, &mut design.clone());
@@ -41,7 +41,7 @@ pub(crate) fn toml(design: &Design) -> String {
 }
 
 struct Writer {
-    /// Those that the next key is in.
+    /// The tables around the next key.
     tables: Vec<&'static str>,
     entries: Vec<Entry>,
 }
@@ -65,7 +65,7 @@ impl Keys for Writer {
     }
 }
 
-/// A key with its tables before it.
+/// A key with its table prefix.
 pub(crate) fn path(tables: &[&str], name: &str) -> String {
     tables.iter().chain([&name]).copied().collect::<Vec<_>>().join(".")
 }

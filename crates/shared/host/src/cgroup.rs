@@ -58,7 +58,7 @@ impl Group {
             true => ["memory.limit_in_bytes", "memory.usage_in_bytes"],
             false => ["memory.max", "memory.current"],
         };
-        // `max` is no number: no limit. Version 1 writes a number near 2^63 for it.
+        // `max` is not a number: no limit. Version 1 writes a number near 2^63 for it.
         let limit = number(limit).filter(|limit| *limit < 1 << 62)?;
         let usage = number(usage)?;
         Some(limit.saturating_add(reclaimable(self)).saturating_sub(usage).min(limit))

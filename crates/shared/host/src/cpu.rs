@@ -1,4 +1,4 @@
-//! The processor, from `/proc/cpuinfo` and sysfs, so that fixtures of any machine work.
+//! The CPU, from `/proc/cpuinfo` and sysfs, so that fixtures of any machine work.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::root::Reasons;
 use crate::{ReadError, Root, root, tlb};
 
-/// Facts about the processors. All logical CPUs are assumed to be of the first one's kind.
+/// Properties of the CPUs. All logical CPUs are assumed to be of the first one's kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// `AMD EPYC 9R14`, or implementer and part on Arm, which prints no name.
+    /// `AMD EPYC 9R14`, or implementer and part number on Arm, where cpuinfo has no model name.
     pub model: Option<String>,
     /// `AuthenticAMD`, `GenuineIntel`, or Arm's implementer code such as `0x41`.
     pub vendor: Option<String>,
-    /// `cpu family` of x86: with the model number below, it selects the table of events of its counters.
+    /// `cpu family` of x86: with the model number, it selects the table of PMU events.
     #[serde(default)]
     pub family: Option<u32>,
     /// `model` of x86, Arm's `CPU part`.
@@ -22,7 +22,7 @@ pub struct Cpu {
     pub number: Option<u32>,
     /// Logical CPUs online.
     pub online: Option<u32>,
-    /// Nominal speed in MHz: cpufreq's base frequency, CPPC's nominal one, or the speed after `@` in the model's
+    /// Nominal speed in MHz: cpufreq's base frequency, CPPC's nominal frequency, or the speed after `@` in the model
     /// name.
     pub nominal_mhz: Option<u32>,
     /// cpuinfo's `cpu MHz` of the first CPU: its current speed (in a guest: its TSC's).
@@ -31,7 +31,7 @@ pub struct Cpu {
     pub hypervisor: Hypervisor,
     /// `TLB size`: entries of the second-level TLB for base pages. Only AMD prints it.
     pub tlb_entries: Option<u32>,
-    /// Line size of the first cache, in bytes.
+    /// Line size of the first-level cache, in bytes.
     #[serde(default)]
     pub cache_line_bytes: Option<u64>,
 }
@@ -40,7 +40,7 @@ pub struct Cpu {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", content = "name", rename_all = "kebab-case")]
 pub enum Hypervisor {
-    /// The processor prints its flags, and `hypervisor` is not among them.
+    /// The `flags` line exists and lacks `hypervisor`.
     Absent,
     /// There is a hypervisor; with its name, if known.
     Present(Option<String>),
@@ -141,7 +141,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Cpu, ReadError> {
     Ok(cpu)
 }
 
-/// `Intel(R) Xeon(R) CPU @ 2.60GHz`.
+/// Parses the speed in `Intel(R) Xeon(R) CPU @ 2.60GHz`, in MHz.
 fn mhz_in_name(name: &str) -> Option<u32> {
     let (_, speed) = name.rsplit_once('@')?;
     let ghz: f64 = speed.trim().strip_suffix("GHz")?.trim().parse().ok()?;

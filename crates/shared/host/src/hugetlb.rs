@@ -8,7 +8,7 @@ use units::{NodeId, PageSize};
 use crate::root::Reasons;
 use crate::{Root, root};
 
-/// Directory of the machine's pools.
+/// Directory of the machine-wide pools.
 pub(crate) const DIR: &str = "/sys/kernel/mm/hugepages";
 /// Directory of the nodes.
 pub(crate) const NODES: &str = "/sys/devices/system/node";
@@ -18,7 +18,7 @@ pub(crate) const NODES: &str = "/sys/devices/system/node";
 pub struct HugetlbPools {
     /// By page size; empty when the kernel has no hugetlb.
     pub sizes: BTreeMap<PageSize, Pool>,
-    /// The nodes' shares.
+    /// Each node's share.
     pub nodes: BTreeMap<NodeId, BTreeMap<PageSize, NodePool>>,
 }
 
@@ -31,7 +31,7 @@ pub struct Pool {
     pub free: Option<u64>,
     /// Number of pages reserved for mappings but not yet faulted in.
     pub reserved: Option<u64>,
-    /// Number of pages made on demand beyond the persistent pool; released when freed.
+    /// Number of pages allocated on demand beyond the persistent pool; returned to the buddy allocator when freed.
     pub surplus: Option<u64>,
     /// Maximum number of surplus pages.
     pub overcommit: Option<u64>,
@@ -46,12 +46,12 @@ pub struct NodePool {
     pub total: Option<u64>,
     /// Number of these pages not in use.
     pub free: Option<u64>,
-    /// Number of pages made on demand.
+    /// Number of pages allocated on demand.
     pub surplus: Option<u64>,
 }
 
 impl Pool {
-    /// Number of pages that a new mapping could still reserve without surplus pages.
+    /// Number of pages that a new mapping can reserve without surplus pages.
     pub fn unreserved(&self) -> Option<u64> {
         Some(self.free?.saturating_sub(self.reserved?))
     }

@@ -7,18 +7,18 @@ use units::{ByteSize, PageSize};
 
 use crate::{ReadError, Root, root};
 
-/// Memory of the whole machine, in bytes. `None`: this kernel does not print the line.
+/// Memory of the whole machine, in bytes. `None`: the kernel does not print the line.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemInfo {
     /// `MemTotal`: usable RAM.
     pub total: Option<ByteSize>,
     /// `MemFree`.
     pub free: Option<ByteSize>,
-    /// `MemAvailable`: the kernel's estimate of what a new program could get without swapping.
+    /// `MemAvailable`: the kernel's estimate of the memory that new programs can get without swapping.
     pub available: Option<ByteSize>,
-    /// `AnonPages`: mapped anonymous memory of every size (hugetlb is not in it).
+    /// `AnonPages`: mapped anonymous memory, with THP, without hugetlb.
     pub anon: Option<ByteSize>,
-    /// `Shmem`: shared memory and tmpfs, of every size.
+    /// `Shmem`: shared memory and tmpfs, with THP.
     pub shmem: Option<ByteSize>,
     /// `Cached`: page cache, with shared memory.
     pub cached: Option<ByteSize>,
@@ -26,11 +26,11 @@ pub struct MemInfo {
     pub anon_huge: Option<ByteSize>,
     /// `ShmemHugePages`: shared memory in PMD-sized folios, mapped or not.
     pub shmem_huge: Option<ByteSize>,
-    /// `ShmemPmdMapped`: the part of it that is mapped by a PMD somewhere.
+    /// `ShmemPmdMapped`: the part of `shmem_huge` that a PMD maps somewhere.
     pub shmem_pmd_mapped: Option<ByteSize>,
     /// `FileHugePages`: page cache in PMD-sized folios.
     pub file_huge: Option<ByteSize>,
-    /// `FilePmdMapped`: the part of it that is mapped by a PMD somewhere.
+    /// `FilePmdMapped`: the part of `file_huge` that a PMD maps somewhere.
     pub file_pmd_mapped: Option<ByteSize>,
     /// `Hugetlb`: all hugetlb pools together, free pages included.
     pub hugetlb: Option<ByteSize>,

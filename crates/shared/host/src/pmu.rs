@@ -1,5 +1,5 @@
-//! The processor's performance monitoring unit according to sysfs: its type for `perf_event_open(2)`, and the
-//! configuration bits of its terms.
+//! The CPU's performance monitoring unit according to sysfs: its type for `perf_event_open(2)`, and the bit fields of
+//! its format terms.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::{ReadError, Root, root};
 /// Directory of the kernel's event sources (`Documentation/ABI/testing/ sysfs-bus-event_source-devices-format`).
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// A processor's counters.
+/// A CPU core PMU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pmu {
     /// `cpu`; `cpu_core` on hybrid processors; `armv8_pmuv3_0`.
@@ -41,8 +41,8 @@ pub struct NoSuchTerm {
 }
 
 impl Pmu {
-    /// The PMU of the processor's cores (of the faster kind, if there are two); `None` if the kernel found none,
-    /// as in most virtual machines.
+    /// The PMU of the CPU cores (of the faster kind, if there are two); `None` if the kernel found none, as in most
+    /// virtual machines.
     pub fn read(root: &Root) -> Result<Option<Self>, ReadError> {
         let names = match root.list(DEVICES) {
             Err(error) if error.is_gone() => return Ok(None),
@@ -74,7 +74,7 @@ impl Pmu {
         Ok(Self { name: name.to_string(), kind, counters, formats })
     }
 
-    /// The words `config`, `config1` and `config2` with the value of each term. Terms of value 0 need no bits.
+    /// Encodes the terms into the words `config`, `config1` and `config2`. Terms of value 0 need no bits.
     pub fn encode(&self, terms: &[(&str, u64)]) -> Result<[u64; 3], NoSuchTerm> {
         let mut words = [0; 3];
         for (term, value) in terms.iter().filter(|(_, value)| *value != 0) {
@@ -90,7 +90,7 @@ impl Pmu {
 }
 
 impl Format {
-    /// The value's bits in place; `None` if the value has too many bits.
+    /// Places the value's bits; `None` if the field is too narrow.
     fn place(&self, mut value: u64) -> Option<u64> {
         let mut placed = 0;
         for (first, last) in &self.bits {
@@ -103,7 +103,7 @@ impl Format {
     }
 }
 
-/// `config:0-7,32-35` or `config1:3`.
+/// Parses `config:0-7,32-35` or `config1:3`.
 fn parse_format(line: &str) -> Option<Format> {
     let (word, bits) = line.split_once(':')?;
     let word = ["config", "config1", "config2"].iter().position(|name| *name == word)?;
@@ -133,7 +133,7 @@ mod tests {
         (dir, root)
     }
 
-    /// As Linux 6.1 prints them on a Skylake and on a Zen 3 (kernel source, x86/events).
+    /// As printed by Linux 6.1 on a Skylake and on a Zen 3 (kernel source, x86/events).
     const INTEL: [(&str, &str); 5] = [
         ("sys/bus/event_source/devices/cpu/type", "4\n"),
         ("sys/bus/event_source/devices/cpu/format/event", "config:0-7\n"),

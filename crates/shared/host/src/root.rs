@@ -1,4 +1,4 @@
-//! `Root`: the directory that replaces `/`, and the common error of all its readers.
+//! `Root`: a directory in place of `/`, and the common error of all readers.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -70,7 +70,7 @@ impl Root {
         self.page_size
     }
 
-    /// Whether this is the real machine: only then may a reader query the processor itself.
+    /// Whether this is the real machine: only then may a reader query the CPU itself.
     pub fn is_real(&self) -> bool {
         self.dir == Path::new("/")
     }
@@ -84,7 +84,7 @@ impl Root {
     /// bytes.
     pub fn read(&self, path: &str) -> Result<String, ReadError> {
         let path = self.path(path);
-        // Initial capacity for most files: read_to_end begins with 32 bytes.
+        // Enough for most files: read_to_end starts with 32 bytes.
         let mut bytes = Vec::with_capacity(4096);
         let read = File::open(&path).and_then(|f| f.take(MAX_TEXT + 1).read_to_end(&mut bytes));
         read.and_then(|_| {
@@ -107,7 +107,7 @@ impl Root {
     }
 }
 
-/// A file of /proc that is read many times a second: looking it up and opening it costs more than reading it.
+/// A file of /proc that is read many times a second: lookup and open cost more than the read.
 #[derive(Debug)]
 pub(crate) struct KeptFile {
     file: File,
@@ -124,8 +124,8 @@ impl KeptFile {
         }
     }
 
-    /// The current text and its path. For an ended process: ESRCH, even if its pid is reused. Only for files
-    /// that the kernel writes in one piece.
+    /// The current text and its path. For an exited process: ESRCH, even if its pid is reused. Only for files that one
+    /// read returns whole.
     pub(crate) fn read(&mut self) -> Result<(Cow<'_, str>, &Path), ReadError> {
         loop {
             let read = self.file.read_at(&mut self.bytes, 0);

@@ -1,4 +1,4 @@
-//! `Snapshot`: all facts about the machine that a result depends on, in one document.
+//! `Snapshot`: all properties of the machine that a result depends on, in one document.
 
 use serde::{Deserialize, Serialize};
 use units::PageSize;
@@ -9,8 +9,8 @@ use crate::{
     ZoneLevels, root, tlb,
 };
 
-/// The machine at one moment. Reading it changes nothing. The reason for each `None` is in `unknown`, under the file
-/// of the value.
+/// The machine at one moment. Reading changes nothing. For each `None`, `unknown` has the reason under the name of the
+/// file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// `uname -r`.
@@ -42,7 +42,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads all facts; never fails, but may find few. 10 to 20 ms on a 24 GB guest, nearly all of it
+    /// Reads everything; never fails, but may find little. 10 to 20 ms on a 24 GB guest, nearly all of it for
     /// pagetypeinfo's walk over every pageblock.
     pub fn read(root: &Root) -> Self {
         let mut reasons = Reasons::default();

@@ -11,22 +11,22 @@ use crate::{ReadError, Root, root};
 /// Directory of the THP files.
 pub(crate) const DIR: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// The settings of transparent huge pages. A field is `None` where this kernel has no such file.
+/// The settings of transparent huge pages. A field is `None` if this kernel has no such file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thp {
-    /// Memory that gets superpages at a fault: `always`, `madvise` or `never`.
+    /// Which memory gets superpages at a fault: `always`, `madvise` or `never`.
     pub enabled: Option<Choice>,
-    /// Effort of a fault: `always`, `defer`, `defer+madvise`, `madvise` or `never`.
+    /// How hard a fault tries to get a superpage: `always`, `defer`, `defer+madvise`, `madvise` or `never`.
     pub defrag: Option<Choice>,
     /// `enabled` for shared memory.
     pub shmem_enabled: Option<Choice>,
-    /// Whether a read of untouched memory maps the huge page of zeroes.
+    /// Whether a read fault on untouched memory maps the huge zero page.
     pub use_zero_page: Option<bool>,
     /// Whether underused superpages are split under memory pressure.
     pub shrink_underused: Option<bool>,
     /// The size of a superpage that one PMD maps: 2 MiB on x86, 512 MiB with 64K base pages.
     pub pmd_size: Option<PageSize>,
-    /// Every size that this kernel can make (mTHP); empty on kernels with only the PMD size.
+    /// Every size that this kernel supports (mTHP); empty on kernels with only the PMD size.
     pub sizes: BTreeMap<PageSize, ThpSize>,
     /// The background daemon khugepaged.
     pub khugepaged: Khugepaged,
@@ -35,11 +35,11 @@ pub struct Thp {
 /// Settings and counters of one size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThpSize {
-    /// For anonymous memory; `None` for the smallest size, which only shared memory has.
+    /// For anonymous memory; `None` for the smallest size, which exists only for shared memory.
     pub enabled: Option<Choice>,
     /// For shared memory.
     pub shmem_enabled: Option<Choice>,
-    /// Counters since boot by the kernel's names (numbers of folios); empty where only the settings were read.
+    /// Counters since boot by the kernel's names (numbers of folios); empty if only the settings were read.
     pub stats: BTreeMap<String, u64>,
 }
 
@@ -52,7 +52,7 @@ pub struct Khugepaged {
     pub pages_to_scan: Option<u64>,
     /// Milliseconds between passes.
     pub scan_sleep_ms: Option<u64>,
-    /// Milliseconds of rest after an allocation failed.
+    /// Milliseconds of pause after a failed allocation.
     pub alloc_sleep_ms: Option<u64>,
     /// Maximum number of empty base pages in a region to collapse.
     pub max_ptes_none: Option<u64>,
@@ -60,13 +60,13 @@ pub struct Khugepaged {
     pub max_ptes_swap: Option<u64>,
     /// Maximum number of base pages shared with other processes in such a region.
     pub max_ptes_shared: Option<u64>,
-    /// Superpages made since boot.
+    /// Superpages collapsed since boot.
     pub pages_collapsed: Option<u64>,
     /// Full passes over all registered processes since boot.
     pub full_scans: Option<u64>,
 }
 
-/// The files to read: some 17 counters for each of 9 sizes are most of the files.
+/// Which files to read: most files are the counters, some 17 for each of 9 sizes.
 #[derive(Clone, Copy)]
 enum Parts {
     Settings,

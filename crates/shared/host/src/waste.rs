@@ -1,9 +1,9 @@
 //! Zero-filled superpage memory, by sampling.
 //!
 //! A superpage of which the program touched one byte occupies 2 MiB. Unwritten memory reads as zero, so the share of
-//! all-zero base pages in superpages is an upper bound for the savings of base pages (Ingens and HawkEye call it
-//! bloat; HawkEye, section 3.2, finds it the same way). Zeroes that the program itself wrote count too: the touch
-//! cannot be seen from outside. The cost of superpages is the memory of a run in excess of a run on base pages.
+//! all-zero base pages in superpages is an upper bound for the memory that base pages would save (Ingens and HawkEye
+//! call it bloat; HawkEye, section 3.2, finds it the same way). Zeroes that the program itself wrote count too: they
+//! cannot be told apart from outside. The cost of superpages is the memory of a run in excess of a run on base pages.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -30,7 +30,7 @@ pub struct Waste {
     pub sampled: u32,
     /// Number of these that are all zero.
     pub zero: u32,
-    /// Number of base pages chosen but unreadable: unmapped meanwhile.
+    /// Number of sampled base pages that were unmapped before the read.
     pub unreadable: u32,
     /// The zero share of the sample times `superpage_bytes`; `None` if there are superpages but
     /// no page could be read.
@@ -57,7 +57,7 @@ pub fn sample(root: &Root, pid: Pid, samples: u32, seed: u64) -> Result<Waste, R
         wasted: None,
     };
     if bytes > 0 && !zero_page::is_flagged(root) {
-        return Ok(waste); // some may be no memory at all
+        return Ok(waste); // the superpages may be the huge zero page, which takes no memory
     }
     let mut cursor = Cursor::new(&ranges);
     let chosen = strata(bytes / page, samples, seed);

@@ -1,4 +1,4 @@
-//! Zones: free blocks by order (`/proc/buddyinfo`) and their levels (`/proc/zoneinfo`).
+//! Memory zones: free blocks by order (`/proc/buddyinfo`) and watermarks (`/proc/zoneinfo`).
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -31,7 +31,7 @@ pub struct ZoneLevels {
     pub zone: String,
     /// Free pages.
     pub free: Option<u64>,
-    /// Watermark below which only emergencies allocate.
+    /// Watermark below which only emergency allocations succeed.
     pub min: Option<u64>,
     /// Watermark below which kswapd wakes.
     pub low: Option<u64>,
@@ -84,7 +84,7 @@ pub fn parse_zoneinfo(text: &str, path: &Path) -> Result<Vec<ZoneLevels>, ReadEr
         }
         let mut words = line.split_ascii_whitespace();
         let (Some(zone), Some(first)) = (zones.last_mut(), words.next()) else { continue };
-        // `pages free 3840` opens the block; `high:` further down is a per-CPU limit, not a level.
+        // `pages free 3840` starts the block; `high:` further down is a per-CPU limit, not a watermark.
         let slot = match first {
             "pages" if words.next() == Some("free") => &mut zone.free,
             "min" => &mut zone.min,
@@ -195,15 +195,15 @@ fn block_row(columns: &[&str], rest: &str) -> Option<BTreeMap<String, u64>> {
 
 // Free memory that is contiguous enough for superpages, from `/proc/buddyinfo` alone.
 
-/// Free memory, and the part that could be superpages at once, without compaction.
+/// Free memory, and the part that could become superpages without compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeContiguity {
     /// The superpage size.
     pub superpage: PageSize,
     /// Free bytes in the buddy allocator, of every block size.
     pub free: ByteSize,
-    /// Bytes free in blocks of at least a superpage. `None`: the superpage is larger than the
-    /// buddy allocator's largest block, so its lists cannot tell.
+    /// Bytes free in blocks of at least a superpage. `None`: the superpage is larger than the buddy allocator's largest
+    /// block, so buddyinfo cannot tell.
     pub in_superpages: Option<ByteSize>,
     /// Number of superpages in these blocks.
     pub superpages: Option<u64>,
@@ -215,7 +215,7 @@ impl FreeContiguity {
         Ok(Self::from_zones(&ZoneFree::read(root)?, root.page_size(), superpage))
     }
 
-    /// Reads the memory available to programs: without the zone for old devices (DMA).
+    /// Like [`Self::read`], without the DMA zone, which programs do not get.
     ///
     /// # Errors
     /// `/proc/buddyinfo` cannot be read.
@@ -225,7 +225,7 @@ impl FreeContiguity {
         Ok(Self::from_zones(&zones, root.page_size(), superpage))
     }
 
-    /// Computed from existing zones; `base` is the base page size.
+    /// Computes the contiguity of `zones`; `base` is the base page size.
     pub fn from_zones(zones: &[ZoneFree], base: PageSize, superpage: PageSize) -> Self {
         let order = superpage.bytes().ilog2().saturating_sub(base.bytes().ilog2()) as usize;
         let mut free_pages = 0u64;
@@ -246,7 +246,7 @@ impl FreeContiguity {
         }
     }
 
-    /// Share of free memory that could be superpages at once; `None` when no memory is free.
+    /// Share of free memory that could become superpages without compaction; `None` if no memory is free.
     pub fn ratio(&self) -> Option<f64> {
         let usable = self.in_superpages?.bytes();
         (self.free.bytes() > 0).then(|| usable as f64 / self.free.bytes() as f64)
@@ -259,7 +259,7 @@ fn power(order: usize) -> u64 {
 
 // Compaction on demand: migrating pages so that free memory becomes contiguous.
 //
-// Not a [`crate::journal::Knob`]: it has no value to restore. It takes no memory and changes no setting; it costs CPU
+// Not a [`crate::journal::Knob`]: there is no value to restore. It takes no memory and changes no setting, but uses CPU
 // time in the kernel and stalls users of the migrated pages.
 
 /// The kernel refused to compact.
@@ -272,14 +272,14 @@ pub struct CompactError {
     pub source: io::Error,
 }
 
-/// Compacts every zone of the machine, or of one node, and returns when that is done
-/// (`/proc/sys/vm/compact_memory`, `nodeN/compact`). Needs root and CONFIG_COMPACTION.
+/// Compacts every zone of the machine, or of one node, and returns when done (`/proc/sys/vm/compact_memory`,
+/// `nodeN/compact`). Needs root and CONFIG_COMPACTION.
 pub fn compact(root: &Root, node: Option<NodeId>) -> Result<(), CompactError> {
     let path = root.path(&match node {
         None => "/proc/sys/vm/compact_memory".to_string(),
         Some(node) => format!("{}/node{node}/compact", hugetlb::NODES),
     });
-    // Only 1 is taken (mm/compaction.c sysctl_compaction_handler, since Linux 5.13).
+    // The kernel accepts only 1 (mm/compaction.c sysctl_compaction_handler, since Linux 5.13).
     let written =
         OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"1\n"));
     written.map_err(|source| CompactError { path, source })

@@ -1,82 +1,81 @@
-//! `Costs`: what the kernel's work costs on one machine, in nanoseconds.
+//! `Costs`: costs of kernel operations on one machine, in nanoseconds.
 //!
-//! Numbers live in `machines/*.toml`, each with its source and how far to trust it.
+//! The values are in `machines/*.toml`, each with its source and a confidence label.
 
 use units::ByteSize;
 
 /// A cost in nanoseconds.
 pub type Nanoseconds = f64;
 
-/// What the kernel's work costs. All but `zero` are nanoseconds.
+/// Costs of kernel operations. All but `zero` are nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
-    /// A fault that maps one base page, from the trap to the return, without zeroing it, without
-    /// waiting for a lock and without making a page of the page table.
+    /// A fault that maps one base page, from trap to return, without zeroing, lock contention, or allocating a
+    /// page-table page.
     pub fault_base: Nanoseconds,
     /// A fault that maps a superpage, without zeroing it.
     pub fault_superpage: Nanoseconds,
-    /// A page that a fault maps beside the one that was touched.
+    /// Each further page that fault-around maps.
     pub fault_around_page: Nanoseconds,
-    /// A system call that does nothing.
+    /// An empty system call.
     pub system_call: Nanoseconds,
     /// Zeroing, by stores and by bytes per call.
     pub zero: Zeroing,
     /// Copying one base page.
     pub copy_page: Nanoseconds,
-    /// Migrating one base page with everything but the shootdown: isolating it, unmapping it through
-    /// the reverse map, copying, mapping it again.
+    /// Migrating one base page without the shootdown: isolation, unmapping through the reverse map, copy, remapping.
     pub migrate_page: Nanoseconds,
     /// Collapsing base pages into a superpage, or splitting one, without copies and zeroing.
     pub collapse: Nanoseconds,
-    /// Changing a mapping's size in place.
+    /// Changing the page size of a mapping in place.
     pub promote: Nanoseconds,
-    /// A TLB shootdown on the processor that asks for it.
+    /// A TLB shootdown on the initiating CPU.
     pub shootdown: Nanoseconds,
-    /// What each further processor adds to it.
+    /// Cost of a shootdown per additional CPU.
     pub shootdown_per_cpu: Nanoseconds,
     /// Unmapping and freeing one base page.
     pub unmap_page: Nanoseconds,
     /// Unmapping and freeing one superpage.
     pub unmap_superpage: Nanoseconds,
-    /// Making one page of a page table, zeroed.
+    /// Allocating and zeroing one page-table page.
     pub table_page: Nanoseconds,
-    /// Looking at one page in a scan (khugepaged, compaction, access bits).
+    /// Scanning one page (khugepaged, compaction, accessed bits).
     pub scan_page: Nanoseconds,
-    /// Reclaiming one clean page of a file.
+    /// Reclaiming one clean file page.
     pub reclaim_page: Nanoseconds,
-    /// Taking and releasing a lock that nobody holds.
+    /// Acquiring and releasing an uncontended lock.
     pub lock: Nanoseconds,
-    /// What a lock's or a counter's cache line costs when another processor had it last.
+    /// Transfer of a lock's or counter's cache line from another CPU.
     pub line_transfer: Nanoseconds,
-    /// Switching to another process or a daemon, without what the emptied TLB costs.
+    /// Switching to another process or a daemon, without the cost of TLB misses afterwards.
     pub context_switch: Nanoseconds,
 }
 
-/// How long 2 MiB take to be zeroed, by the kind of stores and by the bytes zeroed per call.
+/// Time to zero 2 MiB, by kind of store and bytes zeroed per call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Zeroing {
-    /// Through the caches: microseconds for 2 MiB, in calls of 4 KiB, of 32 KiB, of 2 MiB.
+    /// Temporal stores: microseconds for 2 MiB, in calls of 4 KiB, of 32 KiB, of 2 MiB.
     pub temporal: [f64; 3],
-    /// Past the caches, likewise.
+    /// Non-temporal stores, likewise.
     pub non_temporal: [f64; 3],
 }
 
-/// The kind of stores that zero.
+/// Kind of stores for zeroing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stores {
-    /// Through the caches.
+    /// Through the caches (temporal).
     Temporal,
-    /// Past the caches.
+    /// Past the caches (non-temporal).
     NonTemporal,
 }
 
-/// The bytes per call that the three columns of [`Zeroing`] stand for (Quicksilver, slide 17).
+/// Bytes per call of the three columns of [`Zeroing`] (Quicksilver, slide 17).
 pub const BULKS: [u64; 3] = [4 << 10, 32 << 10, 2 << 20];
 
 impl Zeroing {
-    /// Nanoseconds to zero `size` in calls of `bulk` bytes (at most `size`). Between the columns the
-    /// time is taken to be linear in the logarithm of the bytes per call (inferred); beyond them it
-    /// is that of the nearest. A base page of 4 KiB costs 1/512 of the first column.
+    /// Nanoseconds to zero `size` in calls of `bulk` bytes (at most `size`). Between the columns, the time is
+    /// interpolated linearly in the logarithm of the bytes per call (inferred); beyond them, it is that of the nearest
+    /// column. A base page of 4 KiB costs 1/512 of the first column.
     pub fn time(&self, stores: Stores, bulk: ByteSize, size: ByteSize) -> Nanoseconds {
         let column = match stores {
             Stores::Temporal => &self.temporal,
@@ -92,7 +91,7 @@ impl Zeroing {
 }
 
 impl Costs {
-    /// Every cost but zeroing, with its key.
+    /// All costs except zeroing, with their keys.
     pub fn all(&self) -> [(&'static str, Nanoseconds); 18] {
         [
             ("fault-base", self.fault_base),

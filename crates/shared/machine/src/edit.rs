@@ -1,16 +1,16 @@
-//! Costs in a machine's file, as text: set, and found again. Comments and the order of the file stay.
+//! Reading and replacing costs in the text of a machine file. Comments and the order of the file stay.
 //!
-//! For the commands that measure a machine's costs. What comes out is to be read with [`super::Machine::from_toml`]
-//! before it is kept: a file may be written in ways that are not understood here.
+//! For commands that measure a machine's costs. Check the result with [`super::Machine::from_toml`] before saving it:
+//! this editor does not understand all of TOML.
 
-/// A line of costs: its key (`fault-base`, `zero.temporal`), and what stands behind the `=`, comment included.
+/// A line of costs: its key (`fault-base`, `zero.temporal`), and the text after `=`, including the comment.
 pub type CostLine = (String, String);
 
-/// The sections, and what their keys begin with.
+/// The sections, and the prefixes of their keys.
 const SECTIONS: [(&str, &str); 2] = [("[costs]", ""), ("[costs.zero]", "zero.")];
 
-/// The text with `costs` in place of what it says of them; what it does not say is added. Comments right above
-/// a line that is replaced were about its old value, and go.
+/// Replaces `costs` in the text, and adds missing ones. Comments directly above a replaced line described its old
+/// value, and are removed.
 pub fn with_costs(text: &str, costs: &[CostLine]) -> String {
     let mut left: Vec<&CostLine> = costs.iter().collect();
     let mut out: Vec<String> = Vec::new();
@@ -38,7 +38,7 @@ pub fn with_costs(text: &str, costs: &[CostLine]) -> String {
     out.join("\n") + "\n"
 }
 
-/// Those costs in the text whose line has `mark` in it.
+/// The costs in lines that contain `mark`.
 pub fn costs_marked(text: &str, mark: &str) -> Vec<CostLine> {
     let mut section = None;
     let mut found = Vec::new();
@@ -54,7 +54,7 @@ pub fn costs_marked(text: &str, mark: &str) -> Vec<CostLine> {
     found
 }
 
-/// Adds what belongs into the section that ends here, before the blank lines at its end.
+/// Adds the remaining costs of the section that ends here, before the blank lines at its end.
 fn add(out: &mut Vec<String>, left: &mut Vec<&CostLine>, section: Option<&'static str>) {
     let Some(prefix) = section else { return };
     let here = |cost: &&CostLine| match cost.0.strip_prefix(prefix) {

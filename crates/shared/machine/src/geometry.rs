@@ -1,65 +1,65 @@
-//! The shapes of TLBs and page-walk caches: entries, ways, which page sizes they hold.
+//! Geometry of TLBs and page-walk caches: entries, ways, page sizes.
 
 use crate::{SIZES, Size};
 
 /// A set-associative array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Array {
-    /// Entries in all.
+    /// Total number of entries.
     pub entries: u16,
-    /// Entries of one set; as many as `entries`: fully associative.
+    /// Associativity; equal to `entries`: fully associative.
     pub ways: u16,
 }
 
 impl Array {
-    /// Its sets.
+    /// Number of sets.
     pub const fn sets(self) -> u16 {
         self.entries / self.ways
     }
 }
 
-/// How a set is chosen.
+/// Selection of a set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Index {
-    /// The page's number modulo the sets.
+    /// Page number modulo the number of sets.
     #[default]
     Modulo,
-    /// The exclusive or of the two lowest groups of as many bits as number the sets, of which there
-    /// must be a power of two (Skylake's L2: Gras et al., TLBleed, USENIX Security 2018).
+    /// Exclusive or of the two lowest groups of index bits; the number of sets must be a power of two (Skylake's L2:
+    /// Gras et al., TLBleed, USENIX Security 2018).
     Xor,
 }
 
-/// Which entry of a full set is evicted.
+/// Replacement policy of a set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Replacement {
-    /// The least recently used.
+    /// Least recently used.
     #[default]
     Lru,
-    /// By a tree of bits, each pointing away from the half used last; the ways must be a power of two.
+    /// Tree-PLRU; the number of ways must be a power of two.
     TreePlru,
 }
 
 /// One TLB array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tlb {
-    /// Its shape.
+    /// Its geometry.
     pub array: Array,
-    /// The page sizes it holds, by [`Size`].
+    /// Whether it holds each page size, by [`Size`].
     pub holds: [bool; SIZES],
-    /// How a set is chosen.
+    /// Selection of a set.
     pub index: Index,
-    /// Which entry is evicted.
+    /// Replacement policy.
     pub replacement: Replacement,
-    /// Cycles that a hit here costs beyond a hit in the first level (0 there).
+    /// Cycles of a hit beyond a first-level hit (0 for the first level).
     pub cycles: u16,
 }
 
 impl Tlb {
-    /// The bytes its entries translate, all of them of one size.
+    /// Reach in bytes, if all entries hold pages of one size.
     pub const fn reach(&self, size: Size, base_page: u64) -> u64 {
         self.array.entries as u64 * (base_page << size.shift())
     }
-    /// The set of the page number `number`, counted in pages of its own size.
+    /// Index of the set for page number `number`, in units of its own page size.
     pub const fn set(&self, number: u32) -> u32 {
         let sets = self.array.sets() as u32;
         match self.index {
@@ -69,13 +69,13 @@ impl Tlb {
     }
 }
 
-/// The caches of upper page-table entries.
+/// Page-walk caches: caches of upper page-table entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalkCaches {
-    /// Of entries that point to a page table: one for each region.
+    /// Cache of entries that point to a leaf table: one per region.
     pub pde: Option<Array>,
-    /// Of entries one level up: one for each 512 regions.
+    /// Cache of entries one level higher: one per 512 regions.
     pub pdpte: Option<Array>,
-    /// Of entries one more level up.
+    /// Cache of entries two levels higher.
     pub pml4e: Option<Array>,
 }

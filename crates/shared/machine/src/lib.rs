@@ -1,8 +1,8 @@
-//! `Machine`: a processor's translation hardware and its kernel's costs, as a value read from TOML: the shapes of its
-//! TLBs and page-walk caches, the latencies of its caches, and what its kernel's work costs.
+//! `Machine`: a CPU's translation hardware and its kernel's costs, read from TOML: geometry of TLBs and page-walk
+//! caches, latencies of data caches, and costs of kernel operations.
 //!
-//! [`Machine::walk_cycles`] turns what a TLB counted ([`Tally`]) into cycles. No I/O, no clock, nothing random; the
-//! TLBs themselves are simulated by `tlb-sim`.
+//! [`Machine::walk_cycles`] converts the counts of a TLB ([`Tally`]) to cycles. No I/O, no clock, no randomness;
+//! `tlb-sim` simulates the TLBs themselves.
 #![forbid(unsafe_code)]
 
 mod costs;
@@ -31,79 +31,80 @@ use units::PageSize;
 /// A machine, read from TOML ([`Machine::from_toml`]) or by name ([`preset`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    /// Its name, as on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// One line for people.
+    /// One-line summary.
     pub summary: String,
-    /// Its clock, at which its cycles are counted.
+    /// Clock in MHz, for cycles.
     pub mhz: u32,
-    /// The base page: the smallest that the processor translates.
+    /// Base page size: the smallest that the CPU translates.
     pub base_page: PageSize,
-    /// The kernel's base page: one of the processor's, or several that are mapped, zeroed and freed together.
+    /// The kernel's base page size: that of the CPU, or a multiple whose pages are mapped, zeroed and freed together.
     pub kernel_page: PageSize,
-    /// The sizes of its superpages, if they are not those of a tree of tables; see [`Machine::superpages`].
+    /// Superpage sizes, if they are not those of a radix tree; see [`Machine::superpages`].
     pub own_superpages: Option<Vec<PageSize>>,
-    /// Page-table entries that a walk for a base page reads when no walk cache helps.
+    /// Page-table entries that a walk for a base page reads without walk caches.
     pub levels: u8,
-    /// First-level TLB arrays. No size is held by two, and one holds base pages.
+    /// First-level TLB arrays. At most one holds each page size; one holds base pages.
     pub l1: Vec<Tlb>,
-    /// Second-level TLB arrays, likewise; what is held here is held by the first level too.
+    /// Second-level TLB arrays, likewise; the first level holds their page sizes too.
     pub l2: Vec<Tlb>,
-    /// The caches of upper page-table entries.
+    /// Page-walk caches.
     pub walk_caches: WalkCaches,
-    /// Walks that may be under way at once.
+    /// Maximum number of concurrent walks.
     pub walkers: u8,
-    /// Nothing else is translated while a walk is under way: a program waits for all of it.
+    /// Whether a walk blocks all other translations, so that the program waits for all of it.
     pub walk_blocks: bool,
-    /// How the page table is laid out.
+    /// Organisation of the page table.
     pub organisation: Organisation,
-    /// Address spaces keep their translations over a context switch.
+    /// Whether TLB entries survive a context switch (PCID).
     pub pcid: bool,
-    /// It runs in a virtual machine.
+    /// Nested paging, in a virtual machine.
     pub nested: Option<Nested>,
-    /// Data caches from the first level on, as page-table entries see them, ascending.
+    /// Data caches, ascending, with the latencies of page-table loads.
     pub caches: Vec<Cache>,
     /// Cycles of a load from memory.
     pub memory_cycles: u16,
-    /// MB/s (10^6 bytes) that one thread streams, as McCalpin's STREAM counts them; `None`: workloads' own pace.
+    /// Streaming bandwidth of one thread in MB/s (10^6 bytes), as counted by McCalpin's STREAM; `None`: the workloads'
+    /// own value.
     pub stream_bandwidth: Option<u32>,
-    /// What accesses cost that do not wait for each other; `None`: what workloads say.
+    /// Cost of independent accesses; `None`: the workloads' own values.
     pub independent: Option<Independent>,
-    /// What the kernel's work costs.
+    /// Costs of kernel operations.
     pub costs: Costs,
 }
 
-/// Accesses to memory far beyond the caches that do not wait for each other.
+/// Cost of independent accesses to memory far larger than the caches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Independent {
-    /// Cycles of one, its translation being at hand.
+    /// Cycles per access with a TLB hit.
     pub cycles: f64,
-    /// The part of a walk that it waits for: 1 where no two walks overlap.
+    /// Share of walk time that delays the access: 1 if walks do not overlap.
     pub walk: f64,
 }
 
 /// One data cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cache {
-    /// Its bytes, of which page tables get a part.
+    /// Size in bytes, of which page tables use a part.
     pub bytes: u64,
-    /// Cycles of a load that hits it.
+    /// Cycles of a hit.
     pub cycles: u16,
 }
 
-/// The host's side of a virtual machine.
+/// Nested paging of a virtual machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nested {
-    /// The size of page with which the host backs the guest. No TLB entry translates more.
+    /// Size of the host pages that back the guest: the maximum size of a TLB entry.
     pub host_page: Size,
-    /// Levels of the host's page table.
+    /// Number of levels of the host's page table.
     pub levels: u8,
 }
 
 impl Machine {
-    /// The size of a TLB entry for a page of `size`: the largest that the first level holds and the
-    /// host's pages allow. Zen keeps 1 GiB pages as pieces of 2 MiB; a guest's superpage on a host's
-    /// base pages is kept as base pages.
+    /// The page size of the TLB entry for a page of `size`: the largest that the first level and the host's pages
+    /// permit. Zen splits 1 GiB pages into entries of 2 MiB; a guest's superpage on base pages of the host is held as
+    /// base pages.
     pub fn entry_size(&self, size: Size) -> Size {
         let mut size = match self.nested {
             Some(nested) => size.min(nested.host_page),
@@ -115,7 +116,7 @@ impl Machine {
         size
     }
 
-    /// Page-table entries that a walk for a page of `size` reads when no walk cache helps.
+    /// Page-table entries that a walk for a page of `size` reads without walk caches.
     pub fn full_walk(&self, size: Size) -> u8 {
         let less = match size {
             Size::Base | Size::Cont => 0,
@@ -125,13 +126,13 @@ impl Machine {
         self.levels.saturating_sub(less).max(1)
     }
 
-    /// The bytes that a TLB level's array for `size` can translate, 0 if there is none.
+    /// Reach in bytes of a TLB level's array for `size`; 0 if there is none.
     pub fn reach(&self, level: &[Tlb], size: Size) -> u64 {
         let held = level.iter().find(|tlb| tlb.holds[size as usize]);
         held.map_or(0, |tlb| tlb.reach(size, self.base_page.bytes()))
     }
 
-    /// The bytes of its superpages, ascending: where its file names none, 512 base pages, and 512 times that where the
+    /// Superpage sizes in bytes, ascending. If the file names none: 512 base pages, and 512 times that if the
     /// first-level TLB holds pages of that size.
     pub fn superpages(&self) -> Vec<u64> {
         if let Some(sizes) = &self.own_superpages {
@@ -143,7 +144,7 @@ impl Machine {
         sizes.map(|size| self.base_page.bytes() << size.shift()).collect()
     }
 
-    /// Nanoseconds as cycles of this machine.
+    /// Converts nanoseconds to cycles of this machine.
     pub fn cycles(&self, time: Nanoseconds) -> u64 {
         (time * f64::from(self.mhz) / 1000.0).round() as u64
     }

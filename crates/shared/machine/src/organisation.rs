@@ -1,21 +1,20 @@
-//! How a page table is laid out, and so what a walk reads.
-//! See docs/decisions/lab-model.md#11.
+//! Organisation of a page table, which determines what a walk reads. See docs/decisions/lab-model.md#11.
 
 use crate::Footprint;
 use crate::walk::LINE;
 
-/// The layout of a machine's page table.
+/// Organisation of a machine's page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Organisation {
-    /// A tree; neighbouring pages have neighbouring entries (x86, Arm).
+    /// A radix tree; adjacent pages have adjacent entries (x86, Arm).
     #[default]
     Radix,
-    /// A hash table, in which neighbouring pages' entries lie anywhere (PowerPC, Itanium's long format).
+    /// A hash table; the entries of adjacent pages are spread (PowerPC, Itanium's long format).
     Hashed(Hashed),
-    /// The leaves of a tree, mapped one after the other into virtual memory: a walk reads one entry, for whose address it
-    /// needs a translation itself (Itanium's short format).
+    /// A linear table in virtual memory: a walk reads one entry, whose address needs a translation itself (Itanium's
+    /// short format).
     Linear {
-        /// Cycles, beside its loads, of the handler that walks the tree where that translation is missing.
+        /// Cycles, besides its loads, of the handler that walks the tree if that translation is missing.
         handler_cycles: u16,
     },
 }
@@ -23,28 +22,27 @@ pub enum Organisation {
 /// A hashed page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hashed {
-    /// Bytes of a group: what one look-up reads.
+    /// Bytes of a group, which one look-up reads.
     pub group: u16,
     /// Bytes of an entry.
     pub entry: u16,
-    /// The table is this part of memory, rounded down to a power of two.
+    /// The table takes 1/`part` of memory, rounded down to a power of two.
     pub part: u16,
-    /// Cycles of the handler that finds an entry that has no place in its group; `None`: the processor reads a second
-    /// group itself.
+    /// Cycles of the handler that finds an entry outside its full group; `None`: the CPU reads a second group itself.
     pub handler_cycles: Option<u16>,
 }
 
-/// The least groups of a table: PowerPC's 2^11 (docs/sources/machines.md 1).
+/// Minimum number of groups: PowerPC's 2^11 (docs/sources/machines.md 1).
 const MIN_GROUPS: u64 = 1 << 11;
 
 impl Hashed {
-    /// The groups of the table.
+    /// Number of groups of the table.
     pub fn groups(self, memory: u64) -> u64 {
         let groups = memory / u64::from(self.part) / u64::from(self.group);
         (1 << groups.max(1).ilog2()).max(MIN_GROUPS)
     }
 
-    /// Bytes of the lines that hold an entry in use, if the hash spreads entries evenly.
+    /// Bytes of the cache lines that contain a used entry, if the hash spreads entries evenly.
     pub fn bytes_in_use(self, footprint: Footprint) -> u64 {
         let line = u64::from(self.group).max(LINE);
         let lines = (self.groups(footprint.memory) * u64::from(self.group) / line) as f64;
@@ -52,8 +50,7 @@ impl Hashed {
         used.ceil() as u64 * line
     }
 
-    /// The part of the entries that find their group full: a group is asked for by a number of entries that is Poisson
-    /// distributed.
+    /// Share of the entries whose group is full: the number of entries per group is Poisson distributed.
     pub fn overflow(self, footprint: Footprint) -> f64 {
         let mean = footprint.entries as f64 / self.groups(footprint.memory) as f64;
         if mean == 0.0 {
@@ -90,7 +87,7 @@ mod tests {
         assert_eq!(PTEG.groups(0), MIN_GROUPS);
     }
 
-    /// 2^18 entries thrown into 2^20 groups: each group is missed by all of them with probability e^-0.25.
+    /// 2^18 entries hashed into 2^20 groups: each group stays empty with probability e^-0.25.
     #[test]
     fn hardly_two_pages_share_a_line() {
         let bytes = PTEG.bytes_in_use(with(1 << 18, 8 << 30));
@@ -103,11 +100,11 @@ mod tests {
     fn what_finds_its_group_full() {
         assert_eq!(PTEG.overflow(with(0, 8 << 30)), 0.0);
         assert!(PTEG.overflow(with(1 << 18, 8 << 30)) < 1e-9);
-        // One place a group, as many entries as groups: 1/e of the groups are empty.
+        // One entry per group, as many entries as groups: 1/e of the groups are empty.
         let single = Hashed { group: 32, entry: 32, ..PTEG };
         let footprint = with(single.groups(1 << 30), 1 << 30);
         assert!((single.overflow(footprint) - (-1f64).exp()).abs() < 1e-9);
-        // Twice as many entries as there are places: half of them at least.
+        // Twice as many entries as the table can hold: at least half of them overflow.
         assert!(PTEG.overflow(with(16 << 20, 8 << 30)) >= 0.5);
     }
 }

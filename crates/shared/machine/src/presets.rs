@@ -1,13 +1,12 @@
-//! The machines that are built in: `machines/*.toml` at the workspace's root, which users read,
-//! copy and change.
+//! The built-in machines: `machines/*.toml` at the workspace's root, which users read, copy and change.
 
 use super::Machine;
 
-/// The named machine is not built in.
+/// An unknown name of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown machine `{name}`: expected one of {known}, or a file", known = known())]
 pub struct UnknownMachine {
-    /// What was asked for.
+    /// The given name.
     pub name: String,
 }
 
@@ -21,7 +20,7 @@ macro_rules! presets {
     };
 }
 
-/// Names and texts, by name.
+/// Names and texts, sorted by name.
 const PRESETS: &[(&str, &str)] = presets![
     "athlon64-3000",
     "cascade-lake",
@@ -48,19 +47,19 @@ const PRESETS: &[(&str, &str)] = presets![
     "zen4"
 ];
 
-/// The names of the machines that are built in.
+/// The names of the built-in machines.
 pub fn names() -> impl Iterator<Item = &'static str> {
     PRESETS.iter().map(|(name, _)| *name)
 }
 
-/// The file of a machine that is built in.
+/// The text of a built-in machine.
 pub fn preset_text(name: &str) -> Result<&'static str, UnknownMachine> {
     let found = PRESETS.iter().find(|(known, _)| *known == name);
     found.map(|(_, text)| *text).ok_or_else(|| UnknownMachine { name: name.to_string() })
 }
 
-/// The preset of a processor's cores, by what it says of itself: the numbers that Linux's `intel-family.h` gives to
-/// Intel's families, AMD's families and models, and Arm's part numbers (docs/sources/machines.md 5).
+/// The preset for a CPU by its ids: Intel's family 6 models as in Linux's `intel-family.h`, AMD's families and models,
+/// and Arm's part numbers (docs/sources/machines.md 5).
 ///
 /// `family` and `model` are those of x86; on Arm, `model` is the part number.
 pub fn preset_of(vendor: &str, family: Option<u32>, model: Option<u32>) -> Option<&'static str> {
@@ -87,9 +86,9 @@ pub fn preset_of(vendor: &str, family: Option<u32>, model: Option<u32>) -> Optio
     })
 }
 
-/// A machine that is built in.
+/// A built-in machine.
 pub fn preset(name: &str) -> Result<Machine, UnknownMachine> {
     let text = preset_text(name)?;
-    // The tests read every one of them.
+    // The tests read all of them.
     Ok(Machine::from_toml(text, &format!("{name}.toml")).expect("the built-in machines are right"))
 }

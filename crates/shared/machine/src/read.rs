@@ -1,5 +1,5 @@
-//! A machine's file: TOML, strict. Every key that is misspelt, missing or out of range is told with its line and
-//! what is allowed.
+//! Reader of machine files: strict TOML. Every misspelt, missing or out-of-range key is reported with its line and the
+//! allowed values.
 
 use toml_keys::{DeValue, Field, FileError, Reader, parsed, quoted, word, wrong};
 use units::{ByteSize, PageSize};
@@ -10,16 +10,16 @@ use super::{
 };
 use crate::{READS, SIZES, Size};
 
-/// The most entries an array may have: four times what any processor has.
+/// Maximum number of entries of an array: four times that of any known CPU.
 const MAX_ENTRIES: u16 = 1 << 14;
-/// The most levels of a page table.
+/// Maximum number of page-table levels.
 const MAX_LEVELS: u8 = READS as u8 - 1;
 
 impl Machine {
     /// Reads a machine; `file` is named in errors.
     ///
     /// # Errors
-    /// All that is wrong with the text, by line.
+    /// All errors in the text, by line.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, FileError> {
         toml_keys::read(file, text, machine)
     }
@@ -68,7 +68,7 @@ fn machine(keys: &mut Reader<'_>) -> Machine {
     }
 }
 
-/// The kernel's base page: one of the processor's, if the file has none.
+/// The kernel's base page size; by default that of the CPU.
 fn kernel_page(keys: &mut Reader<'_>, base_page: PageSize) -> PageSize {
     let Some(BasePage(size)) = keys.optional("kernel-page") else { return base_page };
     let range = base_page.bytes()..base_page.bytes() << Size::Large.shift();
@@ -79,7 +79,7 @@ fn kernel_page(keys: &mut Reader<'_>, base_page: PageSize) -> PageSize {
     size
 }
 
-/// The sizes of superpages: from a region of 512 base pages to 512 regions.
+/// The superpage sizes: from one region of 512 base pages to 512 regions.
 fn superpages(keys: &mut Reader<'_>, base_page: PageSize) -> Option<Vec<PageSize>> {
     let sizes: Vec<Bytes> = keys.optional("superpages")?;
     let range = base_page.bytes() << Size::Large.shift()..=base_page.bytes() << Size::Huge.shift();
@@ -95,7 +95,7 @@ fn superpages(keys: &mut Reader<'_>, base_page: PageSize) -> Option<Vec<PageSize
     read
 }
 
-/// How the page table is laid out: radix, if neither of the two tables is there.
+/// The organisation of the page table; radix if neither table is present.
 fn organisation(keys: &mut Reader<'_>, levels: u8) -> Organisation {
     let hashed = keys.optional_table("hashed", |keys| {
         let (group, entry) = (keys.within("group", 8..=4096), keys.within("entry", 8..=128));
@@ -233,10 +233,10 @@ fn costs(keys: &mut Reader<'_>) -> Costs {
     }
 }
 
-/// The most that anything costs: a second.
+/// Maximum cost in nanoseconds: a second.
 const MAX_COST: f64 = 1e9;
 
-/// Three times, of three sizes of calls.
+/// Three times, for three sizes of calls.
 struct Times([f64; 3]);
 
 impl Field for Times {
@@ -251,7 +251,7 @@ impl Field for Times {
     }
 }
 
-/// A size as people write it, `"4K"`, or a number of bytes.
+/// A size such as `"4K"`, or a number of bytes.
 struct Bytes(u64);
 
 impl Field for Bytes {
@@ -285,7 +285,7 @@ impl Field for BasePage {
     }
 }
 
-/// Words, each with what it stands for.
+/// Implements [`Field`] for enums written as words.
 macro_rules! words {
     ($($type:ty { $($word:literal => $value:expr,)+ })+) => {$(
         impl Field for $type {

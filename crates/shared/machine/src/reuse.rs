@@ -1,21 +1,21 @@
-//! How soon walks read the same cache lines of a page table again, and which of them the caches still hold.
-//! See docs/decisions/lab-model.md#17.
+//! Reuse distances of page-table cache lines, in walks, and the share of them that caches still hold. See
+//! docs/decisions/lab-model.md#17.
 
 use super::Machine;
 use crate::walk::{DATA_LINES_PER_WALK, LINE};
 
-/// Buckets for each doubling of a distance.
+/// Histogram buckets per doubling of the distance.
 const PER_DOUBLING: usize = 4;
 const BUCKETS: usize = 32 * PER_DOUBLING;
 
 type Counts = [f64; BUCKETS];
 
-/// How many walks pass between one that reads a line of leaves and the next one that does.
+/// Distribution of the number of walks between successive reads of the same line of leaf entries.
 #[derive(Debug, Clone)]
 pub struct Reuse {
-    /// Lines that were read again, by this distance.
+    /// Reused lines, by distance.
     again: Box<Counts>,
-    /// Lines that were not yet, by the walks since then.
+    /// Lines not yet reused, by the number of walks since their last read (censored observations).
     waiting: Box<Counts>,
 }
 
@@ -26,19 +26,19 @@ impl Default for Reuse {
 }
 
 impl Reuse {
-    /// A line was read again, after so many walks.
+    /// Records that a line was reused after `walks` walks.
     #[inline]
     pub fn again(&mut self, walks: u32) {
         self.again[bucket(walks)] += 1.0;
     }
 
-    /// A line was read so many walks ago, and not since.
+    /// Records that a line was read `walks` walks ago and not since.
     #[inline]
     pub fn waiting(&mut self, walks: u32) {
         self.waiting[bucket(walks)] += 1.0;
     }
 
-    /// So many walks more, or less, that read their line again at once.
+    /// Adds `count` reuses at distance zero; a negative `count` removes the nearest reuses.
     pub fn near(&mut self, mut count: f64) {
         for own in self.again.iter_mut() {
             *own += count;
@@ -50,9 +50,8 @@ impl Reuse {
         }
     }
 
-    /// The part of the walks whose line is read again after each distance, and the part of which nothing is known but
-    /// that they take longer than the last of these. By Kaplan and Meier's estimator (JASA 1958): lines that wait count
-    /// as long as they were looked at.
+    /// Share of walks by reuse distance, and the remaining share, whose distance exceeds the last of these. By Kaplan
+    /// and Meier's estimator (JASA 1958): lines not yet reused count as censored.
     fn distances(&self) -> (Vec<(f64, f64)>, f64) {
         let both = || self.again.iter().zip(self.waiting.iter());
         let mut at_risk: f64 = both().map(|(again, waiting)| again + waiting).sum();
@@ -69,16 +68,16 @@ impl Reuse {
     }
 }
 
-/// The part of the loads that a cache of `capacity` lines answers.
+/// Share of the loads that hit in a cache of `capacity` lines.
 ///
-/// It replaces at random, and takes in r lines of data for each walk, and the line of each walk that missed. So a line is
-/// still there after n walks with probability e^(-n · (r + missed) / capacity). What takes longer than was seen is one of
-/// `lines` lines that are used alike: from then on n is geometric. Without anything seen that is what
-/// [`Machine::load_cycles`] says.
+/// The cache has random replacement, and each walk brings in r lines of data, and the walk's own line if it missed. So
+/// a line is still cached after n walks with probability e^(-n · (r + missed) / capacity). Distances beyond the
+/// observed ones are those of `lines` lines with uniform use: n is geometric from there on. Without observations the
+/// result equals [`Machine::load_cycles`].
 fn resident(capacity: f64, (found, left): &(Vec<(f64, f64)>, f64), lines: f64) -> f64 {
     let seen = found.last().map_or(0.0, |&(walks, _)| walks);
     let mut hits = 0.0;
-    // From below: to the least solution, which is the one that an empty cache comes to.
+    // Iterate from below, to the least fixed point, which a cache reaches when it starts empty.
     for _ in 0..STEPS {
         let taken = (DATA_LINES_PER_WALK + 1.0 - hits) / capacity;
         let kept = |&(walks, part): &(f64, f64)| part * (-walks * taken).exp();
@@ -92,11 +91,11 @@ fn resident(capacity: f64, (found, left): &(Vec<(f64, f64)>, f64), lines: f64) -
     hits
 }
 
-/// More than any distances were seen to need.
+/// Number of iterations, more than any tested distribution needed.
 const STEPS: usize = 64;
 
 impl Machine {
-    /// Mean cycles of a load of a leaf, if walks go on as seen, over so many bytes of leaves.
+    /// Mean cycles of a load of a leaf entry for the recorded reuse distances, with `bytes` bytes of leaf entries.
     pub fn leaf_cycles(&self, reuse: &Reuse, bytes: u64) -> f64 {
         let distances = reuse.distances();
         let lines = bytes.div_ceil(LINE).max(1) as f64;
@@ -111,7 +110,7 @@ fn bucket(walks: u32) -> usize {
     doublings as usize * PER_DOUBLING + rest
 }
 
-/// The middle of a bucket.
+/// Midpoint of a bucket.
 fn distance(bucket: usize) -> f64 {
     let (doublings, rest) = (bucket / PER_DOUBLING, bucket % PER_DOUBLING);
     let width = (doublings as f64).exp2() / PER_DOUBLING as f64;
@@ -122,7 +121,7 @@ fn distance(bucket: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// A generator of its own: the distribution is what matters.
+    /// A simple generator; only the distribution matters.
     fn geometric(mean: f64, seed: &mut u64) -> u32 {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let uniform = ((*seed >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
@@ -135,7 +134,7 @@ mod tests {
         for lines in [100u32, 2_000, 41_000, 400_000] {
             let (mut seed, bytes) = (1, u64::from(lines) * LINE);
             let alike = machine.load_cycles(bytes);
-            // Looked at for as long as this, in the mean distance: what is not seen by then waits.
+            // Observation time in multiples of the mean distance; lines not reused by then are censored.
             for looked in [0.0, 0.1, 1.0, 10.0] {
                 let mut reuse = Reuse::default();
                 let until = (f64::from(lines) * looked) as u32;
@@ -159,7 +158,7 @@ mod tests {
         let near = f64::from(machine.caches[0].cycles);
         let expected = 0.9 * near + 0.1 * memory;
         assert!((machine.leaf_cycles(&reuse, 1 << 30) / expected - 1.0).abs() < 0.15);
-        // Of the near ones none is left, and some of the others.
+        // This removes all near reuses and some of the others.
         reuse.near(-9_500.0);
         assert!(machine.leaf_cycles(&reuse, 1 << 30) > 0.99 * memory);
     }

@@ -1,6 +1,6 @@
-//! `Size`: the sizes of page that one address space may mix. The simulator's smallest word.
+//! `Size`: the page sizes that one address space may mix.
 
-/// The size of one mapped page, counted in base pages: what a TLB entry may translate.
+/// The size of a mapped page, in base pages: what one TLB entry may translate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Size {
@@ -8,20 +8,20 @@ pub enum Size {
     Base = 0,
     /// 16 base pages, aligned: Arm's contiguous bit, 64 KiB of mTHP.
     Cont = 1,
-    /// 512 base pages, aligned: a region, the superpage of the operating-system model.
+    /// 512 base pages, aligned: a region, the superpage of the simulated operating system.
     Large = 2,
     /// 512 regions, aligned.
     Huge = 3,
 }
 
-/// How many sizes there are: the length of every table that has a row for each.
+/// Number of sizes, for tables indexed by size.
 pub const SIZES: usize = 4;
 
 impl Size {
-    /// All, ascending.
+    /// All sizes, ascending.
     pub const ALL: [Self; SIZES] = [Self::Base, Self::Cont, Self::Large, Self::Huge];
 
-    /// log2 of its base pages.
+    /// log2 of the number of base pages.
     #[inline(always)]
     pub const fn shift(self) -> u32 {
         match self {
@@ -31,7 +31,7 @@ impl Size {
             Self::Huge => 18,
         }
     }
-    /// Its base pages.
+    /// Number of base pages.
     pub const fn pages(self) -> u32 {
         1 << self.shift()
     }
@@ -44,7 +44,7 @@ impl Size {
             Self::Huge => Some(Self::Large),
         }
     }
-    /// Its name in a machine's file.
+    /// Its name in machine files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Base => "base",

@@ -1,25 +1,24 @@
-//! What walks cost: counted walks and the size of the page table, turned into cycles.
+//! Cost of page walks: converts walk counts and the size of the page table to cycles.
 //!
-//! A walk reads page-table entries through the data caches. Which of them hit is not simulated line
-//! by line but follows from how many bytes of each level are in use (Che, Tung and Wang's model of a
-//! cache under independent references, JSAC 2002, for random replacement, where it has a closed
-//! form): see [`Machine::load_cycles`].
+//! A walk reads page-table entries through the data caches. Hits are not simulated line by line but computed from the
+//! bytes of each level in use (Che, Tung and Wang's model of a cache under independent references, JSAC 2002, for
+//! random replacement, where it has a closed form): see [`Machine::load_cycles`].
 
 use super::Machine;
 use crate::{Hashed, Organisation, READS, Size, Tally};
 
-/// The page table's entries in use, by level, in bytes. Entries have 8 bytes.
+/// Page-table entries in use, by level, in bytes. An entry has 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Footprint {
     /// Leaves of base pages.
     pub pte_bytes: u64,
-    /// One entry for each region, be it a leaf or not.
+    /// One entry per region, leaf or not.
     pub pde_bytes: u64,
-    /// One entry for each 512 regions.
+    /// One entry per 512 regions.
     pub pdpte_bytes: u64,
-    /// Pages of all sizes: the entries of a hashed table.
+    /// Number of pages of all sizes: the entries of a hashed table.
     pub entries: u64,
-    /// The machine's memory, by which a hashed table is sized.
+    /// Bytes of memory, which determine the size of a hashed table.
     pub memory: u64,
 }
 
@@ -28,18 +27,18 @@ const ENTRY: u64 = 8;
 /// Bytes of a cache line.
 pub(crate) const LINE: u64 = 64;
 
-/// Lines of data that a program brings into the caches for each walk. A look-up that misses the TLB
-/// touches a page that was not in use for a while, so at least one (inferred; not fitted).
+/// Lines of data that a program brings into the caches per walk. A look-up that misses the TLB accesses a page not
+/// recently used, so at least one (inferred; not fitted).
 pub(crate) const DATA_LINES_PER_WALK: f64 = 1.0;
 
-/// Cycles of a walk beside its loads. The one fitted number: with 12, GUPS over 64 GiB on the preset
-/// `cascade-lake` has the ratio of walk cycles, base pages to superpages, of vMitosis' logs (5.3;
-/// that their table has 64 GiB is inferred; `tests/integration/walks.rs`). 7 to 20 stay within a fifth of it.
+/// Cycles of a walk besides its loads. The one fitted number: with 12, GUPS over 64 GiB on the preset `cascade-lake`
+/// has the ratio of walk cycles, base pages to superpages, of vMitosis' logs (5.3; that their table has 64 GiB is
+/// inferred; `tests/integration/walks.rs`). 7 to 20 stay within a fifth of it.
 const WALK_CYCLES: f64 = 12.0;
 
 impl Footprint {
-    /// The page table of `base_pages` base pages that lie in `regions` regions, superpages among
-    /// the regions but not among the base pages; of a machine with so much memory.
+    /// The page table of `base_pages` base pages in `regions` regions (superpages count as regions but not as base
+    /// pages), on a machine with `memory` bytes.
     pub fn new(base_pages: u64, regions: u64, memory: u64) -> Self {
         Self {
             pte_bytes: base_pages * ENTRY,
@@ -52,15 +51,15 @@ impl Footprint {
 }
 
 impl Machine {
-    /// Cycles that `walks` (a difference of two tallies) took, added up: latency, not yet what a
-    /// program waits for, as `dtlb_load_misses.walk_pending` counts it. With overlapping walks it can
-    /// be more than the time that passed, at most [`Machine::walkers`] times.
+    /// Total latency of `walks` (a difference of two tallies) in cycles, as `dtlb_load_misses.walk_pending` counts it;
+    /// not the time that the program waits. With concurrent walks it can exceed the elapsed time, at most by the factor
+    /// [`Machine::walkers`].
     pub fn walk_cycles(&self, walks: &Tally, footprint: Footprint) -> f64 {
         self.walk_cycles_of(walks, footprint, None)
     }
 
-    /// The same, where the load of a base page's leaf is known to take so many cycles on average (see
-    /// [`Machine::leaf_cycles`]; of a tree of tables).
+    /// Like [`Self::walk_cycles`], with the mean cycles of loading a base page's leaf entry, if known (see
+    /// [`Machine::leaf_cycles`]; radix tables only).
     pub fn walk_cycles_of(&self, walks: &Tally, footprint: Footprint, leaf: Option<f64>) -> f64 {
         let handler = match self.organisation {
             Organisation::Radix => 0.0,
@@ -90,12 +89,12 @@ impl Machine {
                 if count > 0.0 {
                     let last = levels.len();
                     let loads = &levels[level.min(last)..(level + reads).min(last)];
-                    // Of a linear table: its own page's translation was missing.
+                    // Linear table: the translation of its own page was missing.
                     let handler = if reads > 1 { handler } else { 0.0 };
                     cycles += count * (handler + self.walk(loads, footprint));
                 }
             }
-            // A known mean has them among it.
+            // A known mean already includes near walks.
             if level > 0 || known.is_none() {
                 cycles += walks.near[size as usize] as f64 * (near - levels[level]).min(0.0);
             }
@@ -103,21 +102,21 @@ impl Machine {
         cycles
     }
 
-    /// Cycles of a walk of a hashed table, whatever the size of the page: neighbours share no line.
+    /// Cycles of a walk of a hashed table, for any page size: the entries of adjacent pages share no line.
     fn hashed_walk(&self, table: Hashed, footprint: Footprint) -> f64 {
         let group = self.load_cycles(table.bytes_in_use(footprint));
         let again = table.handler_cycles.map_or(group, |cycles| group + f64::from(cycles));
         self.walk(&[group], footprint) + table.overflow(footprint) * again
     }
 
-    /// Cycles of one walk that makes these loads.
+    /// Cycles of one walk with these loads.
     fn walk(&self, loads: &[f64], footprint: Footprint) -> f64 {
         let own = WALK_CYCLES + loads.iter().sum::<f64>();
         let Some(nested) = self.nested else { return own };
-        // The page, and each of the guest's entries, has a guest-physical address that the host's page
-        // table translates. The host's upper levels are few and hit its walk caches (Bhargava et al.,
-        // ASPLOS 2008), so a translation costs the load of a leaf: among those of all memory for the
-        // page, among those of the page table, a 512th of it, for an entry.
+        // The page and each of the guest's entries have a guest-physical address that the host's page table translates.
+        // The host's upper levels are few and hit in its walk caches (Bhargava et al., ASPLOS 2008), so a translation
+        // costs the load of a leaf entry: among those of all memory for the page, among those of the page table, a
+        // 512th of it, for an entry.
         let leaves = match nested.host_page {
             Size::Base | Size::Cont => footprint.pde_bytes.saturating_mul(512),
             Size::Large => footprint.pde_bytes,
@@ -127,22 +126,21 @@ impl Machine {
         own + page + loads.len() as f64 * entry
     }
 
-    /// Mean cycles of a load from `bytes` bytes of a page-table level, all of them used alike.
+    /// Mean cycles of a load from `bytes` bytes of a page-table level with uniform use.
     ///
-    /// A cache of C lines is shared by the N lines of this level and an endless stream of data, r
-    /// lines for each load. A line stays for a time T (in loads) after it was brought in, so data
-    /// occupy r·T lines, and a line of the level is there with probability T / (T + N). All lines
-    /// together are C: r·T + N·T / (T + N) = C, a quadratic equation for T.
+    /// A cache of C lines is shared by the N lines of this level and an endless stream of data, r lines per load. A
+    /// line stays for a time T (in loads) after it was brought in, so data occupy r·T lines, and a line of the level is
+    /// cached with probability T / (T + N). The sum is C: r·T + N·T / (T + N) = C, a quadratic equation for T.
     pub fn load_cycles(&self, bytes: u64) -> f64 {
         let lines = bytes.div_ceil(LINE).max(1) as f64;
         self.mean_cycles(|capacity| resident(capacity, lines))
     }
 
-    /// Mean cycles of a load, `hits` of which a cache of so many lines would answer if it were alone.
+    /// Mean cycles of a load, where `hits` gives the hit ratio of a single cache of that many lines.
     pub(crate) fn mean_cycles(&self, hits: impl Fn(f64) -> f64) -> f64 {
         let (mut missed, mut cycles) = (1.0, 0.0);
         for cache in &self.caches {
-            // A larger cache holds what a smaller one does.
+            // Assumes inclusive caches.
             let now_missed = (1.0 - hits((cache.bytes / LINE) as f64)).min(missed);
             cycles += (missed - now_missed) * f64::from(cache.cycles);
             missed = now_missed;
@@ -151,7 +149,7 @@ impl Machine {
     }
 }
 
-/// The part of `lines` lines that is found in a cache of `capacity` lines.
+/// Hit ratio of `lines` uniformly used lines in a cache of `capacity` lines.
 fn resident(capacity: f64, lines: f64) -> f64 {
     let r = DATA_LINES_PER_WALK;
     let b = r * lines + lines - capacity;

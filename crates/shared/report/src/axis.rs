@@ -1,5 +1,5 @@
-//! What all charts share: axes with units, lines, blocks, notes. A chart has no `viewBox`: places along it
-//! are percentages and everything else is pixels, so that text keeps its size at every width.
+//! Shared parts of charts: axes with units, lines, blocks, notes. A chart has no `viewBox`: horizontal positions are
+//! percentages and everything else is pixels, so text keeps its size at every width.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use crate::format::{self, PREFIXES};
 use crate::markup::{Element, el};
 use crate::scale::{Scale, Shape, percent};
 
-/// An axis with its unit: values are divided by `per` before they meet the scale.
+/// An axis with its unit: values are divided by `per` before scaling.
 #[derive(Clone, Debug)]
 pub struct Axis {
     scale: Scale,
@@ -16,7 +16,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// For times. `None` without a finite value.
+    /// An axis for times. `None` without a finite value.
     pub fn seconds(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
         let high = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::max);
         let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
@@ -24,7 +24,7 @@ impl Axis {
         Self::new(values, per, unit)
     }
 
-    /// For figures of merit.
+    /// An axis for figures of merit.
     pub fn figures(values: impl Iterator<Item = f64> + Clone, unit: &str) -> Option<Self> {
         let high = values.clone().filter(|value| value.is_finite()).fold(0.0, f64::max);
         let fits = |(per, _): &&(f64, &str)| high >= *per && high < 1e15;
@@ -32,7 +32,7 @@ impl Axis {
         Self::new(values, per, format!("{prefix} {unit}").trim())
     }
 
-    /// For amounts of memory: begins at zero.
+    /// An axis for bytes, from zero.
     pub fn bytes(high: u64) -> Self {
         let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
         let (shift, unit) = *units.iter().find(|(s, _)| high >= 1 << s).unwrap_or(&(0, "B"));
@@ -40,19 +40,19 @@ impl Axis {
         Self { scale: Scale::from_zero(high as f64 / per), per, unit: unit.to_string() }
     }
 
-    /// For amounts of anything: begins at zero.
+    /// An axis for amounts, from zero.
     pub fn amounts(high: f64) -> Self {
         let (per, prefix) = *PREFIXES.iter().find(|(per, _)| high >= *per).unwrap_or(&(1.0, ""));
         Self { scale: Scale::from_zero(high / per), per, unit: prefix.to_string() }
     }
 
-    /// For time since the start.
+    /// An axis for elapsed time, from zero.
     pub fn elapsed(high: f64) -> Self {
         let (per, unit) = if high < 1.0 { (1e-3, "ms") } else { (1.0, "s") };
         Self { scale: Scale::from_zero(high / per), per, unit: unit.to_string() }
     }
 
-    /// For ratios: logarithmic.
+    /// A logarithmic axis for ratios.
     pub fn ratios(low: f64, high: f64) -> Self {
         Self { scale: Scale::from_ratios(low, high), per: 1.0, unit: String::new() }
     }
@@ -62,22 +62,22 @@ impl Axis {
         Some(Self { scale, per, unit: unit.to_string() })
     }
 
-    /// Where a value lies, from 0 to 1.
+    /// Position of a value, from 0 to 1.
     pub fn place(&self, value: f64) -> f64 {
         self.scale.place(value / self.per)
     }
 
-    /// Where it lies along a horizontal axis.
+    /// Position of a value on a horizontal axis, in percent.
     pub fn x(&self, value: f64) -> String {
         self.scale.percent(value / self.per)
     }
 
-    /// Whether the axis reaches it.
+    /// Whether the value lies on the axis.
     pub fn holds(&self, value: f64) -> bool {
         self.scale.holds(value / self.per)
     }
 
-    /// What the axis does, in words: a dot plot need not begin at zero, but must say so.
+    /// Describes the axis: a dot plot need not start at zero, but must say so.
     pub fn note(&self) -> String {
         let how = match self.scale.shape {
             Shape::Log => "logarithmic",
@@ -87,7 +87,7 @@ impl Axis {
         if self.unit.is_empty() { how.to_string() } else { format!("{}, {how}", self.unit) }
     }
 
-    /// The places of round values, from 0 to 1, with labels; the unit stands at the last one.
+    /// Positions of round values, from 0 to 1, with labels; the last label has the unit.
     pub fn ticks(&self, wanted: usize) -> Vec<(f64, String)> {
         let ticks = self.scale.ticks(wanted);
         let last = ticks.len().saturating_sub(1);
@@ -105,7 +105,7 @@ impl Axis {
         ticks.iter().enumerate().map(label).collect()
     }
 
-    /// Grid lines with labels under them, for a plot that is `height` high.
+    /// Vertical grid lines with labels below, for a plot of this height.
     pub fn across(&self, height: f64, wanted: usize) -> Vec<Element> {
         let mut lines = Vec::new();
         for (place, label) in self.ticks(wanted) {
@@ -116,8 +116,7 @@ impl Axis {
         lines
     }
 
-    /// Grid lines with labels to the left of them, for a plot `height` high whose frame has a
-    /// gutter.
+    /// Horizontal grid lines with labels to the left, for a plot of this height whose frame has a gutter.
     pub fn up(&self, height: f64) -> Vec<Element> {
         let mut lines = Vec::new();
         for (place, label) in self.ticks(4) {
@@ -129,7 +128,7 @@ impl Axis {
     }
 }
 
-/// Pixels, short.
+/// Formats pixels.
 pub fn px(value: f64) -> String {
     format::trimmed(&format!("{value:.1}")).to_string()
 }
@@ -139,7 +138,7 @@ pub fn line(x1: impl Display, y1: impl Display, x2: impl Display, y2: impl Displ
     el("line").with("x1", x1).with("y1", y1).with("x2", x2).with("y2", y2)
 }
 
-/// A line through points, as the `d` of a path.
+/// A polyline as the `d` attribute of a path.
 pub fn polyline(points: impl IntoIterator<Item = (f64, f64)>) -> String {
     let mut path = String::new();
     for (x, y) in points {
@@ -153,7 +152,7 @@ pub fn block(x: impl Display, y: impl Display, w: impl Display, h: impl Display)
     el("rect").with("x", x).with("y", y).with("width", w).with("height", h)
 }
 
-/// Small text, as on axes.
+/// Small text for axes.
 pub fn note_at(x: &str, y: f64, text: &str, anchor: &str) -> Element {
     let place = el("text").with("x", x).with("y", px(y)).with("text-anchor", anchor);
     place.class("note").text(text)

@@ -1,6 +1,6 @@
-//! CSV: words in quotes, numbers in base units with all their digits, nothing where one is unknown.
+//! CSV: quoted words, numbers in base units with all digits, empty if unknown.
 
-/// A word.
+/// A quoted word.
 pub fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('"', "\"\""))
 }
@@ -10,7 +10,7 @@ pub fn number(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// A line of words, then numbers.
+/// A line of words followed by numbers.
 pub fn line<'a>(
     words: impl IntoIterator<Item = &'a str>,
     numbers: impl IntoIterator<Item = Option<f64>>,

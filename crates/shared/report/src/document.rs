@@ -1,12 +1,11 @@
-//! JSON documents, read back. A fault is named by its field, as `workloads[0].designs[3].live.seconds`.
+//! Parses JSON documents. Errors name the field: `workloads[0].designs[3].live.seconds`.
 
 use serde::de::DeserializeOwned;
 
-/// Reads a document.
+/// Parses a document.
 ///
 /// # Errors
-/// The first field that is missing or cannot be what its type says, and why, in one line; what is no JSON at all by its
-/// place.
+/// The first missing or invalid field with the reason, in one line; for invalid JSON, its position.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut json);
@@ -19,7 +18,7 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     Ok(read)
 }
 
-/// A document may bring any character into its fault.
+/// Removes control characters, which a document may bring into the message.
 fn line(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { '?' } else { one }).collect()
 }

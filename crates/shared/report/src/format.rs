@@ -1,13 +1,13 @@
-//! Numbers and times as text. Whatever is not a finite number is "unknown", never 0.
+//! Numbers and times as text. A number that is not finite is "unknown", never 0.
 
 use std::fmt::Display;
 
 use units::ByteSize;
 
-/// What stands where a value is not known.
+/// Text for an unknown value.
 pub const UNKNOWN: &str = "unknown";
 
-/// The value in words, or [`UNKNOWN`].
+/// Formats the value, or [`UNKNOWN`].
 pub fn known<T>(value: Option<T>, words: impl Fn(T) -> String) -> String {
     value.map_or(UNKNOWN.to_string(), words)
 }
@@ -27,12 +27,12 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// IEC, with one digit.
+/// Bytes in IEC units, with one decimal.
 pub fn bytes(value: f64) -> String {
     if value.is_finite() { ByteSize(value.max(0.0) as u64).to_string() } else { UNKNOWN.into() }
 }
 
-/// `99.2 %`; more digits near 0 and 1, where they matter.
+/// A percentage: `99.2 %`; more digits near 0 and 1.
 pub fn percent(share: f64) -> String {
     let text = match share * 100.0 {
         v if !v.is_finite() => return UNKNOWN.to_string(),
@@ -43,7 +43,7 @@ pub fn percent(share: f64) -> String {
     format!("{} %", trimmed(&text))
 }
 
-/// Whole or fractional counts with thin groups: `12 345 678`.
+/// A count with thin spaces between groups of digits: `12 345 678`.
 pub fn count(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.to_string();
@@ -75,7 +75,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// A ratio: three decimals near 1, two or three digits far from it.
+/// A ratio: three decimals near 1, two or three significant digits otherwise.
 pub fn ratio(value: f64) -> String {
     match value {
         v if !v.is_finite() => UNKNOWN.to_string(),
@@ -88,16 +88,16 @@ pub fn ratio(value: f64) -> String {
     }
 }
 
-/// So many significant digits, without an exponent.
+/// Formats with `significant` digits, without an exponent.
 pub fn digits(value: f64, significant: usize) -> String {
-    // The exponent after rounding: 0.99999 has one digit before the point.
+    // The exponent after rounding: 0.99999 has one digit before the decimal point.
     let rounded = format!("{value:.*e}", significant.saturating_sub(1));
     let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok());
     let after = (significant as i64 - 1 - exponent.unwrap_or(0)).clamp(0, 12) as usize;
     format!("{value:.after$}")
 }
 
-/// Without zeros that say nothing.
+/// Removes trailing zeros of a fraction.
 pub fn trimmed(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }
@@ -117,16 +117,16 @@ pub fn utc(unix: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// A command line as a shell would take it.
+/// A command line with shell quoting.
 pub fn command(words: impl IntoIterator<Item = impl Display>) -> String {
-    // A word that holds a NUL cannot be given to a shell; it is shown without.
+    // A shell cannot take a word that contains NUL; it is shown without.
     let words: Vec<String> =
         words.into_iter().map(|word| word.to_string().replace('\0', "")).collect();
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
-/// A name of at most so many characters: what is missing is missing in the middle, because names
-/// that are long often begin alike and differ at the end.
+/// A name of at most `most` characters, truncated in the middle, because long names often start alike and differ at the
+/// end.
 pub fn name(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {
@@ -137,7 +137,7 @@ pub fn name(text: &str, most: usize) -> String {
     start.chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
-/// At most so many characters, the last of them `…` if some are missing.
+/// At most `most` characters, truncated with a final `…`.
 pub fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_string();

@@ -1,16 +1,16 @@
-//! What surrounds charts: a picture that stands alone, a page, a chart on it, the area of a plot, text at a place.
+//! Frames of charts: a standalone picture, a page, a chart on it, the area of a plot, text at a position.
 
 use std::fmt::Display;
 
 use crate::axis::{block, px};
 use crate::markup::{Element, el};
 
-/// What all pictures have: letters, titles, grids, lines.
+/// Style common to all pictures: fonts, titles, grids, lines.
 const SHEET: &str = include_str!("frame.css");
-/// The style of a page with text, charts of [`chart`], `marks` and `tables`, for light and dark screens and paper.
+/// Style of a page with text, charts of [`chart`], `marks` and `tables`, for light and dark screens and print.
 pub const PAGE: &str = include_str!("page.css");
 
-/// A picture of its own, with its ground, its style beyond what all have, and a title for who cannot see it.
+/// A standalone picture with background, additional style, and a title for screen readers.
 pub fn picture(
     width: f64,
     height: f64,
@@ -30,12 +30,12 @@ pub fn picture(
         .all(parts)
 }
 
-/// A picture as a file.
+/// A picture as an SVG file.
 pub fn file(picture: Element) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", picture.finish())
 }
 
-/// A page of its own with these style sheets: no script, nothing fetched.
+/// A standalone page with these style sheets: no script, no external resources.
 pub fn page(title: impl Display, sheets: &[&'static str], body: Element) -> String {
     let meta = |name, value| el("meta").with(name, value);
     let viewport = meta("name", "viewport").with("content", "width=device-width, initial-scale=1");
@@ -45,8 +45,8 @@ pub fn page(title: impl Display, sheets: &[&'static str], body: Element) -> Stri
     format!("<!DOCTYPE html>\n{}", el("html").with("lang", "en").add(head).add(body).finish())
 }
 
-/// A chart within a page; those with a `gutter` have room for the labels of an upright axis. `id` is unique on the page;
-/// `title` and `about` are for those who cannot see it.
+/// A chart in a page; a `gutter` leaves space for the labels of a vertical axis. `id` must be unique on the page;
+/// `title` and `about` are for screen readers.
 pub fn chart(id: &str, gutter: bool, height: f64, title: &str, about: &str) -> Element {
     let (title_id, about_id) = (format!("{id}-title"), format!("{id}-about"));
     el("svg")
@@ -63,7 +63,7 @@ pub fn figure(caption: impl Display, chart: Element) -> Element {
     el("figure").add(el("figcaption").text(caption)).add(chart)
 }
 
-/// The area of a plot within a picture. What stands beside it (notes of axes) is not cut off.
+/// The area of a plot in a picture. Axis labels outside it are not clipped.
 pub fn plot(x: f64, y: f64, width: f64, height: f64) -> Element {
     el("svg")
         .with("x", x)
@@ -73,7 +73,7 @@ pub fn plot(x: f64, y: f64, width: f64, height: f64) -> Element {
         .with("overflow", "visible")
 }
 
-/// Text that begins at a place.
+/// Text that starts at a position.
 pub fn text(x: f64, y: f64, class: impl Display, text: impl Display) -> Element {
     el("text").with("x", x).with("y", y).class(class).text(text)
 }

@@ -1,11 +1,11 @@
-//! What the colours and dashes of a picture mean: signs and names in rows.
+//! Legend: the meaning of colours and dashes, as signs and names in rows.
 
 use crate::axis::{block, line};
 use crate::markup::{Element, el};
 
 use crate::place::{clipped, flow, width};
 
-/// How an item is shown.
+/// The sign of an item.
 pub enum Sign {
     /// A line of this class.
     Line(String),
@@ -20,7 +20,7 @@ const ROW: f64 = 20.0;
 const SIGN: f64 = 26.0;
 const GAP: f64 = 20.0;
 
-/// Draws items in rows, in the area that begins at `(x, y)` and is `space` wide; returns them and their height.
+/// Draws items in rows, starting at `(x, y)`, `space` wide; returns the elements and their height.
 pub fn draw(items: &[(Sign, String)], (left, y): (f64, f64), space: f64) -> (Vec<Element>, f64) {
     let names: Vec<String> = items.iter().map(|(_, name)| clipped(name, 260.0, SIZE)).collect();
     let widths: Vec<f64> = names.iter().map(|name| SIGN + width(name, SIZE) + GAP).collect();

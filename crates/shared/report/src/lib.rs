@@ -1,9 +1,8 @@
-//! The one kit for what people read, and for documents that are read back (`document`): numbers as text (`format` for measured figures, `sig3` for those of a model), `markup` that is
-//! escaped by construction, `scale`, `axis`, `marks`, `legend`, `place` and `swarm` for charts, `tables`, `csv`, and
-//! `frame` for the pictures and pages around them.
+//! Rendering of reports, and parsing of documents (`document`): numbers as text (`format` for measured figures, `sig3`
+//! for those of a model), `markup` that is escaped by construction, `scale`, `axis`, `marks`, `legend`, `place` and
+//! `swarm` for charts, `tables`, `csv`, and `frame` for the pictures and pages around them.
 //!
-//! Pure and total: the same values give the same bytes, and no value is too odd to be drawn.
-//! See docs/decisions/crates.md#2.
+//! Pure and total: equal values give equal bytes, and any value can be drawn. See docs/decisions/crates.md#2.
 #![forbid(unsafe_code)]
 
 pub mod axis;

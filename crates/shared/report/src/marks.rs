@@ -1,4 +1,4 @@
-//! How a page tells its series apart: by colour, mark and hatch, so that none needs colours to be read. Their colours are in
+//! Series are distinguished by colour, mark and hatch, so that charts are readable without colours. The colours are in
 //! `page.css`, for light and dark screens.
 
 use std::fmt::Display;
@@ -6,7 +6,7 @@ use std::fmt::Display;
 use crate::axis::block;
 use crate::markup::{Element, el};
 
-/// How many colours, and how many marks: no two of 56 series share both.
+/// Number of colours, and the marks: the combination is unique among 56 series.
 const COLOURS: usize = 7;
 const MARKS: [&str; 8] = [
     "M-4.5,0a4.5,4.5 0 1 0 9,0a4.5,4.5 0 1 0 -9,0z",
@@ -19,9 +19,9 @@ const MARKS: [&str; 8] = [
     "M-5,0L-2.5,-4.4H2.5L5,0L2.5,4.4H-2.5z",
 ];
 
-/// The class that gives a series its colour.
+/// The class for a series' colour.
 pub fn colour(series: usize) -> String {
-    // The first, the reference, alone is black or white; the others go round the colours.
+    // Only the first series, the reference, is black or white; the others cycle through the colours.
     format!("a{}", if series == 0 { 0 } else { 1 + (series - 1) % (COLOURS - 1) })
 }
 
@@ -30,7 +30,7 @@ pub fn mark(series: usize, x: impl Display, y: impl Display) -> Element {
     el("use").with("href", format!("#m{}", series % MARKS.len())).with("x", x).with("y", y)
 }
 
-/// The mark within text.
+/// The mark, for use in text.
 pub fn key(series: usize) -> Element {
     let mark = mark(series, 7, 7).class(colour(series));
     el("svg")
@@ -41,19 +41,19 @@ pub fn key(series: usize) -> Element {
         .add(mark)
 }
 
-/// The mark and name, for tables and captions.
+/// The mark with a name, for tables and captions.
 pub fn named(series: usize, name: &str) -> Element {
     el("span").class("item").add(key(series)).text(name)
 }
 
-/// A patch of a fill, for keys.
+/// A sample of a fill, for legends.
 pub fn swatch(class: &str) -> Element {
     let patch = block(0, 0, 18, 14).class(class);
     let swatch = el("svg").class("swatch").with("width", 18).with("height", 14);
     swatch.with("aria-hidden", "true").add(patch)
 }
 
-/// What the charts refer to: marks and hatches. Once on the page.
+/// Definitions of marks and hatches that charts refer to; once per page.
 pub fn definitions() -> Element {
     let marks = MARKS.iter().enumerate();
     let marks =

@@ -1,10 +1,9 @@
-//! `Element`: HTML and SVG that is well formed and escaped by construction. The only place that
-//! writes `<`; everything else on the page goes through here.
+//! `Element`: HTML and SVG that is well formed and escaped by construction. Only this module writes `<`.
 
 use std::borrow::Cow;
 use std::fmt::Display;
 
-/// One element, written as it is built.
+/// An element, rendered while it is built.
 #[derive(Debug)]
 pub struct Element {
     name: &'static str,
@@ -12,13 +11,13 @@ pub struct Element {
     content: String,
 }
 
-/// Begins an element.
+/// Starts an element.
 pub fn el(name: &'static str) -> Element {
     Element { name, attributes: String::new(), content: String::new() }
 }
 
 impl Element {
-    /// Sets an attribute. The name is ours, the value may be anybody's.
+    /// Sets an attribute. `name` must be trusted; `value` is escaped.
     pub fn with(mut self, name: &str, value: impl Display) -> Self {
         self.attributes += &format!(" {name}=\"{}\"", escape(&value.to_string()));
         self
@@ -47,13 +46,13 @@ impl Element {
         children.into_iter().fold(self, Self::add)
     }
 
-    /// Adds the style sheet, which must not be escaped. `&'static`: never anybody's text.
+    /// Adds a style sheet or script without escaping. `&'static` excludes foreign text.
     pub fn sheet(mut self, css: &'static str) -> Self {
         self.content += css;
         self
     }
 
-    /// The finished text.
+    /// The finished markup.
     pub fn finish(self) -> String {
         let mut text = String::new();
         self.write(&mut text);
@@ -73,14 +72,14 @@ impl Element {
     }
 }
 
-/// Elements after which white space changes nothing: the page can then be read as text, too.
+/// Elements after which white space has no effect: line breaks there make the source readable.
 const BLOCKS: [&str; 16] = [
     "meta", "head", "body", "header", "section", "h2", "h3", "p", "li", "tr", "table", "details",
     "figure", "svg", "use", "dd",
 ];
 
-/// Escapes for text and attributes alike. Control characters have no place in HTML, and those that
-/// turn the direction of writing could make a command line look like another: both are spelt out.
+/// Escapes text and attributes. Control characters are not allowed in HTML, and bidirectional controls could make a
+/// command line look like another: both are spelt out.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {
@@ -98,7 +97,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Text for a terminal: what would reorder or hide the rest of its line is escaped, as JSON does it.
+/// Makes text safe for a terminal: escapes characters that reorder or hide the rest of a line, in JSON notation.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_invisible) {
         return Cow::Borrowed(text);

@@ -1,19 +1,19 @@
-//! Where things lie in a picture: about how wide text is, as nothing here can ask a font; lines, rows and labels that keep apart.
+//! Layout of pictures: approximate text widths, since fonts cannot be queried; lines, rows and labels without overlap.
 
 use crate::format;
 
-/// About how wide text is, in a sans-serif font of this size: 0.58 of it per letter is more than the
-/// mean of such fonts, so that text rather ends early than late.
+/// Approximate width of text in a sans-serif font of this size: 0.58 of the size per letter is above the average, so
+/// text is rather shorter than estimated.
 pub fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.58
 }
 
-/// As much of a text as fits: what is missing is missing in the middle.
+/// Truncates a text in the middle to fit into `space`.
 pub fn clipped(text: &str, space: f64, size: f64) -> String {
     format::name(text, (space / (size * 0.58)) as usize)
 }
 
-/// A text in lines between its words, none of them longer than the space; a word that is longer is clipped.
+/// Breaks a text into lines that fit into `space`; a longer word is truncated.
 pub fn wrapped(text: &str, space: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -28,7 +28,7 @@ pub fn wrapped(text: &str, space: f64, size: f64) -> Vec<String> {
     lines
 }
 
-/// Places as near to the wanted ones as goes, in their order, at least `apart` from each other and within `space`.
+/// Positions close to the wanted ones, in the same order, at least `apart` from each other and within `space`.
 pub fn spread(wanted: &[f64], apart: f64, space: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
@@ -46,7 +46,7 @@ pub fn spread(wanted: &[f64], apart: f64, space: f64) -> Vec<f64> {
     places
 }
 
-/// Places for items in rows from left to right: the left end and row of each, and how many rows.
+/// Lays out items in rows from left to right: left end and row of each, and the number of rows.
 pub fn flow(widths: &[f64], space: f64) -> (Vec<(f64, usize)>, usize) {
     let (mut x, mut row) = (0.0, 0);
     let mut places = Vec::new();

@@ -1,7 +1,7 @@
-//! `Scale`: from values to places along an axis, and the ticks a person would choose. Total: any
-//! finite values, equal ones and huge ranges included, give places between 0 and 1.
+//! `Scale`: maps values to positions on an axis, and chooses round ticks. Total: any finite values, including equal
+//! ones and huge ranges, give positions between 0 and 1.
 
-/// How an axis runs.
+/// Shape of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Equal steps are equal differences.
@@ -10,53 +10,53 @@ pub enum Shape {
     Log,
 }
 
-/// An axis.
+/// The range and shape of an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// What lies at place 0.
+    /// The value at position 0.
     pub low: f64,
-    /// What lies at place 1.
+    /// The value at position 1.
     pub high: f64,
-    /// How it runs between them.
+    /// Its shape.
     pub shape: Shape,
 }
 
-/// Beyond this factor between values a linear axis would press the small ones flat.
+/// Above this ratio of maximum to minimum an axis is logarithmic, because a linear one would hide small values.
 const FLAT: f64 = 30.0;
-/// A linear axis begins at zero if that takes no more than this share of it.
+/// A linear axis starts at zero if that takes at most this share of it.
 const CHEAP_ZERO: f64 = 0.4;
 
 impl Scale {
-    /// For values whose differences matter: dots. `None` without a finite value.
+    /// A scale for values whose differences matter: dots. `None` without a finite value.
     pub fn from_values(values: impl Iterator<Item = f64> + Clone) -> Option<Self> {
-        // Clamped so that sums and differences of ends stay finite.
+        // Clamped so that sums and differences of the ends stay finite.
         let (low, high) = ends(values).map(|(low, high)| (low.max(-1e300), high.min(1e300)))?;
         let (low, high) = (low.min(1e300), high.max(-1e300));
         if low > 0.0 && high / low > FLAT {
             return Some(Self::from_ratios(low, high));
         }
-        // Room at both ends; identical values get an axis all the same.
+        // A margin at both ends; equal values get an axis too.
         let room = ((high - low) * 0.06).max(high.abs().max(low.abs()) * 0.005).max(1e-12);
         let near_zero = low >= 0.0 && low <= CHEAP_ZERO * high;
         let low = if near_zero { 0.0 } else { low - room };
         Some(Self { low, high: high + room, shape: Shape::Linear })
     }
 
-    /// For amounts that are drawn as areas: begins at zero.
+    /// A scale for amounts drawn as areas, from zero.
     pub fn from_zero(high: f64) -> Self {
         let high = if high.is_finite() && high > 0.0 { high } else { 1.0 };
         Self { low: 0.0, high: high * 1.04, shape: Shape::Linear }
     }
 
-    /// Logarithmic, with room at both ends. Both above zero.
+    /// A logarithmic scale with margins at both ends. Both values must be positive.
     pub fn from_ratios(low: f64, high: f64) -> Self {
         let room = ((high.ln() - low.ln()) * 0.06).max(0.002);
-        // Far from the ends of what a float can hold, so that every tick can be reached.
+        // Far from the limits of floats, so that every tick can be computed.
         let end = |log: f64| log.clamp(-690.0, 690.0).exp();
         Self { low: end(low.ln() - room), high: end(high.ln() + room), shape: Shape::Log }
     }
 
-    /// Where a value lies, between 0 and 1; beyond the ends, at the end.
+    /// Position of a value, between 0 and 1; clamped.
     pub fn place(&self, value: f64) -> f64 {
         let place = match self.shape {
             Shape::Linear => (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0),
@@ -66,12 +66,12 @@ impl Scale {
         if place.is_nan() { 0.5 } else { place.clamp(0.0, 1.0) }
     }
 
-    /// The same in percent, as SVG takes it.
+    /// Position of a value in percent, for SVG.
     pub fn percent(&self, value: f64) -> String {
         percent(self.place(value))
     }
 
-    /// Whether a value lies within the ends.
+    /// Whether a value lies within the range.
     pub fn holds(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
@@ -80,7 +80,7 @@ impl Scale {
     pub fn ticks(&self, wanted: usize) -> Vec<f64> {
         let ticks = match self.shape {
             Shape::Log if self.high / self.low > 10.0 => self.log_ticks(wanted),
-            // Within a factor of ten, round steps read better than round factors.
+            // Within a factor of ten, linear ticks are more readable.
             _ => self.linear_ticks(wanted),
         };
         let inside = |tick: &f64| tick.is_finite() && self.holds(*tick);
@@ -114,7 +114,7 @@ impl Scale {
     }
 }
 
-/// The least and the greatest finite value.
+/// The minimum and maximum of the finite values.
 pub fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|value| value.is_finite()).fold(None, |ends, value| match ends {
         None => Some((value, value)),
@@ -122,7 +122,7 @@ pub fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// A share in percent, as SVG takes it: short, the same on every machine.
+/// A share in percent for SVG: short, and the same on every machine.
 pub fn percent(share: f64) -> String {
     let text = format!("{:.2}", share * 100.0);
     format!("{}%", crate::format::trimmed(&text))

@@ -1,7 +1,7 @@
-//! Where dots go across a row so that they do not cover each other.
+//! Layout of dots in a row without overlap.
 
-/// Heights that keep dots from covering each other, the nearest to the middle first; computed for
-/// the narrowest page, so that they hold on every other. The same for the same places.
+/// Vertical offsets that keep dots from overlapping, close to the middle; computed for the narrowest page, so they fit
+/// every wider one. Deterministic.
 pub fn swarm(places: &[f64]) -> Vec<f64> {
     const WIDTH: f64 = 320.0;
     const SPACING: f64 = 9.5;
@@ -21,7 +21,7 @@ pub fn swarm(places: &[f64]) -> Vec<f64> {
             let away = step.div_ceil(2) as f64 * STEP;
             if step % 2 == 1 { -away } else { away }
         });
-        // A crowd larger than the row is laid over itself; dots are translucent.
+        // A crowd larger than the row overlaps; dots are translucent.
         let crowded = ((position % (2 * MAX_STEPS + 1)) as f64 - MAX_STEPS as f64) * STEP;
         heights[index] = candidates.into_iter().find(|height| free(*height)).unwrap_or(crowded);
     }

@@ -1,10 +1,9 @@
-//! Tables that a screen reader can read and a telephone can scroll.
+//! Accessible tables: readable by screen readers, scrollable on phones.
 
 use crate::format::{self, UNKNOWN, known};
 use crate::markup::{Element, el};
 
-/// A table; the first cell of each row names the row, cells of `numbers` columns line up to the
-/// right (all but the first column) or not at all.
+/// A table; the first cell of each row names the row. With `numbers`, all other columns are right-aligned.
 pub fn table(caption: &str, numbers: bool, head: Vec<String>, rows: Vec<Vec<String>>) -> Element {
     let class = |index: usize| if numbers && index > 0 { "n" } else { "t" };
     let names = head
@@ -23,21 +22,21 @@ pub fn table(caption: &str, numbers: bool, head: Vec<String>, rows: Vec<Vec<Stri
     scroll(if numbers { "scroll numbers" } else { "scroll" }, caption, table)
 }
 
-/// Sorts the rows of a table by a column when its heading is clicked; a second click turns the order.
+/// Script that sorts the rows of a table when a heading is clicked; a second click reverses the order.
 const SORT: &str = include_str!("sort.js");
 
-/// A cell of a table that can be sorted: what it says, what it is sorted by (nothing: last), and its class.
+/// A cell of a sortable table: text, sort key (without one: last), and class.
 pub struct Cell {
-    /// What it says.
+    /// The text.
     pub text: String,
-    /// What it is sorted by.
+    /// The sort key.
     pub key: Option<f64>,
-    /// Beside those of all cells.
+    /// Additional class.
     pub class: &'static str,
 }
 
 impl Cell {
-    /// Words, sorted as such.
+    /// A cell of words, sorted as text.
     pub fn words(text: impl Into<String>) -> Self {
         Self { text: text.into(), key: None, class: "t" }
     }
@@ -48,7 +47,7 @@ impl Cell {
     }
 }
 
-/// A table whose rows are sorted by a click on a heading, where the page has [`sorting`].
+/// A table that is sorted by a click on a heading, if the page has [`sorting`].
 pub fn sortable(caption: &str, head: &[(&str, &'static str)], rows: Vec<Vec<Cell>>) -> Element {
     let names = head.iter().map(|(name, class)| {
         let button = el("button").with("type", "button").text(name);
@@ -71,12 +70,12 @@ pub fn sortable(caption: &str, head: &[(&str, &'static str)], rows: Vec<Vec<Cell
     scroll("scroll numbers", caption, table)
 }
 
-/// What makes the tables of a page [`sortable`], at its end.
+/// The script for [`sortable`] tables, to be placed at the end of the page.
 pub fn sorting() -> Element {
     el("script").sheet(SORT)
 }
 
-/// Names and values.
+/// A table of names and values.
 pub fn pairs<N: Into<String>>(caption: &str, rows: Vec<(N, String)>) -> Element {
     let body = rows.into_iter().map(|(name, value)| {
         let class = if value == UNKNOWN { "t unknown" } else { "t" };
@@ -90,13 +89,13 @@ pub fn pairs<N: Into<String>>(caption: &str, rows: Vec<(N, String)>) -> Element 
     )
 }
 
-/// A wide table scrolls by itself, also by keyboard.
+/// A scrollable frame for a wide table, also by keyboard.
 fn scroll(class: &str, caption: &str, table: Element) -> Element {
     let frame = el("div").class(class).with("tabindex", 0).with("role", "region");
     frame.with("aria-label", caption).add(table)
 }
 
-/// A word for a flag.
+/// A flag as a word.
 pub fn flag(value: Option<bool>) -> String {
     known(value, |on| if on { "yes" } else { "no" }.to_string())
 }

@@ -1,16 +1,16 @@
-//! Which CPUs there are, on which of them this thread runs, and before which others.
+//! CPU affinity and nice value of the calling thread, and the online CPUs.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::SysError;
 
-/// `int sched_setaffinity(0, sizeof set, &set)`: this thread runs on CPU `cpu` alone. `EINVAL`: it is
-/// offline, or a cpuset forbids it. No privilege is needed.
+/// `int sched_setaffinity(0, sizeof set, &set)`: restricts this thread to CPU `cpu`. `EINVAL`: the CPU is offline, or a
+/// cpuset forbids it. No privilege is needed.
 pub fn pin(cpu: usize) -> Result<(), SysError> {
     set(&[cpu])
 }
 
-/// The same with several CPUs.
+/// Like [`pin`], for several CPUs.
 pub fn set(cpus: &[usize]) -> Result<(), SysError> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
@@ -18,14 +18,14 @@ pub fn set(cpus: &[usize]) -> Result<(), SysError> {
         .map_err(|errno| SysError::new("sched_setaffinity", format!("CPUs {cpus:?}"), errno))
 }
 
-/// A set of these CPUs.
+/// The CPU mask of `cpus`, without numbers that the mask cannot hold.
 pub(crate) fn set_of(cpus: &[usize]) -> CpuSet {
     let mut set = CpuSet::new();
     cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
     set
 }
 
-/// The same as [`pin`] with several, in a forked child.
+/// Sets the affinity mask of a forked child before its exec.
 pub(crate) fn restrict(set: &CpuSet) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, set)?)
 }
@@ -37,13 +37,13 @@ pub fn allowed() -> Result<Vec<usize>, SysError> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// `int nice(int increment)`: of this thread alone. `EPERM`: a lower number than now needs CAP_SYS_NICE.
+/// `int nice(int increment)` for this thread only. `EPERM`: lowering the nice value needs CAP_SYS_NICE.
 pub fn add_nice(increment: i32) -> Result<(), SysError> {
     let added = rustix::process::nice(increment);
     added.map(|_| ()).map_err(|errno| SysError::new("nice", format!("{increment}"), errno))
 }
 
-/// The CPUs of the machine that are on, ascending.
+/// The online CPUs, ascending.
 pub fn online() -> Result<Vec<u32>, SysError> {
     let path = "/sys/devices/system/cpu/online";
     let text = std::fs::read_to_string(path).map_err(|error| SysError::new("read", path, error))?;
@@ -51,7 +51,7 @@ pub fn online() -> Result<Vec<u32>, SysError> {
     list(text.trim()).ok_or_else(|| SysError::new("read", path, invalid()))
 }
 
-/// The numbers of `0-3,8`.
+/// Parses a CPU list: `0-3,8`.
 fn list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_may_run_nowhere_else() {
-        // A thread of its own: the pin ends with it.
+        // A separate thread: the affinity ends with the thread.
         let pinned = std::thread::spawn(|| {
             let cpu = *allowed().unwrap().last().unwrap();
             pin(cpu).unwrap();

@@ -1,11 +1,12 @@
-//! Memory that code is written to and then run from: writable or executable, never both at a time.
+//! Memory for generated code: writable or executable, never both (W^X).
 
 use rustix::mm::MprotectFlags;
 
 use crate::SysError;
 use crate::mem::Mapping;
 
-/// A mapping for code. Made writable; each of [`Code::writable`] and [`Code::executable`] makes it so if it is not.
+/// A W^X mapping for code, initially writable; [`Code::writable`] and [`Code::executable`] change the protection if
+/// needed.
 #[derive(Debug)]
 pub struct Code {
     memory: Mapping,
@@ -13,12 +14,12 @@ pub struct Code {
 }
 
 impl Code {
-    /// Takes memory that is readable and writable.
+    /// Wraps a mapping that is readable and writable.
     pub fn new(memory: Mapping) -> Self {
         Self { memory, is_executable: false }
     }
 
-    /// Bytes of it.
+    /// Size in bytes.
     pub fn size(&self) -> usize {
         self.memory.len()
     }
@@ -35,10 +36,10 @@ impl Code {
         Ok(&mut self.memory)
     }
 
-    /// The memory, readable and executable: no write reaches it through this value until it is writable again.
+    /// The memory, readable and executable. This value permits no write until [`Code::writable`] is called.
     ///
     /// # Errors
-    /// `mprotect(2)`: `EACCES`, this process may not run code that it wrote (SELinux's `execmem`, a memory file under
+    /// `mprotect(2)`: `EACCES`, this process may not execute memory that it wrote (SELinux's `execmem`, a memfd under
     /// `vm.memfd_noexec`); `ENOMEM`, too many mappings.
     pub fn executable(&mut self) -> Result<&Mapping, SysError> {
         if !self.is_executable {
@@ -60,7 +61,7 @@ mod tests {
         code.writable().unwrap().bytes_mut()[5] = 7;
         assert_eq!(code.executable().unwrap().bytes()[5], 7);
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        // Neighbours of the same rights may be shown as one.
+        // The kernel may merge neighbouring VMAs of equal permissions.
         let holds = |line: &&str| {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
             let number = |text: &str| u64::from_str_radix(text, 16).unwrap();

@@ -6,10 +6,9 @@ use std::io;
 /// A syscall that failed.
 #[derive(Debug)]
 pub struct SysError {
-    /// The call, by its man page name with the argument that tells variants apart:
-    /// `madvise(MADV_COLLAPSE)`.
+    /// The call, by its man page name with the argument that selects the operation: `madvise(MADV_COLLAPSE)`.
     pub call: &'static str,
-    /// What it was done to: a pid, an address range, a path.
+    /// The object of the call: a pid, an address range, a path.
     pub on: String,
     /// The errno.
     pub source: io::Error,

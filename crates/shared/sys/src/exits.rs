@@ -1,4 +1,4 @@
-//! What every process on the machine had used when it ended: taskstats, a family of generic netlink
+//! Resource usage of every process on the machine at its exit: taskstats over generic netlink
 //! (Documentation/accounting/taskstats.rst, include/uapi/linux/taskstats.h).
 //!
 //! # Safety
@@ -16,36 +16,37 @@ const CONTROL: u16 = 0x10;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
-/// `TASKSTATS_CMD_GET`, its attributes, and the attributes of what comes.
+/// `TASKSTATS_CMD_GET`, its attributes, and the attributes of the kernel's messages.
 const GET: u8 = 1;
 const REGISTER: u16 = 3;
 const DEREGISTER: u16 = 4;
 const OF_PID: u16 = 4;
 const STATS: u16 = 3;
-/// Where in `struct taskstats`: `ac_exitcode` (as wait(2) has it; 0 for a thread that is not its process's first), `ac_pid`, `ac_ppid`, `hiwater_rss` (KiB), and from version 12 on `ac_tgid`.
+/// Offsets in `struct taskstats`: `ac_exitcode` (encoded as for wait(2); 0 for a thread that is not the thread-group
+/// leader), `ac_pid`, `ac_ppid`, `hiwater_rss` (KiB), and since version 12 `ac_tgid`.
 const AT_EXIT: usize = 4;
 const AT_PID: usize = 128;
 const AT_PARENT: usize = 132;
 const AT_HIGH_WATER: usize = 200;
 const AT_PROCESS: usize = 368;
 const VERSION_WITH_PROCESS: u16 = 12;
-/// Bytes of messages kept for us: about 3,000.
+/// Receive buffer of the socket, in bytes: about 3,000 messages.
 const BUFFER: i32 = 4 << 20;
 
-/// A thread that has ended.
+/// A thread that has exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its process.
+    /// The thread's process.
     pub process: Pid,
-    /// The parent of that, then.
+    /// The parent of the process at the time of the exit.
     pub parent: Pid,
-    /// The most memory that it held since it executed its program, or was forked; hugetlb is not in it.
+    /// Peak RSS since the last exec or fork; hugetlb pages are not counted.
     pub high_water: ByteSize,
     /// The signal that killed the process.
     pub signal: Option<i32>,
 }
 
-/// A listener to ends on some CPUs. The kernel sends it a message for each, 2 to 3 us of the ending thread's time.
+/// A listener for exits on some CPUs. The kernel sends one message per exit, which costs the exiting thread 2 to 3 us.
 #[derive(Debug)]
 pub struct Exits {
     socket: OwnedFd,
@@ -58,7 +59,7 @@ impl Exits {
     /// without CONFIG_TASKSTATS or outside the first network namespace.
     pub fn listen(cpus: &str) -> Result<Self, SysError> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-        // SAFETY: no pointers; a descriptor that is returned is nobody else's.
+        // SAFETY: no pointers; the new descriptor has no other owner.
         let socket = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_GENERIC) };
         if socket < 0 {
             return Err(SysError::last("socket(AF_NETLINK)", "taskstats"));
@@ -66,7 +67,7 @@ impl Exits {
         // SAFETY: as above.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         let size = std::mem::size_of::<i32>() as libc::socklen_t;
-        // SAFETY: `bytes` is an int of that size. A refusal leaves the default.
+        // SAFETY: `bytes` is an int of that size. If the kernel refuses, the default buffer size stays.
         unsafe {
             let bytes = BUFFER;
             let buffer = (&raw const bytes).cast();
@@ -77,14 +78,14 @@ impl Exits {
         exits.send(GET_FAMILY, FAMILY_NAME, b"TASKSTATS\0")?;
         let family = exits.answer()?.and_then(|answer| family_of(&answer));
         let no_family = || SysError::new("sendto", "taskstats", rustix::io::Errno::NOENT);
-        exits.answer()?; // that it was done
+        exits.answer()?; // the acknowledgement
         exits.family = family.ok_or_else(no_family)?;
         exits.send(GET, REGISTER, exits.cpus.as_bytes())?;
         exits.answer()?;
         Ok(exits)
     }
 
-    /// Those that ended since, without waiting. `ENOBUFS` if there were too many to be kept.
+    /// Threads that exited since the last call, without waiting. `ENOBUFS`: the receive buffer overflowed.
     pub fn ended(&self) -> Result<Vec<Ended>, SysError> {
         let mut ended = Vec::new();
         while let Some(bytes) = self.receive(libc::MSG_DONTWAIT)? {
@@ -109,12 +110,12 @@ impl Exits {
         message.extend(value);
         message.resize(24 + padded, 0);
         let (at, length) = (message.as_ptr().cast(), message.len());
-        // SAFETY: the message lives until the call is over.
+        // SAFETY: the message outlives the call.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), at, length, 0) };
         if sent < 0 { Err(SysError::last("send", "taskstats")) } else { Ok(()) }
     }
 
-    /// The answer to what was sent; an error that the kernel reports is one. `None` says it was done.
+    /// Receives the kernel's reply. `None` is an acknowledgement; an NLMSG_ERROR with an errno is returned as an error.
     fn answer(&self) -> Result<Option<Vec<u8>>, SysError> {
         let bytes = self.receive(0)?.unwrap_or_default();
         let first = messages(&bytes).next();
@@ -146,12 +147,12 @@ impl Exits {
 
 impl Drop for Exits {
     fn drop(&mut self) {
-        // The kernel forgets a closed listener at the next end, or at once where it is told.
+        // Without DEREGISTER the kernel drops a closed listener only at the next exit.
         let _ = self.send(GET, DEREGISTER, self.cpus.as_bytes());
     }
 }
 
-/// Messages of a datagram: their type, and what follows the header.
+/// Netlink messages of a datagram: type, and payload after the header.
 fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = u32_at(bytes, 0)? as usize;
@@ -161,7 +162,7 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Attributes: their type, and the value.
+/// Netlink attributes: type and value.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);
@@ -218,7 +219,7 @@ mod tests {
     fn of_pid(version: u16) -> Vec<u8> {
         let mut stats = vec![0; 416];
         stats[..2].copy_from_slice(&version.to_ne_bytes());
-        // SIGBUS, with a core dump.
+        // SIGBUS with a core dump.
         let exit = (AT_EXIT, 0x87);
         let ids = [(AT_PID, 71u32), (AT_PARENT, 7), (AT_HIGH_WATER, 300), (AT_PROCESS, 70), exit];
         for (at, value) in ids {
@@ -256,7 +257,7 @@ mod tests {
         let end_of = |script: &str| {
             let mut child = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
             child.wait().unwrap();
-            // Beside a build more processes end than messages are kept of.
+            // During a parallel build the receive buffer may overflow.
             let ended = match exits.ended() {
                 Err(error) if error.errno() == libc::ENOBUFS => return None,
                 ended => ended.unwrap(),

@@ -1,13 +1,13 @@
-//! A process between us and a program that we start: when we end, however we end, the program and all that it started
-//! end too. PR_SET_PDEATHSIG alone reaches the program and not its children.
+//! A guard process between us and a program that we start: when we exit or are killed, the program and all its
+//! descendants are killed too. PR_SET_PDEATHSIG alone reaches the program but not its children.
 //!
-//! The guard is the program's parent and the subreaper of all below it, ends as the program ends (same status or
-//! signal), and holds no descriptor. It waits for two signals: SIGCHLD, and the one that the kernel sends when the
-//! thread that started it has ended. Then it kills its children until it has none: what these leave becomes its own.
+//! The guard is the program's parent and the subreaper of all descendants, exits as the program exits (same status or
+//! signal), and holds no descriptor. It waits for SIGCHLD and for the parent-death signal of the thread that started
+//! it. On the latter it kills its children until none are left: orphaned descendants are reparented to it.
 //!
 //! # Safety
-//! The guard is forked from a process with threads and never executes anything, so it may do only what a signal
-//! handler may: plain system calls on locals of its own; it takes no lock and no memory.
+//! The guard is forked from a multithreaded process and never calls exec, so it makes only async-signal-safe calls:
+//! plain system calls on its own locals, no locks, no allocation.
 //! See docs/decisions/record.md#2.
 
 use std::io::{self, Read};
@@ -16,30 +16,30 @@ use std::process::Command;
 
 use units::Pid;
 
-/// How often what is to end is looked for, and with what pause: ten seconds, then the guard gives up on what it may
-/// not kill (a set-user-id program).
+/// Number of kill rounds and the pause between them: after ten seconds the guard gives up on processes that it may not
+/// kill (a set-user-id program).
 const ROUNDS: u32 = 10_000;
 const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
-/// A program below a guard.
+/// A program under a guard.
 #[derive(Clone, Copy, Debug)]
 pub struct Guarded {
-    /// Our child, to be waited for. It ends as the program does, and what it used is what all below it used.
+    /// Our child, to be waited for. It exits as the program does, and its rusage includes all descendants.
     pub guard: Pid,
-    /// To send signals to.
+    /// The program itself, to send signals to.
     pub program: Pid,
 }
 
-/// Starts `command` below a guard. It is for a thread that lives as long as the program is to live. What the child
-/// prepares must be set up by `prepare`, which is called once the fork of the guard is: pre-exec closures run in order.
+/// Starts `command` under a guard. The calling thread must live as long as the program. Pass the caller's pre-exec
+/// setup in `prepare`, which is called after the guard's fork is registered: pre-exec closures run in order.
 ///
 /// # Errors
-/// What `Command::spawn` says.
+/// As for `Command::spawn`.
 pub fn spawn(command: &mut Command, prepare: impl FnOnce(&mut Command)) -> io::Result<Guarded> {
     let (mut told, tell) = io::pipe()?;
     let starter = crate::param::own_pid();
     let tell_fd = std::os::fd::AsRawFd::as_raw_fd(&tell);
-    // SAFETY: see the module; `tell` stays open until the child was started.
+    // SAFETY: see the module; `tell` stays open until the child has started.
     unsafe { command.pre_exec(move || insert_guard(starter, tell_fd)) };
     prepare(command);
     #[allow(clippy::zombie_processes, reason = "the caller waits for the guard by its pid")]
@@ -50,7 +50,8 @@ pub fn spawn(command: &mut Command, prepare: impl FnOnce(&mut Command)) -> io::R
     Ok(Guarded { guard: Pid(guard.id() as i32), program: Pid(i32::from_ne_bytes(program)) })
 }
 
-/// Runs in the child: it forks, goes on as the guard, and only its child returns, to become the program.
+/// Runs in the forked child, which forks again: the parent becomes the guard, the new child returns and execs the
+/// program.
 fn insert_guard(starter: Pid, tell: i32) -> io::Result<()> {
     // SAFETY: see the module.
     unsafe {
@@ -58,7 +59,7 @@ fn insert_guard(starter: Pid, tell: i32) -> io::Result<()> {
         let mut before = std::mem::zeroed::<libc::sigset_t>();
         libc::sigfillset(&mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
-        // Of ignored children nothing would be told.
+        // If SIGCHLD were ignored, the kernel would reap the children and their status would be lost.
         let of_children = libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) != 0 {
             return Err(io::Error::last_os_error());
@@ -80,7 +81,7 @@ fn insert_guard(starter: Pid, tell: i32) -> io::Result<()> {
     }
 }
 
-/// Has the kernel send `signal` when the thread that started this process, one of `parent`, ends.
+/// Requests `signal` at the exit of the thread that started this process; `parent` is that thread's process.
 fn die_with(signal: i32, parent: i32) -> io::Result<()> {
     // SAFETY: integers only.
     unsafe {
@@ -94,15 +95,16 @@ fn die_with(signal: i32, parent: i32) -> io::Result<()> {
     }
 }
 
-/// The guard's life.
+/// The guard's main loop.
 fn watch(starter: Pid, program: i32, all: &libc::sigset_t) -> ! {
-    // SAFETY: see the module. What is sent to the starter's group is not for the guard: a session of its own. Its
-    // descriptors are copies, which would keep others' pipes open.
+    // SAFETY: see the module. A new session keeps the guard out of signals to the starter's process group. Its
+    // descriptors are copies, which would keep pipes open.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"superpage-guard".as_ptr());
         if libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) != 0 {
-            // Before Linux 5.9. Whoever reads the other end of one would wait for the program's end.
+            // Before Linux 5.9, close descriptors one by one. An open pipe end would make its reader wait until the
+            // program exits.
             let mut limit = std::mem::zeroed::<libc::rlimit>();
             libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
             for fd in 0..limit.rlim_cur.min(1 << 20) as libc::c_int {
@@ -121,11 +123,11 @@ fn watch(starter: Pid, program: i32, all: &libc::sigset_t) -> ! {
     end_all()
 }
 
-/// Collects what has ended, up to the program: how it did.
+/// Reaps exited children; returns the program's status once the program has exited.
 fn reap(program: i32) -> Option<i32> {
     loop {
         let mut status = 0;
-        // SAFETY: a live local.
+        // SAFETY: the pointer is to a live local.
         match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
             ended if ended == program => return Some(status),
             ended if ended > 0 => {}
@@ -134,7 +136,7 @@ fn reap(program: i32) -> Option<i32> {
     }
 }
 
-/// Ends as the program did. A core file there is already, if one was wanted.
+/// Exits as the program did. The program has already dumped core if it was to, so the guard does not.
 fn end_as(status: i32) -> ! {
     // SAFETY: integers only.
     unsafe {
@@ -146,10 +148,10 @@ fn end_as(status: i32) -> ! {
     }
 }
 
-/// Kills its children until there are none. The program dies with the guard in any case.
+/// Kills the guard's children until there are none. The program dies with the guard in any case (PDEATHSIG).
 fn end_all() -> ! {
     for _ in 0..ROUNDS {
-        // SAFETY: locals; only this process' own children are collected and killed.
+        // SAFETY: pointers to locals; only this process's own children are reaped and killed.
         unsafe {
             while libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) > 0 {}
             if libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) < 0 {
@@ -165,11 +167,13 @@ fn end_all() -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// /proc/thread-self/children (proc_pid_children(5), Linux 4.2): numbers with a blank after each. A number that the buffer
-/// cuts is left for the next round. False where the kernel has no such file (CONFIG_PROC_CHILDREN).
+/// Kills the children listed in /proc/thread-self/children (proc_pid_children(5), Linux 4.2), pids each followed by a
+/// space. A pid cut off by the end of the buffer waits for the next round. False if the kernel lacks the file
+/// (CONFIG_PROC_CHILDREN).
 fn kill_children() -> bool {
     let mut text = [0_u8; 4096];
-    // SAFETY: a C string, and a local of the stated length. The numbers are children's, which only this process collects.
+    // SAFETY: a C string, and a local of the stated length. The pids are those of children, which only this process
+    // reaps.
     unsafe {
         let file = libc::open(c"/proc/thread-self/children".as_ptr(), libc::O_RDONLY);
         if file < 0 {
@@ -211,7 +215,7 @@ mod tests {
         assert_eq!(ended("exit 7"), (Some(7), None));
         assert_eq!(ended("kill -9 $$"), (None, Some(9)));
         assert_eq!(ended("kill -TERM $$"), (None, Some(15)));
-        // What is left behind is nobody's business while we live.
+        // A descendant that outlives the program is left alone while we live.
         assert_eq!(ended("sleep 0.01 & exit 3"), (Some(3), None));
         let missing = spawn(&mut Command::new("/no/such/program"), |_| {}).unwrap_err();
         assert_eq!(missing.raw_os_error(), Some(libc::ENOENT));
@@ -232,7 +236,7 @@ mod tests {
         crate::signal::send(guarded.program, libc::SIGTERM).unwrap();
         assert_eq!(crate::wait::reap(guarded.guard).unwrap().0.code(), Some(5));
         drop(command);
-        // The guard held no end of the pipe.
+        // The guard holds no end of the pipe.
         assert_eq!(ready.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! What can be seen of an input that others read.
+//! Detects whether another process read from a shared input descriptor.
 
 use std::fs::File;
 use std::io::Seek;
@@ -6,19 +6,19 @@ use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How far an input was read. Of a pipe that shows in what is gone, or in its end with nothing left.
+/// Read progress of an input: for a file its offset, for a pipe the bytes left in it and end of file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Input {
-    /// Where the next read begins, of a file.
+    /// File offset; `None` if the input is not seekable.
     position: Option<u64>,
-    /// Bytes that wait in a pipe, a socket or a terminal.
+    /// Unread bytes in a pipe, socket or terminal (FIONREAD).
     waiting: Option<u64>,
-    /// Whether nobody writes there any more.
+    /// Whether all writers have closed it (POLLHUP).
     has_ended: bool,
 }
 
 impl Input {
-    /// As it is now. Reads nothing of it.
+    /// The current state; reads no data.
     pub fn of(input: impl AsFd) -> Self {
         let input = input.as_fd();
         let position =
@@ -32,7 +32,7 @@ impl Input {
         }
     }
 
-    /// Whether somebody read of it since.
+    /// Whether data was read since `before`.
     pub fn was_read_since(&self, before: &Self) -> bool {
         let is_drained = |it: &Self| it.has_ended && it.waiting == Some(0);
         match self.position {
@@ -66,7 +66,7 @@ mod tests {
         let before = Input::of(&reader);
         reader.read_exact(&mut [0; 4]).unwrap();
         assert!(Input::of(&reader).was_read_since(&before));
-        // All that was written meanwhile was read, to its end.
+        // Everything written meanwhile was read, up to end of file.
         let before = Input::of(&reader);
         writer.write_all(b"more text").unwrap();
         drop(writer);
@@ -76,7 +76,7 @@ mod tests {
         let ended = Input::of(&reader);
         assert!(!ended.was_read_since(&ended));
 
-        // Nothing can be said of it, and nothing is.
+        // /dev/null has no read progress.
         let null = std::fs::File::open("/dev/null").unwrap();
         let before = Input::of(&null);
         assert!(!Input::of(&null).was_read_since(&before));

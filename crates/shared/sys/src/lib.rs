@@ -1,14 +1,14 @@
-//! Typed syscalls: the only syscalls there are in this project, and no policy.
+//! Typed syscalls: all syscalls of this project, and no policy.
 //!
-//! Each function is one syscall with typed arguments, documented with its C signature, the errors
-//! that matter, the kernel version it needs and the privilege it asks for. What rustix or libc
-//! offer is used; what they lack is defined here once, with its source.
+//! Each function is one syscall with typed arguments, documented with its C signature, the errors that matter, the
+//! kernel version it needs and the required privilege. Calls go through rustix or libc; a constant that both lack is
+//! defined here once, with its source.
 //!
 //! # Safety
-//! Three kinds of unsafe live here. Memory: a `Mapping` owns its address range exclusively (it is
-//! neither `Clone` nor `Copy`, and hands out only ranges inside itself), so advice that discards
-//! pages can only change bytes its owner may change anyway. Plain kernel calls: pointers passed
-//! are to live locals or slices of the stated length, and the kernel writes only inside them. The heap: see [`heap`].
+//! Three kinds of unsafe live here. Memory: a `Mapping` owns its address range exclusively (it is neither `Clone` nor
+//! `Copy`, and hands out only ranges inside itself), so advice that discards pages can only change bytes that its owner
+//! may change anyway. Plain kernel calls: the pointers passed are to live locals or slices of the stated length, and
+//! the kernel writes only inside them. The heap: see [`heap`].
 
 pub mod affinity;
 pub mod code;

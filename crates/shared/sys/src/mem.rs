@@ -33,8 +33,8 @@ pub enum Advice {
     /// Linux 5.14. Faults pages in for writing; `EFAULT` where the fault would raise SIGBUS, so
     /// it probes a hugetlb range without dying.
     PopulateWrite = 23,
-    /// Linux 6.1. Synchronously copies what is there into one superpage. `EINVAL` on an empty
-    /// range or where THP are disabled by prctl; `EAGAIN`/`ENOMEM` when no superpage is free.
+    /// Linux 6.1. Synchronously copies the present pages into one superpage. `EINVAL` if no page is present or THP are
+    /// disabled by prctl; `EAGAIN`/`ENOMEM` when no superpage is free.
     Collapse = 25,
 }
 
@@ -57,14 +57,14 @@ impl Advice {
     }
 }
 
-/// What kind of anonymous memory to map.
+/// The backing of an anonymous mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backing {
-    /// Pages of the base size, or THP where the system or advice says so.
+    /// Base pages, or THP if the system setting or advice says so.
     #[default]
     Pages,
-    /// Pages of the hugetlb pool of this size; `mmap` fails with `ENOMEM` unless all of them can
-    /// be reserved, after which no fault of this process can fail.
+    /// Pages of the hugetlb pool of this size; `mmap` fails with `ENOMEM` unless all of them can be reserved, after
+    /// which no page fault of this process can fail.
     Hugetlb(PageSize),
 }
 
@@ -75,14 +75,14 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: a `Mapping` is the only owner of its range; nothing in it is tied to a thread.
+// SAFETY: a `Mapping` is the only owner of its range; nothing in it is bound to a thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps `len` bytes of zeroes: `mmap(NULL, len, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS)`.
     ///
-    /// `len` is rounded up to whole pages of the backing. `ENOMEM`: no address space, over-commit
-    /// refused, or the pool is short.
+    /// `len` is rounded up to whole pages of the backing. `ENOMEM`: out of address space, refused by overcommit, or too
+    /// few free pages in the pool.
     pub fn anonymous(len: usize, backing: Backing) -> Result<Self, SysError> {
         let (flags, page) = match backing {
             Backing::Pages => (MapFlags::PRIVATE, crate::param::page_size()),
@@ -101,8 +101,7 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
-    /// The same of ordinary pages, at a multiple of `alignment`: more is mapped, and its ends are
-    /// given back.
+    /// Like [`Self::anonymous`] with base pages, at a multiple of `alignment`: maps more and unmaps both ends.
     pub fn aligned(len: usize, alignment: PageSize) -> Result<Self, SysError> {
         let len = crate::param::page_size().ceil(len as u64) as usize;
         let slack = alignment.bytes() as usize;
@@ -111,9 +110,9 @@ impl Mapping {
         Ok(whole)
     }
 
-    /// A range of addresses of which only a few pages will be touched, at a multiple of `alignment`: no
-    /// memory is promised for it (`MAP_NORESERVE`, which the kernel heeds unless overcommit is
-    /// forbidden: `ENOMEM`). A touch that finds no memory ends in the OOM killer, so the caller counts.
+    /// A mapping at a multiple of `alignment` of which the caller touches only a few pages: `MAP_NORESERVE`, so the
+    /// kernel commits no memory for it (except under overcommit mode 2: `ENOMEM`). A touch without free memory invokes
+    /// the OOM killer, so the caller must limit the pages it touches.
     pub fn sparse(len: usize, alignment: PageSize) -> Result<Self, SysError> {
         let slack = alignment.bytes() as usize;
         let whole = len.saturating_add(slack);
@@ -128,23 +127,23 @@ impl Mapping {
         Ok(whole)
     }
 
-    /// `mmap(start, len, ..., MAP_ANONYMOUS|MAP_NORESERVE|MAP_FIXED)`: nothing but untouched pages again, at the
-    /// same addresses. What was put or advised is forgotten.
+    /// `mmap(start, len, ..., MAP_ANONYMOUS|MAP_NORESERVE|MAP_FIXED)`: replaces the mapping by untouched pages at the
+    /// same addresses. File mappings and advice inside it are dropped.
     pub fn renew(&mut self) -> Result<(), SysError> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: what is replaced is this mapping, which is borrowed exclusively.
+        // SAFETY: the replaced range is this mapping, which is borrowed exclusively.
         let renewed = unsafe {
             rustix::mm::mmap_anonymous(self.start.as_ptr().cast(), self.len, prot, flags)
         };
         renewed.map(|_| ()).map_err(|errno| SysError::new("mmap", format!("{self:?}"), errno))
     }
 
-    /// Gives back what lies before the first multiple of `alignment` and after `len` bytes from there.
+    /// Unmaps the part before the first multiple of `alignment` and the part after `len` bytes from there.
     fn trim(&mut self, len: usize, alignment: PageSize) {
         let before = alignment.ceil(self.address()) as usize - self.start.as_ptr() as usize;
-        // SAFETY: both ends lie inside the mapping, and in whole base pages, because the
-        // alignment is a multiple of one; what stays between them is all that is owned from now on.
+        // SAFETY: both ends lie inside the mapping and consist of whole base pages, because the alignment is a multiple
+        // of the base page; afterwards `self` owns only the range between them.
         unsafe {
             let start = self.start.add(before);
             for (end, rest) in [(self.start, before), (start.add(len), self.len - before - len)] {
@@ -156,8 +155,8 @@ impl Mapping {
         }
     }
 
-    /// `mmap(start + offset, len, ..., MAP_SHARED|MAP_FIXED, fd, from)`: replaces a part of this mapping by
-    /// a part of a file. The same part may be put in several places. `EINVAL`: not in whole pages.
+    /// `mmap(start + offset, len, ..., MAP_SHARED|MAP_FIXED, fd, from)`: replaces a range of this mapping by a range of
+    /// a file. The same file range may be mapped several times. `EINVAL`: not page-aligned.
     pub fn put_file(
         &mut self,
         offset: usize,
@@ -169,9 +168,9 @@ impl Mapping {
         assert!(inside, "{len} bytes at {offset} lie outside {self:?}");
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: what is replaced lies inside this mapping, which is borrowed exclusively, and is
-        // unmapped with it. Where a file's part is mapped twice, bytes that are written at one address
-        // change at the other; they are plain bytes, of which every value is valid.
+        // SAFETY: the replaced range lies inside this mapping, which is borrowed exclusively, and is unmapped with it.
+        // If a file range is mapped twice, a write at one address changes the other; both are plain bytes, for which
+        // every value is valid.
         let put = unsafe {
             let start = self.start.as_ptr().add(offset).cast();
             rustix::mm::mmap(start, len, prot, flags, file, from)
@@ -179,8 +178,8 @@ impl Mapping {
         put.map(|_| ()).map_err(|errno| SysError::new("mmap", format!("a file in {self:?}"), errno))
     }
 
-    /// `int mprotect(void *addr, size_t len, int prot)` on the whole mapping. The caller keeps from [`Mapping::bytes_mut`]
-    /// while it is not writable, which would end in SIGSEGV.
+    /// `int mprotect(void *addr, size_t len, int prot)` on the whole mapping. The caller must not use
+    /// [`Mapping::bytes_mut`] while the mapping is not writable: SIGSEGV.
     pub(crate) fn protect(&mut self, rights: MprotectFlags) -> Result<(), SysError> {
         // SAFETY: the range is this mapping, borrowed exclusively; it stays readable.
         unsafe { rustix::mm::mprotect(self.start.as_ptr().cast(), self.len, rights) }
@@ -192,17 +191,17 @@ impl Mapping {
         self.start.as_ptr() as u64
     }
 
-    /// The length in bytes, a whole number of pages.
+    /// The length in bytes, a multiple of the page size.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: a mapping has at least one page.
+    /// Always false: a mapping has at least one page.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes. Reading a page never written is allowed and reads zero.
+    /// The bytes. A page never written reads as zero.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the range is mapped readable for as long as `self`, and `&self` rules out writers.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
@@ -219,8 +218,8 @@ impl Mapping {
         self.advise_range(0..self.len, advice)
     }
 
-    /// `int madvise(void *addr, size_t length, int advice)` on a part, in bytes from the start;
-    /// the start must be page-aligned (`EINVAL`). Exclusive, because some advice discards bytes.
+    /// `int madvise(void *addr, size_t length, int advice)` on a range, in bytes from the start of the mapping; its
+    /// start must be page-aligned (`EINVAL`). Takes `&mut self`, because some advice discards bytes.
     pub fn advise_range(&mut self, range: Range<usize>, advice: Advice) -> Result<(), SysError> {
         assert!(
             range.start <= range.end && range.end <= self.len,
@@ -234,8 +233,8 @@ impl Mapping {
         if code == 0 { Ok(()) } else { Err(SysError::last(advice.call(), format!("{self:?}"))) }
     }
 
-    /// `mremap(MREMAP_MAYMOVE)`: the same pages under another length, moved if need be. A mapping
-    /// backed by 2 MB pages stays so (`Documentation/mm/transhuge.rst`). hugetlb: `EINVAL` to grow.
+    /// `mremap(MREMAP_MAYMOVE)`: changes the length, moving the pages if necessary. Pages of 2 MB stay whole
+    /// (`Documentation/mm/transhuge.rst`). hugetlb: `EINVAL` to grow.
     pub fn resized(self, len: usize) -> Result<Self, (Self, SysError)> {
         let len = crate::param::page_size().ceil(len as u64) as usize;
         let start = self.start.as_ptr().cast::<c_void>();
@@ -255,8 +254,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `self` owns the range and nothing can borrow it any more. The only errors are
-        // for ranges that are no mapping of ours, which the type rules out.
+        // SAFETY: `self` owns the range and no borrow of it is left. munmap fails only for ranges that are not mapped,
+        // which the type rules out.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -266,36 +265,36 @@ fn hugetlb_size_flag(size: PageSize) -> MapFlags {
     MapFlags::from_bits_retain(size.bytes().trailing_zeros() << 26)
 }
 
-/// Has all threads share malloc's first arena (`mallopt(3)`, M_ARENA_MAX): of the others `malloc_trim` leaves the
-/// end as it is. For a process that waits more than it allocates; before it has a second thread.
+/// Makes all threads share malloc's main arena (`mallopt(3)`, M_ARENA_MAX): `malloc_trim` does not shrink the top of
+/// other arenas. For a process that mostly waits; to be called before it starts a second thread.
 pub fn use_one_arena() {
-    // SAFETY: a parameter of malloc, which takes its own lock.
+    // SAFETY: sets a malloc parameter; mallopt takes malloc's lock.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
-/// Gives back what this process used and needs no more, for one that goes on to wait: free memory of malloc
-/// (`malloc_trim(3)`), the main thread's stack below the caller's, and pages of files that are mapped and were
-/// not written (`madvise(2)` MADV_DONTNEED). What is touched again is there again. Only for the main thread.
+/// Returns unused memory to the kernel before a long wait: free malloc memory (`malloc_trim(3)`), the main thread's
+/// stack below the caller's frame, and clean file pages (`madvise(2)` MADV_DONTNEED). A later access faults them in
+/// again. Only for the main thread.
 pub fn give_back_unused() {
     let marker = 0u8;
     let here = (&raw const marker) as usize;
     for range in unused(here) {
-        // SAFETY: stack below every frame in use, which is dead; or pages that the file still has, in mappings
-        // that cannot be written.
+        // SAFETY: either stack below every live frame, or pages in non-writable file mappings, which the kernel reads
+        // again from the file.
         unsafe { libc::madvise(range.start as *mut c_void, range.len(), Advice::DontNeed as i32) };
     }
-    // SAFETY: takes free memory only.
+    // SAFETY: frees only memory that malloc does not use.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Ranges that may be dropped, where `here` is the lowest address of the stack in use but for what the calls
-/// made here take.
+/// Ranges that may be dropped. `here` is an address in the caller's stack frame; the stack that the calls made here
+/// need lies within `KEPT` below it.
 fn unused(here: usize) -> Vec<Range<usize>> {
     const KEPT: usize = 8 << 10;
     let page = crate::param::page_size().bytes() as usize;
     let mut found = Vec::with_capacity(32);
     let Ok(file) = File::open("/proc/self/smaps") else { return found };
-    // In small pieces: the whole text would leave more behind than there is to give back.
+    // A small buffer: reading the whole text at once would use more memory than is to be freed.
     let mut lines = BufReader::with_capacity(4 << 10, file);
     let (mut line, mut mapping) = (String::with_capacity(512), None);
     while lines.read_line(&mut line).is_ok_and(|length| length > 0) {
@@ -319,7 +318,7 @@ fn unused(here: usize) -> Vec<Range<usize>> {
     found
 }
 
-/// `7f00-7f10 r-xp 0000 fe:00 1 /path`: the range and what follows it.
+/// Splits `7f00-7f10 r-xp 0000 fe:00 1 /path` into the address range and the rest.
 fn parse_mapping(line: &str) -> Option<(Range<usize>, &str)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;

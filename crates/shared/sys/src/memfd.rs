@@ -1,4 +1,4 @@
-//! Memory files.
+//! Memory files (memfd).
 
 use std::os::fd::OwnedFd;
 
@@ -10,8 +10,8 @@ use units::PageSize;
 
 use crate::SysError;
 
-/// `int memfd_create(const char *name, unsigned int flags)` with close-on-exec. Linux 3.17;
-/// hugetlb 4.14 (`ENODEV`/`EINVAL` where the size has no pool; pages are reserved at `mmap`).
+/// `int memfd_create(const char *name, unsigned int flags)` with close-on-exec. Linux 3.17; hugetlb 4.14
+/// (`ENODEV`/`EINVAL` if there is no pool of that size; pages are reserved at `mmap`).
 pub fn create(name: &str, hugetlb: Option<PageSize>) -> Result<OwnedFd, SysError> {
     let size = match hugetlb {
         None => MemfdFlags::empty(),
@@ -24,18 +24,18 @@ pub fn create(name: &str, hugetlb: Option<PageSize>) -> Result<OwnedFd, SysError
         .map_err(|errno| SysError::new("memfd_create", name, errno))
 }
 
-/// A memory file of these contents whose size can never change, closed on exec, its owner's only. Its bytes
-/// can be written: `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL` (Linux 3.17).
+/// A memfd with these contents and a fixed size, close-on-exec, accessible to its owner only. The contents stay
+/// writable: `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL` (Linux 3.17).
 pub fn sealed(name: &str, contents: &[u8]) -> Result<OwnedFd, SysError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Linux 6.3 may be set to refuse memory files that could be executed (vm.memfd_noexec); before, the flag is unknown.
+    // Since Linux 6.3 vm.memfd_noexec may refuse executable memfds; older kernels do not know the flag.
     let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL).or_else(|errno| match errno {
         Errno::INVAL => memfd_create(name, flags),
         other => Err(other),
     });
     let file = file.map_err(|errno| SysError::new("memfd_create", name, errno))?;
     fchmod(&file, Mode::RUSR | Mode::WUSR).map_err(|errno| SysError::new("fchmod", name, errno))?;
-    // A few hundred bytes of memory are written whole or not at all.
+    // A write of a few hundred bytes to a memfd is complete or fails.
     pwrite(&file, contents, 0).map_err(|errno| SysError::new("pwrite", name, errno))?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     fcntl_add_seals(&file, seals)
@@ -43,8 +43,8 @@ pub fn sealed(name: &str, contents: &[u8]) -> Result<OwnedFd, SysError> {
     Ok(file)
 }
 
-/// Major and minor number of the device on which the kernel keeps hugetlb pages of `size` that lie in no mounted
-/// file system: memory files, anonymous mappings, System V segments.
+/// Major and minor number of the kernel's internal hugetlbfs mount for pages of `size`, which backs memfds, anonymous
+/// mappings and System V segments.
 pub fn hugetlb_device(size: PageSize) -> Result<(u32, u32), SysError> {
     let file = create("superpage", Some(size))?;
     let stat = fstat(&file).map_err(|errno| SysError::new("fstat", "a memory file", errno))?;

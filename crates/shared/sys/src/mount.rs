@@ -1,4 +1,4 @@
-//! hugetlbfs mounts, a tmpfs of superpages that is mounted nowhere, and what a file's device number is made of.
+//! hugetlbfs mounts, a detached tmpfs mount with huge=always, and device numbers.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -12,30 +12,29 @@ use rustix::mount::{
 
 use crate::SysError;
 
-/// `mount("none", target, "hugetlbfs", MS_NOSUID | MS_NODEV, options)`: a file system whose files
-/// are made of a pool's pages. Needs CAP_SYS_ADMIN (`EPERM`); `ENOENT` without the directory,
-/// `ENODEV` on a kernel without hugetlbfs, `EINVAL` for options it does not take. `mount(2)`.
+/// `mount("none", target, "hugetlbfs", MS_NOSUID | MS_NODEV, options)`: a file system backed by the pages of a hugetlb
+/// pool. Needs CAP_SYS_ADMIN (`EPERM`); `ENOENT`: no such directory, `ENODEV`: a kernel without hugetlbfs, `EINVAL`:
+/// invalid options. `mount(2)`.
 pub fn mount_hugetlbfs(target: &Path, options: &str) -> Result<(), SysError> {
     let on = || format!("{} ({options})", target.display());
     let text = CString::new(options)
         .map_err(|_| SysError::new("mount", on(), std::io::ErrorKind::InvalidInput))?;
-    // Nothing in it is ever a program or a device.
+    // hugetlbfs files are never set-user-id programs or devices.
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     rustix::mount::mount("none", target, "hugetlbfs", flags, text.as_c_str())
         .map_err(|errno| SysError::new("mount", on(), errno))
 }
 
-/// `umount2(target, UMOUNT_NOFOLLOW)`: `EBUSY` while a file in it is open or mapped. `umount(2)`.
+/// `umount2(target, UMOUNT_NOFOLLOW)`: `EBUSY` while a file of the file system is open or mapped. `umount(2)`.
 pub fn unmount(target: &Path) -> Result<(), SysError> {
     rustix::mount::unmount(target, UnmountFlags::NOFOLLOW)
         .map_err(|errno| SysError::new("umount", target.display().to_string(), errno))
 }
 
-/// A tmpfs whose files are made of superpages where they are free (`huge=always`), whatever the machine's setting for shared
-/// memory is, and without a limit of its own. It is mounted nowhere, so that nobody finds it by a path, and ends with
-/// the last descriptor and the last mapping of it. Every user who has the descriptor may make files in it. Linux 5.2
-/// (`ENOSYS` before); needs CAP_SYS_ADMIN (`EPERM`); `EINVAL` on a kernel without transparent superpages. `fsopen(2)`,
-/// `fsconfig(2)`, `fsmount(2)`.
+/// Creates a detached tmpfs mount with `huge=always`: its files use superpages if any are free, whatever the system
+/// setting for shared memory, and without a size limit. It is attached to no path and ends with its last descriptor and
+/// last mapping. Every user with the descriptor may create files in it. Linux 5.2 (`ENOSYS` before); needs
+/// CAP_SYS_ADMIN (`EPERM`); `EINVAL` on a kernel without THP. `fsopen(2)`, `fsconfig(2)`, `fsmount(2)`.
 pub fn superpage_files() -> Result<SuperpageFiles, SysError> {
     let named = |call: &'static str| move |errno| SysError::new(call, "tmpfs", errno);
     let system = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(named("fsopen"))?;
@@ -56,18 +55,18 @@ pub fn superpage_files() -> Result<SuperpageFiles, SysError> {
     Ok(SuperpageFiles { directory, device: stat.st_dev, inode: stat.st_ino })
 }
 
-/// The directory of [`superpage_files`].
+/// The tmpfs of [`superpage_files`].
 #[derive(Debug)]
 pub struct SuperpageFiles {
-    /// The directory.
+    /// Descriptor of the root directory.
     pub directory: OwnedFd,
-    /// Its device and inode, as fstat(2) gives them.
+    /// Device number of the root directory, from fstat(2).
     pub device: u64,
-    /// See `device`.
+    /// Inode number of the root directory.
     pub inode: u64,
 }
 
-/// Major and minor number of a device as stat(2) gives it: `major(3)`, `minor(3)`.
+/// Splits a device number of stat(2) into its major and minor number: `major(3)`, `minor(3)`.
 pub fn device_numbers(device: u64) -> (u32, u32) {
     (rustix::fs::major(device), rustix::fs::minor(device))
 }

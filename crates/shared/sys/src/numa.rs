@@ -1,4 +1,4 @@
-//! On which NUMA node a mapping's pages are to lie, and lie.
+//! NUMA placement of a mapping: binding to a node, and reading a page's node.
 
 use std::ffi::{c_int, c_void};
 
@@ -7,22 +7,22 @@ use units::NodeId;
 use crate::SysError;
 use crate::mem::Mapping;
 
-/// How strongly memory keeps to a node.
+/// NUMA memory policy of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
-    /// `MPOL_PREFERRED`: other nodes when this one is full.
+    /// `MPOL_PREFERRED`: falls back to other nodes when this node is full.
     Preferred,
-    /// `MPOL_BIND`: this one or none. A fault that finds no superpage there raises SIGBUS, also
-    /// where the pool has reserved it, so populate before use.
+    /// `MPOL_BIND`: only this node. A fault without a free superpage on the node raises SIGBUS, even for pages that the
+    /// pool has reserved, so populate before use.
     Strict,
 }
 
-/// The most nodes Linux can be built for (CONFIG_NODES_SHIFT up to 10).
+/// The maximal number of nodes of a Linux kernel (CONFIG_NODES_SHIFT up to 10).
 const NODES: usize = 1024;
 
-/// `long mbind(void *addr, unsigned long len, int mode, const unsigned long *nodemask, unsigned
-/// long maxnode, unsigned flags)` for pages that are not there yet. `EINVAL`: no such node.
-/// `ENOSYS`: a kernel without NUMA, where all memory is on node 0. See mbind(2).
+/// `long mbind(void *addr, unsigned long len, int mode, const unsigned long *nodemask, unsigned long maxnode, unsigned
+/// flags)` for pages that are not yet present. `EINVAL`: no such node. `ENOSYS`: a kernel without NUMA, where all
+/// memory is on node 0. See mbind(2).
 pub fn bind(mapping: &mut Mapping, node: NodeId, binding: Binding) -> Result<(), SysError> {
     let what = || format!("{mapping:?} to {node:?}");
     let mut mask = [0usize; NODES / usize::BITS as usize];
@@ -36,22 +36,22 @@ pub fn bind(mapping: &mut Mapping, node: NodeId, binding: Binding) -> Result<(),
         Binding::Strict => 2,
     };
     let (start, len) = (mapping.address(), mapping.len());
-    // The kernel looks at one bit less than it is told (`get_nodes`, mm/mempolicy.c).
+    // The kernel reads `maxnode - 1` bits (`get_nodes`, mm/mempolicy.c).
     let bits = NODES + 1;
-    // SAFETY: a policy changes no bytes; the mask is a live local with every bit that is read.
+    // SAFETY: a policy changes no bytes; the mask is a live local that contains every bit the kernel reads.
     let code =
         unsafe { libc::syscall(libc::SYS_mbind, start, len, mode, mask.as_ptr(), bits, 0usize) };
     if code == 0 { Ok(()) } else { Err(SysError::last("mbind", what())) }
 }
 
-/// `long move_pages(0, 1, &addr, NULL, &status, 0)`: the node of the page `offset` bytes into the
-/// mapping; `None` where no page is there yet. See move_pages(2).
+/// `long move_pages(0, 1, &addr, NULL, &status, 0)`: the node of the page `offset` bytes into the mapping; `None` if
+/// the page is not present. See move_pages(2).
 pub fn node_of(mapping: &Mapping, offset: usize) -> Result<Option<NodeId>, SysError> {
     assert!(offset < mapping.len(), "{offset} lies outside {mapping:?}");
     let address = (mapping.address() as usize + offset) as *const c_void;
     let mut status: c_int = 0;
     let null = std::ptr::null::<c_int>();
-    // SAFETY: one address in a live local, one status in another; nothing is moved.
+    // SAFETY: one address and one status, both live locals; a null node list moves nothing.
     let code = unsafe {
         let (addresses, statuses) = (&raw const address, &raw mut status);
         libc::syscall(libc::SYS_move_pages, 0usize, 1usize, addresses, null, statuses, 0usize)

@@ -1,4 +1,4 @@
-//! PAGEMAP_SCAN: which pages of a process are present, huge, shared with a file.
+//! `/proc/PID/pagemap`: PAGEMAP_SCAN (which pages are present, huge, file-backed) and its 64-bit entries.
 
 use std::fs::File;
 use std::ops::BitOr;
@@ -9,7 +9,7 @@ use units::Pid;
 
 use crate::SysError;
 
-/// `_IOWR('f', 16, struct pm_scan_arg)`, Linux 6.7 (`include/uapi/linux/fs.h`); in no crate yet.
+/// `_IOWR('f', 16, struct pm_scan_arg)`, Linux 6.7 (`include/uapi/linux/fs.h`); not yet in a crate.
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 
 /// `struct pm_scan_arg` of `include/uapi/linux/fs.h`.
@@ -36,22 +36,22 @@ struct ScanArgument {
 pub struct Categories(pub u64);
 
 impl Categories {
-    /// Under asynchronous write protection.
+    /// Asynchronous write protection is enabled.
     pub const WRITE_PROTECT_ALLOWED: Self = Self(1 << 0);
-    /// Written since it was write-protected.
+    /// Written since it was last write-protected.
     pub const WRITTEN: Self = Self(1 << 1);
-    /// Belongs to a file or shared memory.
+    /// File-backed or shared memory.
     pub const FILE: Self = Self(1 << 2);
     /// In memory and mapped.
     pub const PRESENT: Self = Self(1 << 3);
     /// In swap.
     pub const SWAPPED: Self = Self(1 << 4);
-    /// The shared page of zeroes.
+    /// The shared zero page.
     pub const PFNZERO: Self = Self(1 << 5);
-    /// Mapped by an entry above the lowest level: THP or hugetlb.
+    /// Mapped by an entry above the lowest page-table level: THP or hugetlb.
     pub const HUGE: Self = Self(1 << 6);
 
-    /// Whether all of `other` is in here.
+    /// Whether `self` contains all categories of `other`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -64,7 +64,7 @@ impl BitOr for Categories {
     }
 }
 
-/// Neighbouring pages of one process that share their categories (`struct page_region`).
+/// A range of adjacent pages with equal categories (`struct page_region`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageRegion {
@@ -72,7 +72,7 @@ pub struct PageRegion {
     pub start: u64,
     /// First address after it.
     pub end: u64,
-    /// What all its pages are, of those asked about.
+    /// The categories of its pages, among those requested.
     pub categories: Categories,
 }
 
@@ -83,25 +83,24 @@ pub struct Pagemap {
     pid: Pid,
 }
 
-/// The most bytes one call walks: the kernel holds the address space's lock meanwhile, and 64 MB
-/// of base pages take about 0.3 ms (docs/sources/kernel_facts.md 2), which a faulting program survives.
+/// Maximal bytes walked per call: the kernel holds the mmap lock meanwhile, and 64 MB of base pages take about 0.3 ms
+/// (docs/sources/kernel_facts.md 2), a short delay for a page fault.
 const STRIDE: u64 = 64 << 20;
 const REGIONS_PER_CALL: usize = 1024;
 
 impl Pagemap {
-    /// Opens `/proc/PID/pagemap`. Needs PTRACE_MODE_READ (`EACCES`); `ENOENT` when it is gone.
+    /// Opens `/proc/PID/pagemap`. Needs PTRACE_MODE_READ (`EACCES`); `ENOENT`: no such process.
     pub fn open(pid: Pid) -> Result<Self, SysError> {
         let path = format!("/proc/{pid}/pagemap");
         let file = File::open(&path).map_err(|error| SysError::new("open", path, error))?;
         Ok(Self { file, pid })
     }
 
-    /// `int ioctl(int pagemap_fd, PAGEMAP_SCAN, struct pm_scan_arg *)`: appends to `out` every
-    /// region in `start..end` of which the pages have any of the `wanted` categories. Linux 6.7
-    /// (`ENOTTY` before). `start` must be page-aligned.
+    /// `int ioctl(int pagemap_fd, PAGEMAP_SCAN, struct pm_scan_arg *)`: appends to `out` every region in `start..end`
+    /// whose pages have any of the `wanted` categories. Linux 6.7 (`ENOTTY` before). `start` must be page-aligned.
     ///
-    /// Returned categories are cut to `wanted`, PRESENT, PFNZERO and HUGE: these are in the page
-    /// table, 1.4 ms for 1 GiB of base pages on a Xeon guest.
+    /// Only `wanted`, PRESENT, PFNZERO and HUGE are returned. The last three come from the page table: 1.4 ms for 1 GiB
+    /// of base pages on a Xeon guest.
     pub fn scan(
         &self,
         start: u64,
@@ -112,8 +111,8 @@ impl Pagemap {
         self.scan_with(start, end, wanted, Categories::default(), out)
     }
 
-    /// The same, and the categories `also` are returned: FILE is read from each page's own
-    /// structure, 20 ms for 1 GiB of base pages on the same guest.
+    /// Like [`Self::scan`], and also returns the categories `also`. FILE needs each page's `struct page`: 20 ms for 1
+    /// GiB of base pages on the same guest.
     pub fn scan_with(
         &self,
         start: u64,
@@ -127,7 +126,7 @@ impl Pagemap {
         let mut from = start;
         while from < end {
             let to = end.min(from.saturating_add(STRIDE));
-            // The kernel allocates as many, so a small mapping asks for few.
+            // The kernel allocates a buffer for `vec_len` regions, so keep it small for a small range.
             let most = REGIONS_PER_CALL.min(((to - from) / page) as usize + 1);
             let before = out.len();
             out.reserve(most);
@@ -141,17 +140,17 @@ impl Pagemap {
                 return_mask: returned.0,
                 ..ScanArgument::default()
             };
-            // SAFETY: the argument is a live local of the size it states, and `vec` points to room for
-            // `vec_len` regions, reserved above, that lives until after the call.
+            // SAFETY: the argument is a live local of the size it states, and `vec` points to spare capacity for
+            // `vec_len` regions, reserved above, which outlives the call.
             let found = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &mut argument) };
             let found = usize::try_from(found).map_err(|_| {
                 SysError::last("ioctl(PAGEMAP_SCAN)", format!("{:?} {from:#x}", self.pid))
             })?;
-            // SAFETY: the kernel filled that many, at most `vec_len` of them.
+            // SAFETY: the kernel initialized `found` regions, at most `vec_len`.
             unsafe { out.set_len(before + found) };
             join(out, before);
             if argument.walk_end <= from {
-                break; // nothing left to walk: the address space ends here
+                break; // end of the address space
             }
             from = argument.walk_end;
         }
@@ -159,13 +158,13 @@ impl Pagemap {
     }
 }
 
-/// Bits of an entry of `/proc/PID/pagemap` (`Documentation/admin-guide/mm/pagemap.rst`).
+/// Bits of a `/proc/PID/pagemap` entry (`Documentation/admin-guide/mm/pagemap.rst`).
 const ENTRY_PRESENT: u64 = 1 << 63;
 const ENTRY_EXCLUSIVE: u64 = 1 << 56;
 const ENTRY_FRAME: u64 = (1 << 55) - 1;
 
 impl Pagemap {
-    /// Whether the page at `address` is mapped by this process alone (Linux 4.2); `None` if none is present.
+    /// Whether only this process maps the page at `address` (Linux 4.2); `None` if the page is not present.
     pub fn is_exclusive(&self, address: u64) -> Result<Option<bool>, SysError> {
         let page = address / crate::param::page_size().bytes();
         let mut entry = [0; 8];
@@ -176,14 +175,13 @@ impl Pagemap {
         Ok((entry & ENTRY_PRESENT != 0).then_some(entry & ENTRY_EXCLUSIVE != 0))
     }
 
-    /// The numbers of the frames of the pages of `start..end`; `None`: not present. Without CAP_SYS_ADMIN all are 0.
+    /// Frame numbers (PFNs) of the pages of `start..end`; `None`: not present. Without CAP_SYS_ADMIN all are 0.
     pub fn frames(&self, start: u64, end: u64) -> Result<Vec<Option<u64>>, SysError> {
         let frame = |entry: u64| (entry & ENTRY_PRESENT != 0).then_some(entry & ENTRY_FRAME);
         Ok(self.entries(start, end)?.map(frame).collect())
     }
 
-    /// Whether another process maps any of the present pages of `start..end` too, as after a fork. Eight bytes are
-    /// read for each page.
+    /// Whether another process also maps any present page of `start..end`, as after a fork. Reads eight bytes per page.
     pub fn has_shared(&self, start: u64, end: u64) -> Result<bool, SysError> {
         let is_shared = |entry: u64| entry & ENTRY_PRESENT != 0 && entry & ENTRY_EXCLUSIVE == 0;
         Ok(self.entries(start, end)?.any(is_shared))
@@ -201,7 +199,7 @@ impl Pagemap {
     }
 }
 
-/// Joins the regions from `first` on with those before them from which the walk merely cut them.
+/// Merges regions from `first` on with their predecessor where only the end of a call separated them.
 fn join(regions: &mut Vec<PageRegion>, first: usize) {
     let mut kept = first;
     for index in first..regions.len() {

@@ -1,4 +1,4 @@
-//! What the kernel says of itself to every process.
+//! Parameters of the system and of this process: page size, user, limits, clocks.
 
 use units::PageSize;
 
@@ -8,8 +8,7 @@ pub fn page_size() -> PageSize {
         .expect("the kernel's page size is a power of two")
 }
 
-/// This program's file: `/proc/self/exe`, or what the kernel was given to execute (`AT_EXECFN`) where /proc is not
-/// mounted.
+/// This program's file: `/proc/self/exe`, or without /proc the path given to exec (`AT_EXECFN`).
 pub fn own_executable() -> Option<std::path::PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     std::env::current_exe().ok().or_else(|| {
@@ -18,28 +17,28 @@ pub fn own_executable() -> Option<std::path::PathBuf> {
     })
 }
 
-/// The effective user id (`geteuid`): to tell a file of our own from another's. Whether a call is
-/// allowed is found by trying it.
+/// The effective user id (`geteuid`), to tell our files from those of other users. To learn whether a call is
+/// permitted, try the call.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// How far the main thread's stack may grow (RLIMIT_STACK); `None`: without a limit.
+/// Soft limit of the main thread's stack in bytes (RLIMIT_STACK); `None`: unlimited.
 pub fn stack_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Stack).current
 }
 
-/// This process.
+/// The pid of this process.
 pub fn own_pid() -> units::Pid {
     units::Pid(rustix::process::getpid().as_raw_nonzero().get())
 }
 
-/// CPU time that all threads of a process have used (`clock_getcpuclockid(3)`, `clock_gettime(2)`). No privilege. `ESRCH`: there
-/// is no such process.
+/// CPU time used by all threads of a process (`clock_getcpuclockid(3)`, `clock_gettime(2)`). No privilege. `ESRCH`: no
+/// such process.
 pub fn process_cpu_time(pid: units::Pid) -> Result<std::time::Duration, crate::SysError> {
     let mut clock: libc::clockid_t = 0;
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both calls write the one value that they are given the address of.
+    // SAFETY: each call writes only the local that it gets a pointer to.
     let errno = unsafe {
         match libc::clock_getcpuclockid(pid.0, &raw mut clock) {
             0 if libc::clock_gettime(clock, &raw mut now) == 0 => 0,
@@ -62,7 +61,7 @@ pub fn thread_cpu_time() -> std::time::Duration {
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// The clock that does not jump (`clock_gettime(CLOCK_MONOTONIC)`), which other processes read too.
+/// The monotonic clock (`clock_gettime(CLOCK_MONOTONIC)`), which is the same in all processes.
 pub fn monotonic_time() -> std::time::Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
@@ -84,7 +83,7 @@ mod tests {
         spent.join().unwrap();
         let after = process_cpu_time(own_pid()).unwrap();
         assert!(after >= before + std::time::Duration::from_millis(5), "{before:?} {after:?}");
-        // The kernel gives out no larger one (PID_MAX_LIMIT).
+        // Larger than any pid (PID_MAX_LIMIT).
         let gone = process_cpu_time(units::Pid(1 << 22)).unwrap_err();
         assert_eq!(gone.errno(), libc::ESRCH);
     }

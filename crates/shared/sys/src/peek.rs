@@ -7,11 +7,12 @@ use units::Pid;
 
 use crate::SysError;
 
-/// The memory of a process (`/proc/PID/mem`, proc(5)). After an exec it is still that of the program before.
+/// The memory of a process (`/proc/PID/mem`, proc(5)). After an exec the open file still refers to the old address
+/// space.
 ///
-/// `process_vm_readv(2)` pins the pages that it reads, and so gives a process that forked a copy of each page that it still
-/// shares (`gup_must_unshare`, mm/gup.c). Of a hugetlb pool that is short the kernel takes these copies from the child, which
-/// is killed when it touches them. A read of this file pins nothing.
+/// `process_vm_readv(2)` pins the pages that it reads, and so copies each page that a forked process still shares
+/// (`gup_must_unshare`, mm/gup.c). If the hugetlb pool is exhausted, the kernel takes such a copy from the child, which
+/// is killed at its next access. Reading this file pins nothing.
 #[derive(Debug)]
 pub struct Memory {
     file: File,
@@ -19,17 +20,17 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Opens it. Needs PTRACE_MODE_ATTACH on the process (`EACCES`); `ENOENT` when it is gone.
+    /// Opens `/proc/PID/mem`. Needs PTRACE_MODE_ATTACH on the process (`EACCES`); `ENOENT`: no such process.
     pub fn open(pid: Pid) -> Result<Self, SysError> {
         let path = format!("/proc/{}/mem", pid.0);
         let file = File::open(&path).map_err(|error| SysError::new("open", path, error))?;
         Ok(Self { file, pid })
     }
 
-    /// Copies memory at `address` into `buffer` and returns how many bytes were readable before the first unmapped page (`EIO`
-    /// when none), or 0 where the process is gone.
+    /// Copies memory at `address` into `buffer`; returns the number of bytes read before the first unmapped page (`EIO`
+    /// if none), or 0 if the process has exited.
     ///
-    /// Pages never touched are faulted in as the zero page, so only read what PAGEMAP_SCAN says is present.
+    /// A read of an untouched page faults in the zero page, so read only pages that PAGEMAP_SCAN reports as present.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> Result<usize, SysError> {
         self.file.read_at(buffer, address).map_err(|error| {
             SysError::new("pread", format!("memory of process {} at {address:#x}", self.pid), error)
@@ -54,14 +55,14 @@ mod tests {
         assert_eq!(Memory::open(Pid(i32::MAX)).unwrap_err().errno(), libc::ENOENT);
     }
 
-    /// A copy would be of no use to the program, and takes memory, or a page of a pool.
+    /// Reading must not unshare pages: a copy takes memory, or a page of a hugetlb pool.
     #[test]
     fn what_a_fork_shares_stays_shared() {
         let mut mapping = Mapping::anonymous(1 << 16, Backing::Pages).unwrap();
         mapping.bytes_mut().fill(5);
         let page = crate::param::page_size().bytes();
         let is_exclusive = || {
-            // Bit 56 of an entry (Documentation/admin-guide/mm/pagemap.rst).
+            // Bit 56 of a pagemap entry: exclusively mapped (Documentation/admin-guide/mm/pagemap.rst).
             let mut entry = [0; 8];
             let file = File::open("/proc/self/pagemap").unwrap();
             file.read_exact_at(&mut entry, mapping.address() / page * 8).unwrap();
@@ -72,7 +73,7 @@ mod tests {
         let child = unsafe { libc::fork() };
         if child == 0 {
             loop {
-                // SAFETY: takes nothing.
+                // SAFETY: no arguments.
                 unsafe { libc::pause() };
             }
         }
@@ -82,7 +83,7 @@ mod tests {
         let read =
             Memory::open(crate::param::own_pid()).unwrap().read(mapping.address(), &mut buffer);
         let after = is_exclusive();
-        // SAFETY: the child of this test.
+        // SAFETY: the pid is that of this test's child.
         unsafe {
             libc::kill(child, libc::SIGKILL);
             libc::waitpid(child, std::ptr::null_mut(), 0);

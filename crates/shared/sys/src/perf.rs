@@ -1,4 +1,4 @@
-//! Counters of the kernel and the processor for one process: `perf_event_open(2)`.
+//! Software and hardware perf events of one process: `perf_event_open(2)`.
 
 mod group;
 mod ring;
@@ -19,13 +19,13 @@ use crate::SysError;
 /// What to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// All page faults, counted by the kernel: works without a PMU.
+    /// All page faults; a software event, needs no PMU.
     PageFaults,
-    /// Faults served without I/O.
+    /// Page faults without I/O.
     MinorFaults,
-    /// Nanoseconds on a CPU.
+    /// Nanoseconds of CPU time.
     TaskClock,
-    /// Processor cycles; needs a PMU.
+    /// CPU cycles; needs a PMU.
     Cycles,
     /// Instructions; needs a PMU.
     Instructions,
@@ -35,11 +35,11 @@ pub enum Event {
     DataTlbStoreMisses,
     /// Instruction fetches that missed the TLB; needs a PMU.
     InstructionTlbMisses,
-    /// A tracepoint by the number in its `id` file under tracefs.
+    /// A tracepoint by its number in the `id` file under tracefs.
     Tracepoint(u64),
-    /// A processor's own event number.
+    /// A raw event code of this CPU's PMU.
     Raw(u64),
-    /// An event of the PMU of this type number, as sysfs describes both.
+    /// An event of another PMU, with type and config as sysfs describes them.
     Encoded {
         /// The PMU's `type`.
         pmu: u32,
@@ -48,19 +48,19 @@ pub enum Event {
     },
 }
 
-/// A count, and how long it was really counting: less than enabled means the PMU was shared, and
-/// `value * enabled / running` is the estimate.
+/// A count with its enabled and running times: if `running < enabled`, the kernel multiplexed the PMU, and `value *
+/// enabled / running` is the estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// Events counted.
+    /// Number of events counted.
     pub value: u64,
     /// Nanoseconds the counter was enabled.
     pub enabled_ns: u64,
-    /// Nanoseconds it was on the PMU.
+    /// Nanoseconds the counter was running on the PMU.
     pub running_ns: u64,
 }
 
-/// An open counter; counts from when it is opened until it is dropped.
+/// An open perf event; counts from open to drop.
 #[derive(Debug)]
 pub struct Counter {
     file: File,
@@ -68,16 +68,16 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Counts `event` on every CPU for the thread `pid` (a process's id is its first thread), and
-    /// for the threads and children it makes from now on.
+    /// Counts `event` on every CPU for thread `pid` (a process id is that of its main thread) and for all threads and
+    /// children that it creates from now on.
     ///
-    /// Linux 2.6.31. `ENOENT`/`EOPNOTSUPP`: no PMU or no such event. `EACCES`/`EPERM`: needs
-    /// CAP_PERFMON or a lower `kernel.perf_event_paranoid`. `ESRCH`: no such process.
+    /// Linux 2.6.31. `ENOENT`/`EOPNOTSUPP`: no PMU, or no such event. `EACCES`/`EPERM`: needs CAP_PERFMON or a lower
+    /// `kernel.perf_event_paranoid`. `ESRCH`: no such process.
     pub fn open(event: Event, pid: Pid) -> Result<Self, SysError> {
         Self::open_in(event, Target::Thread(pid), Modes::All, None)
     }
 
-    /// The same for any target, in the group of `leader` or as a leader itself.
+    /// Like [`Self::open`] for any target, as a member of the group of `leader`, or as a leader itself.
     fn open_in(
         event: Event,
         target: Target,
@@ -99,7 +99,7 @@ impl Counter {
         let pid = match target {
             Target::Thread(pid) => pid.0,
             Target::Children => {
-                // A group runs when its leader does: the others need not wait for the exec.
+                // Members run only while their leader does, so only the leader waits for the exec.
                 attributes.set_disabled(leader.is_none().into());
                 attributes.set_enable_on_exec(leader.is_none().into());
                 0
@@ -112,12 +112,12 @@ impl Counter {
         if fd < 0 {
             return Err(SysError::last("perf_event_open", format!("{event:?} of {target:?}")));
         }
-        // SAFETY: the kernel just made this descriptor for us, and nobody else owns it.
+        // SAFETY: the kernel just created this descriptor, so it has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { file: File::from(fd), event })
     }
 
-    /// The count so far, children included.
+    /// The count so far, with inherited children.
     pub fn read(&mut self) -> Result<Count, SysError> {
         let mut words = [0; 24];
         self.file

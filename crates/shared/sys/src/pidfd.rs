@@ -1,4 +1,4 @@
-//! A process by file descriptor: it cannot turn into another one that got the same number.
+//! pidfds: references to a process that stay valid when its pid is reused.
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use units::Pid;
 use crate::SysError;
 use crate::mem::Advice;
 
-/// A process that was alive when this was opened.
+/// A pidfd of a process that was alive when it was opened.
 #[derive(Debug)]
 pub struct PidFd {
     fd: OwnedFd,
@@ -17,7 +17,7 @@ pub struct PidFd {
 }
 
 impl PidFd {
-    /// `int pidfd_open(pid_t pid, unsigned int flags)`. Linux 5.3. `ESRCH` when there is none.
+    /// `int pidfd_open(pid_t pid, unsigned int flags)`. Linux 5.3. `ESRCH`: no such process.
     pub fn open(pid: Pid) -> Result<Self, SysError> {
         let missing = || SysError::new("pidfd_open", format!("{pid:?}"), rustix::io::Errno::SRCH);
         let raw = rustix::process::Pid::from_raw(pid.0.max(0)).ok_or_else(missing)?;
@@ -26,11 +26,11 @@ impl PidFd {
         Ok(Self { fd, pid })
     }
 
-    /// `ssize_t process_madvise(int pidfd, const struct iovec *, size_t, int advice, unsigned)`:
-    /// returns the bytes advised, which may be fewer than asked.
+    /// `ssize_t process_madvise(int pidfd, const struct iovec *, size_t, int advice, unsigned)`: returns the number of
+    /// bytes advised, which may be less than requested.
     ///
-    /// Linux 5.10 (`Collapse` 6.1). Another process accepts only `WillNeed`, `Cold`, `PageOut` and
-    /// `Collapse` (`EINVAL` otherwise), and needs CAP_SYS_NICE and PTRACE_MODE_READ (`EPERM`).
+    /// Linux 5.10 (`Collapse` 6.1). For another process the kernel accepts only `WillNeed`, `Cold`, `PageOut` and
+    /// `Collapse` (`EINVAL` otherwise), and requires CAP_SYS_NICE and PTRACE_MODE_READ (`EPERM`).
     pub fn advise(&self, ranges: &[Range<u64>], advice: Advice) -> Result<u64, SysError> {
         let vectors: Vec<libc::iovec> = ranges
             .iter()
@@ -41,8 +41,8 @@ impl PidFd {
             .collect();
         let own = self.pid == crate::param::own_pid();
         assert!(!own, "advice about our own memory goes through `Mapping`, which owns it");
-        // SAFETY: the vectors name memory of another process, which the kernel checks; the four
-        // advices it takes for others change how pages are backed, never their content.
+        // SAFETY: the vectors name memory of another process, which the kernel checks; the four advices permitted for
+        // other processes change how pages are backed, never their content.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_process_madvise,
@@ -57,15 +57,16 @@ impl PidFd {
             .map_err(|_| SysError::last("process_madvise", format!("{:?}, {advice:?}", self.pid)))
     }
 
-    /// `int pidfd_getfd(int pidfd, int targetfd, unsigned int flags)`: the process's descriptor of that number, for us too.
-    /// Linux 5.6. `EBADF`: it has none. Needs PTRACE_MODE_ATTACH_REALCREDS (`EPERM`).
+    /// `int pidfd_getfd(int pidfd, int targetfd, unsigned int flags)`: duplicates the process's descriptor `number`
+    /// into this process. Linux 5.6. `EBADF`: no such descriptor. Needs PTRACE_MODE_ATTACH_REALCREDS (`EPERM`).
     pub fn descriptor(&self, number: i32) -> Result<OwnedFd, SysError> {
         let taken = pidfd_getfd(&self.fd, number, PidfdGetfdFlags::empty());
         let whose = || format!("{:?}, {number}", self.pid);
         taken.map_err(|errno| SysError::new("pidfd_getfd", whose(), errno))
     }
 
-    /// The same if it is a userfaultfd, as /proc/PID/fd says. Needs PTRACE_MODE_READ too (`EACCES`).
+    /// Like [`Self::descriptor`], if the descriptor is a userfaultfd according to /proc/PID/fd. Also needs
+    /// PTRACE_MODE_READ (`EACCES`).
     pub fn userfaultfd(&self, number: i32) -> Result<OwnedFd, SysError> {
         let path = format!("/proc/{}/fd/{number}", self.pid);
         match std::fs::read_link(&path) {
@@ -76,11 +77,11 @@ impl PidFd {
     }
 }
 
-/// Whether this process may collapse the memory of its children, tried on a child that only waits: `EPERM` without
+/// Whether this process may collapse the memory of its children, tested on a child that only waits: `EPERM` without
 /// CAP_SYS_NICE, `EINVAL` before Linux 6.1, `ENOSYS` before 5.10.
 pub fn may_collapse() -> Result<(), SysError> {
     let own = crate::param::own_pid();
-    // SAFETY: the child makes only async-signal-safe calls until it is killed; it ends with us.
+    // SAFETY: the child makes only async-signal-safe calls until it is killed; it ends with this process.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {

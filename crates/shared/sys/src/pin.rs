@@ -1,9 +1,9 @@
-//! Pages that the kernel cannot move: a pipe holds a reference to each (`vmsplice(2)`), for which compaction and
-//! collapse leave a page where it is. Pages that are locked (`mlock(2)`) are moved all the same. No privilege is needed.
+//! Unmovable pages: a pipe holds a reference to each page (`vmsplice(2)`), so compaction and collapse skip it. Locked
+//! pages (`mlock(2)`) can still be migrated. No privilege is needed.
 //!
 //! # Safety
-//! A page in a pipe stays allocated until the pipe is gone, whatever becomes of the mapping it was in; nobody reads
-//! these pipes, so what is written to the page afterwards is seen by its owner alone.
+//! A page in a pipe stays allocated until the pipe is closed, even if its mapping is unmapped; nothing reads these
+//! pipes, so only the page's owner sees later writes to the page.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -13,26 +13,27 @@ use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags};
 use crate::SysError;
 use crate::mem::Mapping;
 
-/// As many pages as a pipe may hold without privilege, by default (`/proc/sys/fs/pipe-max-size`, in pages of 4 KiB).
+/// Default maximum of pages in an unprivileged pipe (`/proc/sys/fs/pipe-max-size`, in pages of 4 KiB).
 const SLOTS: usize = 256;
 
-/// Pages that stay where they are for as long as this lives.
+/// Pages that cannot be migrated while this value lives.
 #[derive(Debug, Default)]
 pub struct PinnedPages {
-    /// Ends for writing: a pipe with one open end keeps what it holds.
+    /// Write ends: a pipe with one open end keeps its contents.
     pipes: Vec<OwnedFd>,
-    /// Without a reader the last pipe takes no more.
+    /// Read end of the last pipe: without a reader, vmsplice fails.
     reader: Option<OwnedFd>,
-    /// How many pages the last pipe still takes.
+    /// Number of free slots in the last pipe.
     left: usize,
 }
 
 impl PinnedPages {
-    /// Pins the pages of `range`, in bytes from the start of `mapping`; they must be in memory already, and whole.
+    /// Pins the pages of `range`, in bytes from the start of `mapping`; `range` must be page-aligned and its pages
+    /// present.
     ///
     /// `ssize_t vmsplice(int fd, const struct iovec *iov, size_t nr_segs, unsigned int flags)`. `EMFILE`: 512 pipes of
-    /// 256 pages are open already, with the usual limit of descriptors; without CAP_SYS_RESOURCE the 65th pipe and
-    /// later ones of a user hold 2 pages each (`/proc/sys/fs/pipe-user-pages-soft`).
+    /// 256 pages are open already, with the usual limit of descriptors; without CAP_SYS_RESOURCE a user's 65th and
+    /// later pipes hold 2 pages each (`/proc/sys/fs/pipe-user-pages-soft`).
     pub fn pin(&mut self, mapping: &mut Mapping, range: Range<usize>) -> Result<(), SysError> {
         let page = crate::param::page_size().bytes() as usize;
         for at in range.step_by(page) {
@@ -60,7 +61,7 @@ impl PinnedPages {
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
         let (reader, writer) = rustix::pipe::pipe_with(flags)
             .map_err(|errno| SysError::new("pipe2", "pages to pin", errno))?;
-        // What it may not have it goes without: a pipe has its size in any case.
+        // If the larger size is refused, use the pipe's default size.
         let _ = rustix::pipe::fcntl_setpipe_size(&writer, SLOTS * page);
         let size = rustix::pipe::fcntl_getpipe_size(&writer)
             .map_err(|errno| SysError::new("fcntl(F_GETPIPE_SZ)", "pages to pin", errno))?;
@@ -86,7 +87,7 @@ mod tests {
         let mut pinned = PinnedPages::default();
         pinned.pin(&mut mapping, 0..count * page).unwrap();
         assert!(pinned.pipes.len() >= 3, "{pinned:?}");
-        // What is written later is the owner's, and what is discarded comes back as zeroes.
+        // A later write is visible to the owner, and discarded pages read as zeroes.
         mapping.bytes_mut()[0] = 8;
         mapping.advise(Advice::DontNeed).unwrap();
         assert_eq!((mapping.bytes()[0], mapping.bytes()[page]), (0, 0));

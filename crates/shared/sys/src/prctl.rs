@@ -1,20 +1,20 @@
-//! What a process asks of the kernel for itself and what it will exec.
+//! prctl settings of this process that its children inherit.
 
 use crate::SysError;
 
 /// `PR_GET_THP_DISABLE`; `PR_SET_THP_DISABLE` is in libc (`include/uapi/linux/prctl.h`).
 const PR_GET_THP_DISABLE: libc::c_int = 42;
-/// Linux 6.18, in no crate yet (`include/uapi/linux/prctl.h`).
+/// Linux 6.18, not yet in a crate (`include/uapi/linux/prctl.h`).
 const PR_THP_DISABLE_EXCEPT_ADVISED: libc::c_ulong = 1 << 1;
 
-/// Whether this process may get transparent superpages. Inherited by fork and kept by exec.
+/// THP control of a process. Inherited by fork and kept by exec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThpControl {
-    /// The system's settings decide.
+    /// The system's THP settings apply.
     System,
-    /// None at all, whatever the settings; `MADV_COLLAPSE` fails too.
+    /// No THP, whatever the system's settings; `MADV_COLLAPSE` fails too.
     Disabled,
-    /// Only memory advised with `MADV_HUGEPAGE` (or collapsed), whatever the settings. Linux 6.18.
+    /// THP only for memory advised with `MADV_HUGEPAGE` (or collapsed), whatever the system's settings. Linux 6.18.
     OnlyAdvised,
 }
 
@@ -41,7 +41,7 @@ pub fn set_thp(control: ThpControl) -> Result<(), SysError> {
     }
 }
 
-/// `prctl(PR_GET_THP_DISABLE)`: reads back what is in force.
+/// `prctl(PR_GET_THP_DISABLE)`: reads back the current control.
 pub fn thp() -> Result<ThpControl, SysError> {
     let zero: libc::c_ulong = 0;
     // SAFETY: integers only.
@@ -53,7 +53,8 @@ pub fn thp() -> Result<ThpControl, SysError> {
     }
 }
 
-/// Whether the kernel has [`ThpControl::OnlyAdvised`]: it is set on this process and put back.
+/// Whether the kernel supports [`ThpControl::OnlyAdvised`], tested by setting it on this process and restoring the old
+/// control.
 pub fn has_only_advised() -> bool {
     let before = thp().unwrap_or(ThpControl::System);
     let has = before == ThpControl::OnlyAdvised || set_thp(ThpControl::OnlyAdvised).is_ok();
@@ -71,7 +72,7 @@ pub fn become_subreaper() -> Result<(), SysError> {
 mod tests {
     use super::*;
 
-    /// One test, because the setting belongs to the whole process.
+    /// One test, because the setting is per process.
     #[test]
     fn what_is_set_is_read_back() {
         let before = thp().unwrap();

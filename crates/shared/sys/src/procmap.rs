@@ -1,4 +1,4 @@
-//! PROCMAP_QUERY: the mapping at an address, without reading all of them.
+//! PROCMAP_QUERY: the VMA at one address, without reading all of `/proc/PID/maps`.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -7,7 +7,7 @@ use units::Pid;
 
 use crate::SysError;
 
-/// `_IOWR('f', 17, struct procmap_query)`, Linux 6.11 (`include/uapi/linux/fs.h`); in no crate that we use yet.
+/// `_IOWR('f', 17, struct procmap_query)`, Linux 6.11 (`include/uapi/linux/fs.h`); not yet in a crate that we use.
 const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
 const READABLE: u64 = 1;
 const WRITABLE: u64 = 2;
@@ -35,14 +35,14 @@ struct Query {
     build_id_addr: u64,
 }
 
-/// A mapping, as a line of `/proc/PID/maps` has it.
+/// A VMA, with the fields of a line of `/proc/PID/maps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// First address.
     pub start: u64,
     /// First address after it.
     pub end: u64,
-    /// Whether it may be read, written, executed, and whether it is shared.
+    /// Whether it is readable, writable, executable, and shared.
     pub readable: bool,
     /// See `readable`.
     pub writable: bool,
@@ -50,13 +50,13 @@ pub struct Found {
     pub executable: bool,
     /// See `readable`.
     pub shared: bool,
-    /// Where in the file it begins, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// The device of the file, major and minor, and its inode: 0 where there is none.
+    /// Major and minor number of the file's device, and the inode number: 0 without a file.
     pub device: (u32, u32),
     /// See `device`.
     pub inode: u64,
-    /// The file's path, or the kernel's or the program's name for it.
+    /// The file's path, or the name that the kernel or the program gave the VMA.
     pub name: String,
 }
 
@@ -67,15 +67,15 @@ pub struct Procmap {
 }
 
 impl Procmap {
-    /// Opens `/proc/PID/maps`. Needs PTRACE_MODE_READ (`EACCES`); `ENOENT` when it is gone.
+    /// Opens `/proc/PID/maps`. Needs PTRACE_MODE_READ (`EACCES`); `ENOENT`: no such process.
     pub fn open(pid: Pid) -> Result<Self, SysError> {
         let path = format!("/proc/{pid}/maps");
         let file = File::open(&path).map_err(|error| SysError::new("open", path, error))?;
         Ok(Self { file })
     }
 
-    /// `int ioctl(int maps_fd, PROCMAP_QUERY, struct procmap_query *)`: the mapping that holds an address. Linux 6.11
-    /// (`ENOTTY` before). `ENOENT`: none does. `ESRCH`: the process ended, or executed another program.
+    /// `int ioctl(int maps_fd, PROCMAP_QUERY, struct procmap_query *)`: the VMA that contains an address. Linux 6.11
+    /// (`ENOTTY` before). `ENOENT`: no VMA contains it. `ESRCH`: the process exited or called exec.
     pub fn at(&self, address: u64) -> Result<Found, SysError> {
         let mut name = [0u8; libc::PATH_MAX as usize];
         let mut query = Query {
@@ -85,13 +85,13 @@ impl Procmap {
             vma_name_addr: name.as_mut_ptr() as u64,
             ..Query::default()
         };
-        // SAFETY: the argument is a live local of the size it states, and so is the name.
+        // SAFETY: the argument is a live local of the size it states, and so is the name buffer.
         let done = unsafe { libc::ioctl(self.file.as_raw_fd(), PROCMAP_QUERY, &mut query) };
         if done != 0 {
             return Err(SysError::last("ioctl(PROCMAP_QUERY)", format!("{address:#x}")));
         }
         let is = |flag| query.vma_flags & flag != 0;
-        // It counts the zero at its end.
+        // The length includes the terminating null byte.
         let name = &name[..(query.vma_name_size as usize).saturating_sub(1)];
         Ok(Found {
             start: query.vma_start,

@@ -1,5 +1,6 @@
-//! Directories that a command makes for itself or for what it runs, below TMPDIR. The lock (flock) of each is held as long as it is
-//! in use: what a command left that was killed, at whatever moment, is removed by the next, or by `superpage restore`. See docs/decisions/security.md#5.
+//! Temporary directories below TMPDIR, for a command or the programs it runs. The owner holds a lock (flock) on each
+//! directory while it is in use. A directory left by a killed command is unlocked, so the next command or `superpage
+//! restore` removes it. See docs/decisions/security.md#5.
 
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io;
@@ -13,22 +14,22 @@ mod remove;
 
 const PREFIX: &str = "superpage-run-";
 
-/// One directory, removed with this.
+/// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub struct Scratch {
-    /// What may be written to: `made`, or another user's directory in it.
+    /// The writable directory: `made`, or a directory in it that belongs to another user.
     path: PathBuf,
     made: PathBuf,
-    /// `None` once it is removed.
+    /// `None` once the directory is removed.
     lock: Option<File>,
 }
 
 /// A directory that could not be removed.
 #[derive(Debug)]
 pub struct Left {
-    /// Which.
+    /// Its path.
     pub path: PathBuf,
-    /// Why.
+    /// The error of the removal.
     pub why: io::Error,
 }
 
@@ -41,17 +42,17 @@ impl std::fmt::Display for Left {
 impl std::error::Error for Left {}
 
 impl Scratch {
-    /// An empty directory that only `user` can look into, or this user where none is given.
+    /// Makes an empty directory that only `user` can access, or only this user if `None`.
     ///
     /// # Errors
-    /// There is no place for it, or it cannot be given away.
+    /// The directory cannot be created, or its owner cannot be changed.
     pub fn new(user: Option<&User>) -> io::Result<Self> {
         let parent = std::env::temp_dir();
-        // What cannot be removed was another run's, and `superpage restore` says so.
+        // Ignore failures here: the directory is another run's, and `superpage restore` reports it.
         let _ = remove_left(&parent);
         let mut scratch = Self::in_parent(&parent)?;
         if let Some(user) = user {
-            // The directory with the lock stays ours, so that the next command may remove it.
+            // This user keeps the locked directory, so that the next command may remove it.
             std::fs::set_permissions(&scratch.made, Permissions::from_mode(0o711))?;
             scratch.path.push("dir");
             DirBuilder::new().mode(0o700).create(&scratch.path)?;
@@ -70,7 +71,7 @@ impl Scratch {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),
             }
-            // Another command that finds it before it is locked removes it: then there is another try.
+            // Another command may find the directory before it is locked and remove it: then try again.
             match lock(&made) {
                 Ok(lock) => return Ok(Self { path: made.clone(), made, lock: Some(lock) }),
                 Err(error) if is_taken(&error) => {}
@@ -84,10 +85,10 @@ impl Scratch {
         &self.path
     }
 
-    /// Removes it, whatever is in it.
+    /// Removes the directory with its contents.
     ///
     /// # Errors
-    /// Something in it is not this user's to remove.
+    /// This user may not remove part of the contents.
     pub fn close(mut self) -> Result<(), Left> {
         self.remove()
     }
@@ -114,12 +115,12 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotFound)
 }
 
-/// Locks a directory, which must still be there afterwards.
+/// Locks a directory, and checks that the path still leads to it afterwards.
 fn lock(path: &Path) -> io::Result<File> {
     let directory = File::open(path)?;
     match directory.try_lock() {
         Ok(()) => {}
-        // A filesystem without such locks: nobody can take it for left.
+        // A filesystem without flock: no other command can lock the directory and remove it.
         Err(TryLockError::Error(_)) => return Ok(directory),
         Err(error @ TryLockError::WouldBlock) => return Err(error.into()),
     }
@@ -129,7 +130,7 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Removes what commands of this user left in `parent` that were killed: each directory, or why it is still there.
+/// Removes directories in `parent` that killed commands of this user left: for each its path, or the error.
 pub fn remove_left(parent: &Path) -> Vec<Result<PathBuf, Left>> {
     let mut done = Vec::new();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -155,7 +156,7 @@ mod tests {
             std::fs::create_dir(&directory).unwrap();
             directory
         };
-        // One was killed before it had put anything there.
+        // `empty` is left by a command killed before it wrote anything.
         let (left, empty) = (make("superpage-run-1-0"), make("superpage-run-2-0"));
         let (used, other) = (make("superpage-run-3-0"), make("x"));
         std::fs::write(left.join("frames"), "").unwrap();
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(removed, [&left, &empty].map(Clone::clone));
         let is_there = [&left, &empty, &used, &other].map(|it| it.exists());
         assert_eq!(is_there, [false, false, true, true]);
-        alive.unlock().unwrap(); // a child of another test may have it too
+        alive.unlock().unwrap(); // a child of another test may have inherited it
         drop(alive);
         remove_left(parent.path());
         assert!(!used.exists());

@@ -1,17 +1,18 @@
-//! The variables that the C library took from a program whose file has capabilities.
+//! Environment variables that the C library removed because this program's file has capabilities.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// What the C library removed from our environment because our file has capabilities (`AT_SECURE`, getauxval(3):
-/// LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR, GLIBC_TUNABLES and others; ld.so(8)). It is for the programs that we start, which do
-/// not have them. Nothing where the file is set-user-ID: then it is another user's environment.
+/// Variables that the C library removed from our environment because our file has capabilities (`AT_SECURE`,
+/// getauxval(3): LD_LIBRARY_PATH, LD_PRELOAD, TMPDIR, GLIBC_TUNABLES and others; ld.so(8)). They are restored for the
+/// programs that we start, which do not have the capabilities. Empty if the file is set-user-ID: then the environment
+/// is another user's.
 pub fn removed_variables() -> &'static [(OsString, OsString)] {
     static REMOVED: OnceLock<Vec<(OsString, OsString)>> = OnceLock::new();
     REMOVED.get_or_init(|| {
-        // SAFETY: these have no preconditions and cannot fail.
+        // SAFETY: these calls have no preconditions and cannot fail.
         let has_capabilities = unsafe {
             let is_own = libc::getuid() == libc::geteuid() && libc::getgid() == libc::getegid();
             is_own && libc::getauxval(libc::AT_SECURE) != 0
@@ -21,10 +22,10 @@ pub fn removed_variables() -> &'static [(OsString, OsString)] {
     })
 }
 
-/// The environment that this process began with.
+/// The initial environment of this process.
 fn began_with() -> Vec<u8> {
-    // Our files in /proc are root's until we are dumpable. Others may look into us no more than before: that takes our
-    // capabilities (ptrace(2)).
+    // While this process is not dumpable, root owns its files in /proc. Setting it dumpable exposes nothing: others
+    // need our capabilities to trace us (ptrace(2)).
     // SAFETY: reads and sets a flag of this process; only 0 and 1 can be set.
     unsafe {
         let before = libc::prctl(libc::PR_GET_DUMPABLE);
@@ -35,7 +36,7 @@ fn began_with() -> Vec<u8> {
     }
 }
 
-/// The variables of an environment as a process began with it.
+/// Splits the text of `/proc/PID/environ` into variables.
 fn variables(text: &[u8]) -> impl Iterator<Item = (OsString, OsString)> {
     text.split(|byte| *byte == 0).filter_map(|line| {
         let at = line.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;

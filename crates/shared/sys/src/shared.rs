@@ -1,8 +1,8 @@
-//! Words of a file that several processes map, and sleep on.
+//! 64-bit words in a shared file mapping, used as atomics and futexes.
 //!
 //! # Safety
-//! The mapping is ours for as long as the value lives, and its words are only used as atomics. The file cannot be
-//! shortened by anybody (sealed: [`crate::memfd::sealed`]), which the caller promises by whose file it is.
+//! This value owns the mapping, whose words are used only as atomics. The file cannot be truncated (sealed:
+//! [`crate::memfd::sealed`]); the caller guarantees that by choosing the file.
 
 use std::fs::File;
 use std::ptr::NonNull;
@@ -14,23 +14,23 @@ use rustix::thread::futex::{Flags, Timespec, wait, wake};
 
 use crate::SysError;
 
-/// 64-bit words of a file. Those that are slept on are used by their first four bytes.
+/// 64-bit words of a shared file. A futex uses the first four bytes of its word.
 #[derive(Debug)]
 pub struct SharedWords {
     start: NonNull<u64>,
     words: usize,
 }
 
-// SAFETY: atomics in a mapping that this value alone unmaps.
+// SAFETY: atomics in a mapping that only this value unmaps.
 unsafe impl Send for SharedWords {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// Maps the first words of a memory file whose size is sealed: `mmap(..., MAP_SHARED)`.
+    /// Maps the first `words` words of a memfd of sealed size: `mmap(..., MAP_SHARED)`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// `mmap(2)` fails.
     pub fn map(file: &File, words: usize) -> Result<Self, SysError> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a null hint asks for a fresh range; nothing existing is replaced.
@@ -44,7 +44,7 @@ impl SharedWords {
     /// The first four bytes of a word.
     ///
     /// # Panics
-    /// There are fewer words.
+    /// `at` is out of range.
     pub fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at < self.words, "word {at} of {}", self.words);
         // SAFETY: within the mapping, aligned, and used as an atomic only.
@@ -54,14 +54,14 @@ impl SharedWords {
     /// A whole word.
     ///
     /// # Panics
-    /// There are fewer words.
+    /// `at` is out of range.
     pub fn long(&self, at: usize) -> &AtomicU64 {
         assert!(at < self.words, "word {at} of {}", self.words);
         // SAFETY: within the mapping, aligned, and used as an atomic only.
         unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU64>() }
     }
 
-    /// Sleeps until a word is woken, for at most so long, if it is still `seen`. It may return early.
+    /// Sleeps on the futex while its value is `seen`, until it is woken or `most` has passed. May return early.
     pub fn wait(&self, at: usize, seen: u32, most: Duration) {
         let time = Timespec {
             tv_sec: most.as_secs() as i64,
@@ -70,7 +70,7 @@ impl SharedWords {
         let _ = wait(self.word(at), Flags::empty(), seen, Some(&time));
     }
 
-    /// Wakes all who sleep on a word.
+    /// Wakes all waiters of a word.
     pub fn wake(&self, at: usize) {
         let _ = wake(self.word(at), Flags::empty(), i32::MAX as u32);
     }
@@ -78,7 +78,7 @@ impl SharedWords {
 
 impl Drop for SharedWords {
     fn drop(&mut self) {
-        // SAFETY: our own range, to which nothing refers any more.
+        // SAFETY: our own range, with no references left.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.words * 8) };
     }
 }

@@ -1,4 +1,4 @@
-//! Sending signals, and dying by one.
+//! Sending signals, ignored signals, and terminating by a signal.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ use units::Pid;
 
 use crate::SysError;
 
-/// `int kill(pid_t pid, int sig)` to one process; never to a group or to everybody.
+/// `int kill(pid_t pid, int sig)` to one process; never to a process group or to all processes.
 pub fn send(pid: Pid, signal: i32) -> Result<(), SysError> {
     assert!(pid.0 > 0, "{pid:?} is no single process");
     // SAFETY: integers only.
@@ -16,10 +16,10 @@ pub fn send(pid: Pid, signal: i32) -> Result<(), SysError> {
     }
 }
 
-/// Whether this process ignores `signal` (`sigaction(2)`): `nohup` and shells' background jobs start
-/// programs so, and expect it to stay.
+/// Whether this process ignores `signal` (`sigaction(2)`): `nohup` and shells' background jobs start programs with
+/// signals ignored, and expect them to stay ignored.
 pub fn is_ignored(signal: i32) -> bool {
-    // SAFETY: a null new action only asks; the old one is a live local, valid when all zero.
+    // SAFETY: a null new action only queries; the old action is a live local, for which all zeroes is valid.
     unsafe {
         let mut now = std::mem::zeroed::<libc::sigaction>();
         libc::sigaction(signal, std::ptr::null(), &mut now) == 0
@@ -27,7 +27,7 @@ pub fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Whether SIGPIPE was ignored when this process began, before Rust's runtime set it so (systemd starts services so).
+/// Whether SIGPIPE was ignored before Rust's runtime ignored it (systemd starts services with SIGPIPE ignored).
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 #[used]
@@ -38,8 +38,9 @@ extern "C" fn note_pipe() {
     PIPE_WAS_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
 }
 
-/// What a child is to ignore as this process was made to. To be asked by the process that starts it: one that ignores
-/// SIGCHLD could not wait for it, and stops doing so here.
+/// The signals that this process was started with ignored, which its children must ignore too. Call it in the process
+/// that starts the child: it resets SIGCHLD to the default here, because a process that ignores SIGCHLD cannot wait for
+/// its children.
 pub fn handed_on() -> Vec<i32> {
     static CHILDREN_WERE_IGNORED: AtomicBool = AtomicBool::new(false);
     if is_ignored(libc::SIGCHLD) {
@@ -52,8 +53,8 @@ pub fn handed_on() -> Vec<i32> {
     both.filter(|(_, was)| was.load(Ordering::Relaxed)).map(|(signal, _)| signal).collect()
 }
 
-/// Ends this process by `signal`, without a second core file, so that whoever started it sees
-/// what it would have seen from the program itself. Returns only if the signal does not kill.
+/// Terminates this process by `signal` without a second core file, so that the parent sees the program's own wait
+/// status. Returns only if the signal does not kill.
 pub fn die_by(signal: i32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is a live local; the default handler takes no pointer; raise is always

@@ -1,4 +1,4 @@
-//! What is done in a child between fork and exec.
+//! Setup of a child process between fork and exec.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -10,44 +10,43 @@ use crate::prctl::{self, ThpControl};
 use crate::signal;
 use crate::user::User;
 
-/// What the child asks of the kernel before it becomes the program. By default, nothing.
+/// Attributes of the child that are set before exec. By default, none.
 #[derive(Clone, Debug, Default)]
 pub struct ChildSetup {
-    /// Its THP control, kept by exec and by everything it starts; `None` leaves what it inherits.
+    /// THP control, inherited across exec and fork; `None`: unchanged.
     pub thp: Option<ThpControl>,
-    /// Killed when the thread that started it ends, so that a killed experiment leaves nothing.
+    /// Kill the child when the thread that started it exits, so that a killed experiment leaves no processes.
     pub die_with_parent: bool,
-    /// The soft limit of its stack, in bytes, raised to this if the hard limit allows; `None`
-    /// leaves what it inherits.
+    /// Soft stack limit in bytes: raised to this, at most to the hard limit; `None`: unchanged.
     pub stack: Option<u64>,
-    /// The CPUs that it and all that it starts may run on; none: those that it inherits.
+    /// CPU affinity; empty: unchanged.
     pub cpus: Vec<usize>,
-    /// Whether it leads a process group of its own: what the terminal sends (^C) does not reach it.
+    /// Whether the child leads its own process group, which signals of the terminal (^C) do not reach.
     pub own_group: bool,
-    /// Who it becomes.
+    /// The user to switch to.
     pub user: Option<User>,
-    /// A descriptor that it gets under this number, kept by exec and by everything it starts.
+    /// A descriptor to duplicate to this number; inherited across exec and fork.
     pub descriptor: Option<(Arc<OwnedFd>, i32)>,
 }
 
-/// A number for a descriptor of a child that is in nobody's way: near the end of those that it may use, of those that a
-/// `select(2)` can name.
+/// A descriptor number that hardly collides with a program's own: near the limit of open files, and below 1024
+/// (FD_SETSIZE of `select(2)`).
 pub fn high_descriptor() -> i32 {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    // A few above it are left.
+    // Keep a few higher numbers free.
     most.unwrap_or(1024).min(1024).saturating_sub(8) as i32
 }
 
-/// Has `command` carry out `setup` in the child; a failure makes `spawn` fail with its errno.
+/// Makes `command` apply `setup` in the child before exec; a failure makes `spawn` fail with its errno.
 ///
-/// What this process was made to ignore (SIGPIPE, SIGCHLD) the child ignores too.
+/// The child also ignores the signals that this process was started with ignored (SIGPIPE, SIGCHLD).
 pub fn prepare(command: &mut Command, setup: ChildSetup) {
     let ignored = signal::handed_on();
     let parent = crate::param::own_pid();
     let cpus = (!setup.cpus.is_empty()).then(|| affinity::set_of(&setup.cpus));
-    // SAFETY: between fork and exec only async-signal-safe calls may be made: prctl, getppid
-    // and the others are plain syscalls; an error allocates only its description, which on glibc is safe after
-    // fork from a process whose other threads may hold the allocator lock (glibc resets it).
+    // SAFETY: only async-signal-safe calls are allowed between fork and exec: prctl, getppid and the others are plain
+    // system calls; only an error allocates, for its description, which on glibc is safe after fork even if another
+    // thread held the allocator lock (glibc resets it).
     unsafe {
         command.pre_exec(move || {
             for signal in &ignored {
@@ -87,11 +86,10 @@ pub fn prepare(command: &mut Command, setup: ChildSetup) {
     }
 }
 
-/// Raises RLIMIT_STACK, never lowers it. Beyond the hard limit it stops there: what the stack got
-/// is for whoever reads it back to say.
+/// Raises RLIMIT_STACK up to the hard limit, and never lowers it. Callers that need the limit reached read it back.
 fn raise_stack_limit(bytes: u64) -> std::io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a live local, which the kernel fills and reads.
+    // SAFETY: a pointer to a live local, which the kernel fills and reads.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_STACK, &mut limit) != 0 {
             return Err(std::io::Error::last_os_error());

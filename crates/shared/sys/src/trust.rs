@@ -1,5 +1,5 @@
-//! Whom a file or directory may be trusted to belong to: what a command executes, takes for its own or writes into must not be
-//! another user's to change. See docs/decisions/security.md#2.
+//! Ownership checks: another user must not be able to change files that a command executes, uses as its own or writes
+//! into. See docs/decisions/security.md#2.
 
 use std::fmt;
 use std::fs::{DirBuilder, Metadata, OpenOptions};
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 
 use crate::param;
 
-/// Others may write to it.
+/// Write permission for group or others.
 const BY_OTHERS: u32 = 0o022;
-/// In a sticky directory (/tmp) others can add names, and change none of ours.
+/// In a sticky directory (/tmp) others can add entries but not change ours.
 const STICKY: u32 = 0o1000;
 
-/// Another user than this one and root may change what is at a path.
+/// A user other than this one and root may change what is at a path.
 #[derive(Debug)]
 pub struct Untrusted {
     /// The path, or a directory above it.
     pub path: PathBuf,
-    /// Whose it is, or who may write it.
+    /// The owner, or the write permission that is too wide.
     pub what: String,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Untrusted {
     }
 }
 
-/// Who else than this user and root owns what has this metadata, or may change it by one of these bits of its mode.
+/// Describes why a user other than this one and root may change the file: its owner, or one of the mode bits `bits`.
 fn intruder(metadata: &Metadata, bits: u32) -> Option<String> {
     let (owner, mode) = (metadata.uid(), metadata.mode());
     if owner != 0 && owner != param::effective_user() {
@@ -38,12 +38,13 @@ fn intruder(metadata: &Metadata, bits: u32) -> Option<String> {
     (mode & bits != 0).then(|| format!("others may write it (mode {:o})", mode & 0o7777))
 }
 
-/// Whether only this user and root may change what has this metadata.
+/// Whether only this user and root may change the file with this metadata.
 pub fn is_ours(metadata: &Metadata) -> bool {
     intruder(metadata, BY_OTHERS).is_none()
 }
 
-/// Checks that no user but this one and root can replace `path`, which may not exist yet, or what it leads to.
+/// Checks that only this user and root can replace `path`, which need not exist yet, or the target of its symbolic
+/// links.
 pub fn check(path: &Path) -> Result<(), Untrusted> {
     let is_there = path.canonicalize().is_ok();
     let there = path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
@@ -63,7 +64,7 @@ pub fn check(path: &Path) -> Result<(), Untrusted> {
     Ok(())
 }
 
-/// The same for root, who has most to lose; an ordinary user's directories may well be those of a group (umask 002).
+/// Like [`check`], but only for root; an ordinary user's directories may be group-writable (umask 002).
 pub fn check_as_root(path: &Path) -> io::Result<()> {
     if param::effective_user() != 0 {
         return Ok(());
@@ -71,15 +72,15 @@ pub fn check_as_root(path: &Path) -> io::Result<()> {
     check(path).map_err(|why| io::Error::new(io::ErrorKind::PermissionDenied, why.to_string()))
 }
 
-/// Makes a directory, with those above it; for root one that only root may write to.
+/// Creates a directory and its parents; as root, one that only root may write to.
 pub fn directory(path: &Path) -> io::Result<()> {
-    // Before anything is made in another's.
+    // Check before creating anything in another user's directory.
     check_as_root(path)?;
     DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     check_as_root(path)
 }
 
-/// Options that open no link that lies in the place of a file.
+/// Open options that refuse a symbolic link (O_NOFOLLOW).
 pub fn no_links() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.custom_flags(libc::O_NOFOLLOW);
@@ -110,12 +111,12 @@ mod tests {
         if param::effective_user() == 0 {
             assert!(directory(&dir.join("new")).is_err() && !dir.join("new").exists());
         }
-        // Of a sticky one what lies in it, which others cannot rename.
+        // Others cannot rename our entries in a sticky directory.
         mode(&dir, 0o1777);
         check(&below).unwrap();
         check(&below.join("new")).unwrap();
         assert!(check(&dir).is_err());
-        // Through a link it is where that leads.
+        // A symbolic link is checked at its target.
         mode(&dir, 0o770);
         let link = base.path().join("link");
         symlink(&below, &link).unwrap();

@@ -1,8 +1,8 @@
-//! Users by name, and becoming one.
+//! Looking up users by name, and switching to a user.
 //!
 //! # Safety
-//! The calls fill buffers and structures that are live locals of the stated length. [`User::become_user`] runs
-//! between fork and exec: its calls are plain system calls there, on memory that was prepared before the fork.
+//! The calls fill buffers and structures that are live locals of the stated length. [`User::become_user`] runs between
+//! fork and exec: it makes only plain system calls, on memory that was prepared before the fork.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -11,37 +11,37 @@ use std::path::PathBuf;
 
 use crate::SysError;
 
-/// A user, as the name service knows it.
+/// A user, as the name service switch knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Its name.
     pub name: String,
-    /// Its number.
+    /// User id.
     pub id: u32,
-    /// Its group's number.
+    /// Primary group id.
     pub group: u32,
-    /// All groups that it is in.
+    /// All group ids.
     pub groups: Vec<u32>,
     /// Its home directory.
     pub home: PathBuf,
 }
 
 impl User {
-    /// `int getpwnam_r(const char *name, ...)` and `getgrouplist(3)`; `None` where there is no such user.
+    /// `int getpwnam_r(const char *name, ...)` and `getgrouplist(3)`; `None`: no such user.
     ///
     /// # Errors
-    /// The name service does not answer.
+    /// The name service fails.
     pub fn find(name: &str) -> Result<Option<Self>, SysError> {
         let Ok(asked) = CString::new(name) else { return Ok(None) };
         let mut buffer = vec![0; 16 << 10];
-        // SAFETY: see the module; the texts that are pointed to lie in `buffer`.
+        // SAFETY: see the module; the strings that `entry` points to lie in `buffer`.
         let (found, home) = unsafe {
             let mut entry = std::mem::zeroed::<libc::passwd>();
             let mut there = std::ptr::null_mut();
             let (text, length) = (buffer.as_mut_ptr(), buffer.len());
             match libc::getpwnam_r(asked.as_ptr(), &mut entry, text, length, &mut there) {
                 _ if !there.is_null() => {}
-                // getpwnam(3): what says that there is none.
+                // Errors that mean "not found", according to getpwnam(3).
                 0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
                 error => {
                     let error = io::Error::from_raw_os_error(error);
@@ -56,7 +56,7 @@ impl User {
         let listed = unsafe {
             libc::getgrouplist(asked.as_ptr(), found.pw_gid, groups.as_mut_ptr(), &mut count)
         };
-        // Of more than 1024 the first.
+        // A user in more than 1024 groups gets the first 1024.
         groups.truncate(if listed < 0 { groups.len() } else { count.max(0) as usize });
         Ok(Some(Self {
             name: name.to_string(),
@@ -67,8 +67,8 @@ impl User {
         }))
     }
 
-    /// `setgroups(2)`, `setgid(2)`, `setuid(2)` in a forked child, for good. Who is this user already needs nothing.
-    /// A change of user takes back the signal of the parent's death (prctl(2)); it is set again.
+    /// `setgroups(2)`, `setgid(2)`, `setuid(2)` in a forked child, irreversibly. Does nothing if this process already
+    /// runs as the user. A change of user clears the parent-death signal (prctl(2)), so it is set again.
     pub(crate) fn become_user(&self) -> io::Result<()> {
         let done = |code| if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
         // SAFETY: see the module.

@@ -1,4 +1,4 @@
-//! Waiting for children, with what they used.
+//! Waiting for children, with their resource usage.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
@@ -9,27 +9,27 @@ use units::{ByteSize, Pid};
 
 use crate::SysError;
 
-/// What a finished child and all its waited-for descendants used (`getrusage(2)`).
+/// Resource usage of an exited child and all its waited-for descendants (`getrusage(2)`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// Time in user mode.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// Time in the kernel.
+    /// CPU time in the kernel.
     pub system: Duration,
-    /// Faults served without I/O.
+    /// Page faults without I/O.
     pub minor_faults: u64,
-    /// Faults that waited for I/O.
+    /// Page faults with I/O.
     pub major_faults: u64,
-    /// The largest resident set any one process of them had; hugetlb pages are not in it.
+    /// The largest RSS of any one of these processes; hugetlb pages are not counted.
     pub max_rss: ByteSize,
-    /// Switches because it waited.
+    /// Context switches because a thread blocked.
     pub voluntary_switches: u64,
-    /// Switches because its time was up.
+    /// Context switches by preemption.
     pub involuntary_switches: u64,
 }
 
-/// Blocks until `pid`, a child of this process, has ended, and leaves it a zombie: its pid cannot
-/// be reused and its `/proc` entry stays until `reap`. `waitid(P_PID, WEXITED|WNOWAIT)`.
+/// Blocks until `pid`, a child of this process, has exited, and leaves it a zombie: its pid cannot be reused and its
+/// `/proc` entry stays until `reap`. `waitid(P_PID, WEXITED|WNOWAIT)`.
 pub fn until_exit(pid: Pid) -> Result<(), SysError> {
     loop {
         // SAFETY: an all-zero siginfo is a valid value, and the kernel fills it.
@@ -45,8 +45,8 @@ pub fn until_exit(pid: Pid) -> Result<(), SysError> {
     }
 }
 
-/// The same for at most `time`: whether it has ended. `poll(2)` of a pidfd; `None` where there is none (before
-/// Linux 5.3).
+/// Like [`until_exit`] for at most `time`: whether the child has exited. `poll(2)` of a pidfd; `None` without pidfds
+/// (before Linux 5.3).
 pub fn has_ended_within(pid: Pid, time: Duration) -> Option<bool> {
     let process = rustix::process::Pid::from_raw(pid.0)?;
     let flags = rustix::process::PidfdFlags::empty();
@@ -56,14 +56,14 @@ pub fn has_ended_within(pid: Pid, time: Duration) -> Option<bool> {
     Some(polled.revents != 0)
 }
 
-/// `poll(2)` for all of `time`, whatever signals come: what they ask for is seen by whoever calls again.
+/// `poll(2)` that restarts after signals until `time` has passed; the caller checks for signals between calls.
 fn poll(polled: &mut [libc::pollfd], time: Duration) {
     let began = Instant::now();
     loop {
-        // Rounded up, or the last fraction of a millisecond is spun away.
+        // Rounded up: a timeout of 0 would busy-wait for the last fraction of a millisecond.
         let left = time.saturating_sub(began.elapsed()).as_micros().div_ceil(1000);
         let (count, most) = (polled.len() as libc::nfds_t, left.min(i32::MAX as u128) as i32);
-        // SAFETY: as many descriptors as are said, live across the call.
+        // SAFETY: the slice holds `count` descriptors and outlives the call.
         let code = unsafe { libc::poll(polled.as_mut_ptr(), count, most) };
         if code >= 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
             return;
@@ -71,11 +71,11 @@ fn poll(polled: &mut [libc::pollfd], time: Duration) {
     }
 }
 
-/// Blocks until one of `pids` has ended, for at most `time`: which of them, the first in their order. They stay to be
-/// waited for. `poll(2)` of pidfds.
+/// Blocks until one of `pids` has exited, for at most `time`; returns the index of the first such pid. The child stays
+/// to be reaped. `poll(2)` of pidfds.
 ///
 /// # Errors
-/// There are none (before Linux 5.3).
+/// A process does not exist, or the kernel has no pidfds (before Linux 5.3).
 pub fn first_ended(pids: &[Pid], time: Duration) -> Result<Option<usize>, SysError> {
     let open = |pid: &Pid| {
         let process = rustix::process::Pid::from_raw(pid.0).ok_or(rustix::io::Errno::SRCH)?;
@@ -93,14 +93,14 @@ pub fn first_ended(pids: &[Pid], time: Duration) -> Result<Option<usize>, SysErr
     Ok(polled.iter().position(|one| one.revents != 0))
 }
 
-/// `pid_t wait4(pid_t pid, int *status, int options, struct rusage *)`: collects an ended child.
+/// `pid_t wait4(pid_t pid, int *status, int options, struct rusage *)`: reaps an exited child.
 pub fn reap(pid: Pid) -> Result<(ExitStatus, Usage), SysError> {
     let done = wait4(pid.0, 0)?;
     done.map(|(_, status, usage)| (status, usage))
         .ok_or_else(|| SysError::new("wait4", format!("{pid:?}"), rustix::io::Errno::CHILD))
 }
 
-/// Collects any one ended child, if there is one (`wait4(-1, WNOHANG)`), with what it used.
+/// Reaps any one exited child, if there is one (`wait4(-1, WNOHANG)`), with its resource usage.
 pub fn reap_any() -> Result<Option<(Pid, Usage)>, SysError> {
     match wait4(-1, libc::WNOHANG) {
         Ok(done) => Ok(done.map(|(pid, _, usage)| (pid, usage))),
@@ -109,7 +109,7 @@ pub fn reap_any() -> Result<Option<(Pid, Usage)>, SysError> {
     }
 }
 
-/// Collects all ended children but this one.
+/// Reaps exited children until none is left or `but` is next.
 pub fn reap_others(but: Pid) {
     loop {
         // SAFETY: an all-zero siginfo is a valid value, and the kernel fills it; its pid is that of a child, or 0.

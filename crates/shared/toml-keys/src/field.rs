@@ -1,4 +1,4 @@
-//! `Field`: how the value of a key is read, for the types that files are made of.
+//! `Field`: parsing of values, for the types used in files.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -11,27 +11,27 @@ use crate::text::{guess, nearest, one_of, quoted};
 
 /// The type of a key's value.
 pub trait Field: Sized {
-    /// What is allowed: `a text in quotes`.
+    /// Description of the allowed values: `a text in quotes`.
     fn allowed() -> String;
 
-    /// The value.
+    /// Parses the value.
     ///
     /// # Errors
-    /// What is wrong with it, and what is allowed.
+    /// The problem, and the allowed values.
     fn read(value: &DeValue<'_>) -> Result<Self, String>;
 }
 
-/// That a value is of another kind than `allowed`.
+/// An error for a value of another type than `allowed`.
 pub fn wrong(value: &DeValue<'_>, allowed: &str) -> String {
     let kind = value.type_str();
     let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
     format!("is {article} {kind}: must be {allowed}")
 }
 
-/// One of `words`, each with what it stands for.
+/// Parses one of `words`; each is paired with its meaning.
 ///
 /// # Errors
-/// It is none of them.
+/// The value is not one of them.
 pub fn word<T: Clone>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<T, String> {
     let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
     let text = value
@@ -45,25 +45,25 @@ pub fn word<T: Clone>(value: &DeValue<'_>, words: &[(&str, T)]) -> Result<T, Str
     Err(format!("{}{near} must be {}", quoted(text), one_of(&names)))
 }
 
-/// A text in quotes with a grammar of its own.
+/// Parses a quoted string by the type's own grammar.
 ///
 /// # Errors
-/// It is no text, or what its grammar says.
+/// The value is not a string, or the grammar's error.
 pub fn parsed<T: FromStr<Err: Display>>(value: &DeValue<'_>, allowed: &str) -> Result<T, String> {
     let text = value.as_str().ok_or_else(|| wrong(value, allowed))?;
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// A list of values.
+/// Parses a list of values.
 ///
 /// # Errors
-/// It is no list, or what is wrong with the first of its values that cannot be read.
+/// The value is not a list, or the error of its first invalid element.
 pub fn list<T: Field>(value: &DeValue<'_>, allowed: &str) -> Result<Vec<T>, String> {
     let list = value.as_array().ok_or_else(|| wrong(value, allowed))?;
     list.iter().map(|each| T::read(each.get_ref())).collect()
 }
 
-/// Numbers: what the type holds, and TOML can write.
+/// Integers: limited to what both the type and TOML can represent.
 macro_rules! numbers {
     ($($type:ty)+) => {$(
         impl Field for $type {
@@ -73,7 +73,7 @@ macro_rules! numbers {
             fn read(value: &DeValue<'_>) -> Result<Self, String> {
                 let number = value.as_integer().ok_or_else(|| wrong(value, &Self::allowed()))?;
                 let read = Self::from_str_radix(number.as_str(), number.radix()).ok();
-                // 2^63 and up TOML cannot write as an integer.
+                // TOML integers end at 2^63 - 1.
                 read.filter(|read| i64::try_from(*read).is_ok())
                     .ok_or_else(|| format!("{number} is out of range: must be {}", Self::allowed()))
             }
@@ -142,7 +142,7 @@ impl Field for NodeId {
     }
 }
 
-/// Units of time with their nanoseconds, from the coarsest.
+/// Units of time with their nanoseconds, the largest first.
 pub const TIMES: [(&str, u64); 6] = [
     ("h", 3_600_000_000_000),
     ("min", 60_000_000_000),

@@ -1,5 +1,5 @@
-//! TOML files read key by key: a file is read to its end, and every mistake in it is told with its line, its key and
-//! what is allowed. A key that nobody asks for is a mistake too.
+//! Reads TOML files key by key: the whole file is read, and every error is reported with its line, its key and the
+//! allowed values. An unknown key is an error too.
 //!
 //! ```
 //! # use superpage_toml_keys as toml_keys;
@@ -28,5 +28,5 @@ pub use field::{Field, TIMES, list, parsed, word, wrong};
 pub use problem::{FileError, Problem};
 pub use reader::{Found, Reader, deserialize, line_of, problems, read};
 pub use text::{guess, nearest, one_of, quoted};
-/// A value as it was written, for implementations of [`Field`].
+/// A raw value, for implementations of [`Field`].
 pub use toml::de::DeValue;

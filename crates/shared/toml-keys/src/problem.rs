@@ -1,20 +1,20 @@
-//! What is wrong with a file.
+//! Errors in a file.
 
 use std::fmt;
 
-/// One mistake.
+/// One error.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// The line, from 1; unknown where there is no file.
+    /// Line number, from 1; `None` without a file.
     pub line: Option<usize>,
-    /// The key, with its tables before it: `mapping.scan.every`. Empty for syntax.
+    /// The key with its table prefix: `mapping.scan.every`. Empty for syntax errors.
     pub key: String,
-    /// What is wrong, and what is allowed.
+    /// The error and the allowed values.
     pub what: String,
 }
 
 impl Problem {
-    /// As a line, after the file's name.
+    /// The error as a line that starts with the file's name.
     pub fn in_file(&self, file: &str) -> String {
         match self.line {
             Some(line) => format!("{file}:{line}: {self}"),
@@ -32,21 +32,21 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A file that cannot be used: all that is wrong with it, a line each.
+/// An invalid file, with all its errors, one line each.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", problems.iter().map(|problem| problem.in_file(file)).collect::<Vec<_>>().join("\n"))]
 pub struct FileError {
-    /// What the caller called it.
+    /// The file's name, given by the caller.
     pub file: String,
-    /// At least one, by line.
+    /// At least one error, sorted by line.
     pub problems: Vec<Problem>,
 }
 
 impl FileError {
-    /// Nothing, if nothing is wrong.
+    /// Returns an error unless `problems` is empty.
     ///
     /// # Errors
-    /// All that is wrong, by line.
+    /// All errors, sorted by line.
     pub fn check(file: impl fmt::Display, mut problems: Vec<Problem>) -> Result<(), Self> {
         problems.sort();
         match problems.is_empty() {

@@ -1,4 +1,4 @@
-//! `Reader`: a walk over the tables of a file, which notes what is wrong.
+//! `Reader`: a walk over the tables of a file that collects errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,10 +11,10 @@ use toml::de::{DeTable, DeValue};
 use crate::text::{bare, guess, nearest, one_line};
 use crate::{Field, FileError, Problem};
 
-/// Reads a file's text, if nothing is wrong with it.
+/// Reads a file's text.
 ///
 /// # Errors
-/// All that is wrong.
+/// All errors in the text.
 pub fn read<T>(
     file: impl Display,
     text: &str,
@@ -25,11 +25,10 @@ pub fn read<T>(
     Ok(read.expect("keys are read where the text is TOML"))
 }
 
-/// Reads a file into a type that says by itself how: of what is wrong, the first alone is told, and not always with
-/// its key.
+/// Reads a file by the type's own `Deserialize`: reports only the first error, and not always with its key.
 ///
 /// # Errors
-/// What is wrong.
+/// The first error.
 pub fn deserialize<T: DeserializeOwned>(file: impl Display, text: &str) -> Result<T, FileError> {
     toml::from_str(text).map_err(|error| FileError {
         file: file.to_string(),
@@ -41,12 +40,11 @@ pub fn deserialize<T: DeserializeOwned>(file: impl Display, text: &str) -> Resul
     })
 }
 
-/// Reads a text; returns what is wrong with it. A text that is not TOML has no keys: `keys` is then not called, and
-/// the problems' keys are empty.
+/// Reads a text and returns its errors. If the text is not TOML, `keys` is not called, and the errors have empty keys.
 pub fn problems(text: &str, keys: impl FnOnce(&mut Reader<'_>)) -> Vec<Problem> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        // What was recovered may be less than what was written: nothing else can be said of it.
+        // The recovered document may be incomplete, so report only the syntax errors.
         let problem = |error: &toml::de::Error| Problem {
             line: error.span().map(|span| line(text, span.start)),
             key: String::new(),
@@ -66,7 +64,7 @@ pub fn problems(text: &str, keys: impl FnOnce(&mut Reader<'_>)) -> Vec<Problem> 
     reader.problems
 }
 
-/// The line of a key, from 1; else of the table that it is missing from, or the first.
+/// The line of a key, from 1; if the key is missing, the line of its table, or the first line.
 pub fn line_of(text: &str, key: &str) -> usize {
     let (document, _) = DeTable::parse_recoverable(text);
     let (mut table, mut found) = (Some(document.get_ref()), 1);
@@ -78,53 +76,53 @@ pub fn line_of(text: &str, key: &str) -> usize {
     found
 }
 
-/// How the problem of a missing key begins.
+/// Start of the error for a missing key.
 const MISSING: &str = "is missing";
 
-/// The line of a byte, from 1.
+/// The line of a byte offset, from 1.
 fn line(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count()
 }
 
-/// The walk, in one of the tables.
+/// A walk over the tables.
 pub struct Reader<'a> {
-    /// Where each line ends.
+    /// Byte offsets of the line ends.
     ends: Vec<usize>,
-    /// The tables that are being read, outermost first.
+    /// The tables being read, outermost first.
     frames: Vec<Frame<'a>>,
-    /// Where each key is that the file has.
+    /// Line of each key found.
     lines: BTreeMap<String, usize>,
     problems: Vec<Problem>,
 }
 
-/// A key that the file has.
+/// A key found in the file.
 pub struct Found<'a> {
-    /// With its tables before it.
+    /// The key with its table prefix.
     pub key: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is written there.
+    /// Its value.
     pub value: &'a DeValue<'a>,
 }
 
 struct Frame<'a> {
-    /// `mapping.scan.`, with the last dot.
+    /// Prefix of its keys: `mapping.scan.`.
     path: String,
-    /// Where it begins.
+    /// Line of its start.
     line: usize,
-    /// None if the file does not have it: then all its keys have their defaults.
+    /// `None` if the table is missing: then all its keys have their defaults.
     table: Option<&'a DeTable<'a>>,
-    /// The keys it may have.
+    /// The known keys.
     known: Vec<&'static str>,
 }
 
 impl<'a> Reader<'a> {
-    /// The value of a key that may be absent; `None` too if it is wrong, which is noted.
+    /// The value of an optional key; `None` also if it is invalid, which is recorded.
     pub fn optional<T: Field>(&mut self, name: &'static str) -> Option<T> {
         self.optional_by(name, T::read)
     }
 
-    /// The same, read by a function.
+    /// Like [`Self::optional`], with a custom parser.
     pub fn optional_by<T>(
         &mut self,
         name: &'static str,
@@ -135,18 +133,19 @@ impl<'a> Reader<'a> {
         read.map_err(|what| self.problem(found.line, found.key, what)).ok()
     }
 
-    /// The value of a key that must be there, if its table is; `None` if it is missing or wrong, which is noted.
+    /// The value of a key that is required if its table is present; `None` if it is missing or invalid, which is
+    /// recorded.
     pub fn required<T: Field>(&mut self, name: &'static str) -> Option<T> {
         self.miss(name, || format!("must be {}", T::allowed()));
         self.optional(name)
     }
 
-    /// The same; the default where it is missing or wrong.
+    /// Like [`Self::required`], with the type's default if missing or invalid.
     pub fn must<T: Field + Default>(&mut self, name: &'static str) -> T {
         self.required(name).unwrap_or_default()
     }
 
-    /// A number that must be there and lie in a range; the least where it is missing or wrong.
+    /// A required number within a range; the range's minimum if missing or invalid.
     pub fn within<T: Field + Display + PartialOrd + Copy>(
         &mut self,
         name: &'static str,
@@ -157,7 +156,7 @@ impl<'a> Reader<'a> {
         self.optional_within(name, range).unwrap_or(least)
     }
 
-    /// A number that may be absent and lies in a range.
+    /// An optional number within a range.
     pub fn optional_within<T: Field + Display + PartialOrd + Copy>(
         &mut self,
         name: &'static str,
@@ -173,14 +172,14 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A table whose keys may be absent.
+    /// A table; if it is missing, its keys are too.
     pub fn table(&mut self, name: &'static str, keys: impl FnOnce(&mut Self)) {
         self.enter(name);
         keys(self);
         self.leave();
     }
 
-    /// A table that must be there.
+    /// A required table.
     pub fn required_table<T>(
         &mut self,
         name: &'static str,
@@ -193,7 +192,7 @@ impl<'a> Reader<'a> {
         read
     }
 
-    /// A table that may be absent.
+    /// An optional table.
     pub fn optional_table<T>(
         &mut self,
         name: &'static str,
@@ -204,7 +203,7 @@ impl<'a> Reader<'a> {
         read
     }
 
-    /// Tables of one name, `[[name]]`: `keys` is called for each.
+    /// An array of tables, `[[name]]`: calls `keys` for each.
     pub fn tables(&mut self, name: &'static str, mut keys: impl FnMut(&mut Self)) {
         let Some(Found { key, line, value }) = self.find(name) else { return };
         let tables =
@@ -224,7 +223,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A key's place and value, if the file has it. Whoever asks knows the key.
+    /// Finds a key; it counts as known.
     pub fn find(&mut self, name: &'static str) -> Option<Found<'a>> {
         let frame = self.frame();
         frame.known.push(name);
@@ -235,24 +234,24 @@ impl<'a> Reader<'a> {
         Some(Found { key: path, line, value: value.get_ref() })
     }
 
-    /// Notes that something is wrong.
+    /// Records an error.
     pub fn problem(&mut self, line: usize, key: String, what: String) {
         self.problems.push(Problem { line: Some(line), key, what });
     }
 
-    /// Whether nothing is wrong so far: rules over several keys would judge defaults.
+    /// Whether there are no errors so far; after an error, checks across several keys would see defaults.
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// Notes that something is wrong with the current table.
+    /// Records an error about the current table.
     pub fn problem_here(&mut self, what: impl Into<String>) {
         let frame = self.frame();
         let (line, key) = (frame.line, frame.path.trim_end_matches('.').to_string());
         self.problem(line, key, what.into());
     }
 
-    /// Notes that a key is missing from the current table, if it is.
+    /// Records an error if the key is missing from the current table.
     fn miss(&mut self, name: &'static str, allowed: impl FnOnce() -> String) {
         let Frame { table, path, line, .. } = self.frame();
         if table.is_some_and(|table| !table.contains_key(name)) {
@@ -261,12 +260,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where each key is that was found so far.
+    /// Line of each key found so far.
     pub fn lines(&self) -> &BTreeMap<String, usize> {
         &self.lines
     }
 
-    /// Goes into a table. False if the file does not have it. To be followed by [`Reader::leave`].
+    /// Enters a table; returns false if it is missing. Must be followed by [`Reader::leave`].
     pub fn enter(&mut self, name: &'static str) -> bool {
         let found = self.find(name);
         let (path, mut line) = (format!("{}{name}.", self.frame().path), self.frame().line);
@@ -282,7 +281,7 @@ impl<'a> Reader<'a> {
         table.is_some()
     }
 
-    /// Leaves a table: its keys that nobody asked for are mistakes.
+    /// Leaves a table: reports its unknown keys.
     pub fn leave(&mut self) {
         let Some(Frame { path, line, table, known }) = self.frames.pop() else { return };
         for (key, _) in table.into_iter().flatten() {
@@ -292,7 +291,7 @@ impl<'a> Reader<'a> {
             }
             let near = nearest(name, known.iter().copied());
             if let Some(near) = near {
-                // It is there, misspelt: one mistake, not two.
+                // The missing key is present but misspelt: one error, not two.
                 let (line, key) = (Some(line), format!("{path}{near}"));
                 let is_this = |one: &Problem| one.line == line && one.key == key;
                 self.problems.retain(|one| !(is_this(one) && one.what.starts_with(MISSING)));
@@ -308,7 +307,7 @@ impl<'a> Reader<'a> {
         self.frames.last_mut().expect("the outermost is left last")
     }
 
-    /// The line of a byte, from 1.
+    /// The line of a byte offset, from 1.
     fn line(&self, at: usize) -> usize {
         1 + self.ends.partition_point(|&end| end < at)
     }

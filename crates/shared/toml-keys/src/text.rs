@@ -1,6 +1,6 @@
-//! Texts of messages: words in quotes, lists of words, the word that was probably meant.
+//! Text of error messages: quoted words, lists of words, suggestions.
 
-/// A TOML basic string.
+/// A quoted TOML basic string.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -13,7 +13,7 @@ pub fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// `"a", "b" or "c"`.
+/// An alternative: `"a", "b" or "c"`.
 pub fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     match quoted.split_last() {
@@ -22,19 +22,19 @@ pub fn one_of(words: &[&str]) -> String {
     }
 }
 
-/// What comes behind a word that is not known, and before those that are: `: did you mean "base"?`, or `;`.
+/// The text between an unknown word and the list of known ones: `: did you mean "base"?`, or `;`.
 pub fn guess(nearest: Option<&str>, quote: &str) -> String {
     nearest.map_or(";".into(), |near| format!(": did you mean {quote}{near}{quote}?"))
 }
 
-/// The candidate that is spelt most like `word`, if a third of its letters or fewer differ.
+/// The candidate most similar to `word`, if at most a third of its letters differ.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |candidate: &&str| distance(word, candidate);
     let best = candidates.into_iter().min_by_key(near)?;
     (distance(word, best) <= best.len().div_ceil(3)).then_some(best)
 }
 
-/// Levenshtein's distance, row by row.
+/// Levenshtein distance, row by row.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -50,12 +50,12 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// On one line.
+/// Joins lines into one.
 pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A key as it has to be written.
+/// A key, quoted if necessary.
 pub(crate) fn bare(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !name.is_empty() && name.chars().all(plain) { name.to_string() } else { quoted(name) }

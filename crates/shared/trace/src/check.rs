@@ -1,32 +1,32 @@
-//! Whether a stream makes sense as a whole, which neither its writer nor its reader looks at: do processes
-//! exist when they run, are pages mapped when they are accessed.
+//! Checks the consistency of a stream as a whole, which neither writer nor reader does: processes exist when they run,
+//! and pages are mapped when they are accessed.
 
 use std::collections::BTreeMap;
 
 use crate::{Block, Event, Page, Pages, Process, Region};
 
-/// Follows a stream.
+/// State of the check.
 #[derive(Default)]
 pub struct Checker {
-    /// By region: which of its pages are mapped.
+    /// Bitmap of mapped pages, by region.
     mapped: Vec<[u64; 8]>,
-    /// By region: whose it is, plus one.
+    /// Owner of each region: process number plus one.
     owner: Vec<u32>,
-    /// The processes that live, and their regions.
+    /// Live processes with their regions.
     living: BTreeMap<u32, Vec<Region>>,
     running: Option<u32>,
 }
 
 impl Checker {
-    /// Before the stream's first block.
+    /// The state before the stream's first block.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Looks at the next block.
+    /// Checks the next block.
     ///
     /// # Errors
-    /// The index of the record in the block at which the stream is wrong, and why.
+    /// The index of the first inconsistent record in the block, and the reason.
     pub fn block(&mut self, block: &Block) -> Result<(), (usize, String)> {
         let mut at = 0;
         for (position, event) in &block.events {
@@ -176,9 +176,9 @@ impl Checker {
     }
 }
 
-/// Calls `what` for every 64 pages that a span has some of: region, word in it, bits.
+/// Calls `what` for every group of 64 pages that overlaps the span: region, index of the word, bits.
 fn words(pages: Pages, mut what: impl FnMut(usize, usize, u64)) {
-    // Without overflow: a valid event's pages end at 2^31 at most.
+    // No overflow: a valid event's pages end at 2^31 at most.
     let (mut page, end) = (pages.first.0, pages.first.0 + pages.count);
     while page < end {
         let next = end.min((page | 63) + 1);

@@ -1,4 +1,4 @@
-//! What can go wrong with a trace, each in one line: file, place, what, remedy.
+//! Errors of traces, each in one line: file, place, problem, remedy.
 
 use std::fmt;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::file::VERSION;
 
-/// Where in an imported file.
+/// A place in an imported file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A line, from 1.
+    /// Line number, from 1.
     Line(u64),
-    /// A byte of the data (after decompression), from 0.
+    /// Byte offset in the decompressed data, from 0.
     Byte(u64),
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What to do about an answer of the operating system, after a separator; nothing where that is plain.
+/// The remedy for an I/O error, after a separator; empty if obvious.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the name and its directory",
@@ -34,34 +34,34 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// A trace that cannot be read, written or imported.
+/// Why a trace cannot be read, written or imported.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The operating system refused.
+    /// An I/O error.
     #[error("{}: {doing}: {source}{}", path.display(), remedy(source))]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was attempted.
+        /// The operation.
         doing: &'static str,
-        /// Its answer.
+        /// The error.
         source: io::Error,
     },
-    /// A directory, a pipe, a device: something that a trace cannot be read from.
+    /// A directory, pipe or device, which cannot be read as a trace.
     #[error("{}: {what}; a trace is a plain file", path.display())]
     NotAFile {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the file.
         what: &'static str,
     },
-    /// The output is there already.
+    /// The output already exists.
     #[error("{}: exists already; give another name, or --force to replace it", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// It does not begin like a trace.
+    /// The file does not start like a trace.
     #[error(
         "{}: byte 0: {what}, not a superpage trace; `superpage trace import` makes one of ChampSim, \
          lackey, raw or text", path.display()
@@ -69,7 +69,7 @@ pub enum TraceError {
     NotATrace {
         /// The file.
         path: PathBuf,
-        /// What is there.
+        /// Description of what the file contains.
         what: &'static str,
     },
     /// A trace of another version of the format.
@@ -80,22 +80,22 @@ pub enum TraceError {
     Version {
         /// The file.
         path: PathBuf,
-        /// The version that it says.
+        /// Version in the file.
         found: u16,
     },
-    /// It ends too early.
+    /// The file ends too early.
     #[error(
         "{}: byte {offset}: truncated: {what}; copy it again, or record it again", path.display()
     )]
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Where it ends, or where something is missing.
+        /// Offset of the end, or of the missing part.
         offset: u64,
-        /// What is missing.
+        /// The missing part.
         what: &'static str,
     },
-    /// Its bytes are not those that were written, or were written wrongly.
+    /// The file is damaged, or was written incorrectly.
     #[error(
         "{}: byte {offset}{}: corrupt: {what}; copy it again, or record it again",
         path.display(), in_chunk(chunk)
@@ -103,14 +103,14 @@ pub enum TraceError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// The chunk, from 0, if it is in one.
+        /// Number of the damaged chunk, from 0, if the damage is in a chunk.
         chunk: Option<usize>,
-        /// Where that part of the file begins.
+        /// Offset of the damaged part.
         offset: u64,
-        /// What is wrong.
+        /// The damage.
         what: String,
     },
-    /// It is of a machine with another base page.
+    /// The trace's base page size differs from the machine's.
     #[error(
         "{}: recorded with base pages of {trace} bytes, but the machine has base pages of {machine}; \
          choose a machine with pages of {trace} bytes, or record it again", path.display()
@@ -118,51 +118,51 @@ pub enum TraceError {
     Geometry {
         /// The file.
         path: PathBuf,
-        /// Its base page.
+        /// Base page size of the trace in bytes.
         trace: u32,
-        /// The machine's.
+        /// Base page size of the machine in bytes.
         machine: u64,
     },
-    /// It does not fit beside other streams, or in the format at all.
+    /// The trace does not fit next to other streams, or exceeds the format.
     #[error("{}: {what}", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// What does not fit, and what would.
+        /// What does not fit, and the limit.
         what: String,
     },
-    /// A stream that breaks the rules of streams cannot be recorded.
+    /// The stream is inconsistent and cannot be recorded.
     #[error("{}: record {record}: the stream is wrong: {what}", path.display())]
     Stream {
         /// The file being written.
         path: PathBuf,
-        /// The record before which it is wrong, from 0.
+        /// Number of the record before which it is inconsistent, from 0.
         record: u64,
-        /// What is wrong.
+        /// The inconsistency.
         what: String,
     },
-    /// Who watched over it stopped it.
+    /// The caller stopped the operation.
     #[error("{}: stopped", path.display())]
     Stopped {
         /// The file.
         path: PathBuf,
     },
-    /// A file in a foreign format cannot be understood.
+    /// A file in a foreign format is malformed.
     #[error("{}: {place}: {what}; {remedy}", path.display())]
     Import {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The place of the error.
         place: Place,
-        /// What is wrong.
+        /// The error.
         what: String,
-        /// What would be right.
+        /// The expected content.
         remedy: &'static str,
     },
 }
 
 impl TraceError {
-    /// The operating system refused: for `map_err`.
+    /// Makes an I/O error, for `map_err`.
     pub(crate) fn io(path: &Path, doing: &'static str) -> impl Fn(io::Error) -> Self + Copy {
         move |source| Self::Io { path: path.to_path_buf(), doing, source }
     }

@@ -1,4 +1,4 @@
-//! What happens between accesses: system calls, the program's own marks, its pace.
+//! Events between accesses: system calls, marks of the program, pace.
 
 use crate::{Page, Region};
 
@@ -11,7 +11,7 @@ pub struct Process(pub u32);
 pub struct Pages {
     /// The first page.
     pub first: Page,
-    /// How many.
+    /// Number of pages.
     pub count: u32,
 }
 
@@ -24,31 +24,31 @@ impl Pages {
     pub fn iter(self) -> impl Iterator<Item = Page> + Clone {
         (self.first.0..self.end().0).map(Page)
     }
-    /// The regions that have any of them, ascending. There must be a page.
+    /// The regions that contain any of the pages, ascending. There must be at least one page.
     pub fn regions(self) -> impl Iterator<Item = Region> {
         (self.first.region().0..=Page(self.end().0 - 1).region().0).map(Region)
     }
 }
 
-/// What backs a mapping.
+/// Backing of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
     /// Private anonymous memory.
     Anonymous,
-    /// The heap: anonymous, and it may grow at its end ([`Event::Grow`]).
+    /// The heap: anonymous memory that can grow at its end ([`Event::Grow`]).
     Heap,
-    /// Memory shared by its object's number; all mappings of an object begin at its first page.
+    /// Shared memory, by number of the object; all mappings of an object start at its first page.
     Shared(u32),
-    /// A file, mapped privately and only read; its pages are in the page cache from the start or not.
+    /// A private, read-only file mapping.
     File {
         /// The file's number.
         file: u32,
-        /// Whether its pages are in memory already.
+        /// Whether its pages are in the page cache from the start.
         cached: bool,
     },
 }
 
-/// What a program told the kernel about its memory.
+/// Advice of a program on its memory (madvise).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// MADV_HUGEPAGE.
@@ -65,71 +65,71 @@ pub enum Advice {
     Free,
 }
 
-/// How the accesses that follow relate to time.
+/// Relation of the following accesses to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Cycles of an access with everything but its translation, in 1/1024 cycles.
+    /// Cycles per access without translation, in 1/1024 cycles.
     pub work: u32,
-    /// The part of a walk's latency that the program waits for, per mille: 1000 where each access needs
-    /// the last (a chase), less where many are under way at once.
+    /// Share of walk time that delays the program, per mille: 1000 for dependent accesses (a chase), less for
+    /// overlapping accesses.
     pub exposed_permille: u16,
-    /// Accesses of the program that each one of the stream stands for (1: all are there). A steady
-    /// random phase can be sampled; a first touch must not be.
+    /// Number of the program's accesses per access of the stream (1: not sampled). A steady random phase can be
+    /// sampled; first touches must not be.
     pub weight: u32,
-    /// Threads that make these accesses at once, each with a CPU of its own: time passes so much faster.
+    /// Number of threads that make these accesses concurrently, each on its own CPU: it divides the elapsed time.
     pub threads: u16,
 }
 
-/// What happens between two accesses of a stream.
+/// An event between two accesses of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A process begins, with an empty address space. The following events and accesses are its own.
+    /// A new process with an empty address space. It runs the following accesses.
     Spawn(Process),
-    /// The following events and accesses are of this process.
+    /// The process that runs the following events and accesses.
     Run(Process),
-    /// Pages are mapped. Their numbers were not in use.
+    /// A new mapping. Its page numbers were not in use.
     Map {
-        /// Which.
+        /// The pages.
         pages: Pages,
-        /// The virtual page number of the first.
+        /// Virtual page number of the first page.
         address: u64,
-        /// What backs them.
+        /// Backing.
         backing: Backing,
     },
-    /// A mapping grows at its end by as many pages (brk).
+    /// A mapping grows at its end (brk).
     Grow {
-        /// The pages that are added: they begin where a mapping ends.
+        /// The added pages, which start at the end of a mapping.
         pages: Pages,
     },
     /// Pages are unmapped.
     Unmap(Pages),
-    /// The program tells something about pages.
+    /// The program advises the kernel about pages.
     Advise(Pages, Advice),
     /// Pages are made read-only, or writable again.
     Protect(Pages, bool),
-    /// The running process forks: page `p` is page `p + offset` in the child.
+    /// The running process forks: page `p` of the parent is page `p + offset` of the child.
     Fork {
         /// The child.
         child: Process,
-        /// What is added to a page's number; a multiple of a region.
+        /// Difference of the page numbers; a multiple of a region.
         offset: u32,
     },
-    /// A process ends: its pages are unmapped.
+    /// A process exits, which unmaps its pages.
     Exit(Process),
-    /// How the following accesses of the running process relate to time.
+    /// The pace of the following accesses of the running process.
     Pace(Pace),
-    /// Time passes without accesses, in microseconds.
+    /// Idle time in microseconds.
     Wait(u64),
-    /// A phase of the program begins; figures are kept for each.
+    /// A phase of the program starts; results are reported per phase.
     Phase(String),
-    /// A request begins; it ends at the next `RequestEnd`. Its latency is kept.
+    /// A request starts; it ends at the next `RequestEnd`. Its latency is recorded.
     RequestBegin,
     /// The request ends.
     RequestEnd,
 }
 
 impl Event {
-    /// The pages that it names, if it names some.
+    /// The pages of the event, if it has any.
     pub fn pages(&self) -> Option<Pages> {
         match *self {
             Self::Map { pages, .. }
@@ -141,7 +141,7 @@ impl Event {
         }
     }
 
-    /// The process that it names, if it names one.
+    /// The process named by the event, if any.
     pub fn process(&self) -> Option<Process> {
         match *self {
             Self::Spawn(process) | Self::Run(process) | Self::Exit(process) => Some(process),

@@ -1,10 +1,9 @@
-//! Streams of page accesses with the operating system's events between them.
+//! Streams of page accesses and operating-system events.
 //!
-//! The vocabulary that generators, recorded traces, importers and the simulated machine share. Pages
-//! are numbered densely: a **region** is 512 base pages of one process's address space, and a page's
-//! number is `region << 9 | slot`, unique over all processes of a stream. Dense numbers make page
-//! tables plain arrays; a region's true address travels in [`Event::Map`].
-//! See docs/decisions/lab.md#1.
+//! These types are shared by generators, recorded traces, importers and the simulated machine. Pages are numbered
+//! densely: a **region** is 512 base pages of one process's address space, and a page's number is `region << 9 | slot`,
+//! unique across all processes of a stream. Dense numbers make page tables plain arrays; [`Event::Map`] carries a
+//! region's virtual address. See docs/decisions/lab.md#1.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -25,18 +24,18 @@ pub use filter::{Filter, MruSets};
 
 use std::fmt;
 
-/// Base pages in a region.
+/// Number of base pages in a region.
 pub const SLOTS: u32 = 512;
 
 /// A base page of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Page(pub u32);
 
-/// 512 base pages of a stream, aligned: what one superpage can back.
+/// 512 aligned base pages of a stream: the range of one superpage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Region(pub u32);
 
-/// One access: the page, and whether it writes.
+/// One access: a page number and a write bit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Access(pub u32);
 
@@ -45,37 +44,37 @@ impl Page {
     pub const fn new(region: Region, slot: u32) -> Self {
         Self(region.0 << 9 | slot)
     }
-    /// The region it lies in.
+    /// The region that contains the page.
     pub const fn region(self) -> Region {
         Region(self.0 >> 9)
     }
-    /// Its index there, 0 to 511.
+    /// The page's index in its region, 0 to 511.
     pub const fn slot(self) -> u32 {
         self.0 & (SLOTS - 1)
     }
 }
 
 impl Region {
-    /// Its first page.
+    /// The region's first page.
     pub const fn first(self) -> Page {
         Page(self.0 << 9)
     }
-    /// All its pages.
+    /// All pages of the region.
     pub const fn pages(self) -> Pages {
         Pages { first: self.first(), count: SLOTS }
     }
-    /// The region after it.
+    /// The next region.
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
-    /// Its number, for arrays.
+    /// The region's number, as an array index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl Access {
-    /// The bit that says "writes"; the page number is in the others.
+    /// The write bit; the other bits are the page number.
     pub const WRITE: u32 = 1 << 31;
 
     /// A read of `page`.
@@ -103,25 +102,25 @@ impl fmt::Debug for Access {
     }
 }
 
-/// A piece of a stream: accesses, how often each is repeated at once, and what happens between them.
+/// A part of a stream: accesses, their repeat counts, and the events between them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
     /// The accesses, in order.
     pub accesses: Vec<Access>,
-    /// How many accesses each stands for, in a row. Empty: one each. Never 0.
+    /// Number of consecutive accesses that each represents. Empty: one each. Never 0.
     pub counts: Vec<u32>,
-    /// What happens, and before which access (an index into `accesses`, or its length), ascending.
+    /// Events, each with the index of the access before which it occurs (at most the number of accesses), ascending.
     pub events: Vec<(u32, Event)>,
 }
 
 impl Block {
-    /// Empties it, keeping its memory.
+    /// Clears the block but keeps its memory.
     pub fn clear(&mut self) {
         self.accesses.clear();
         self.counts.clear();
         self.events.clear();
     }
-    /// How many accesses it stands for: the sum of the counts.
+    /// Number of accesses represented: the sum of the counts.
     pub fn total(&self) -> u64 {
         if self.counts.is_empty() {
             return self.accesses.len() as u64;
@@ -134,17 +133,17 @@ impl Block {
     }
 }
 
-/// Accesses that a block of a source holds, about: so much that the work per block is nothing, so
-/// little that it stays in the cache.
+/// Approximate number of accesses in a block of a source: large enough to amortize the cost per block, small enough for
+/// the cache.
 pub const BLOCK: usize = 16 << 10;
 
-/// A stream, read a block at a time.
+/// A stream, read in blocks.
 pub trait Source {
-    /// Why it could fail; [`std::convert::Infallible`] for generators.
+    /// The error type; [`std::convert::Infallible`] for generators.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Replaces the contents of `block` by the stream's next piece. `false`: the stream is at its end,
-    /// and the block is empty.
+    /// Replaces the contents of `block` by the next part of the stream. `false`: the stream has ended, and the block is
+    /// empty.
     ///
     /// # Errors
     /// The stream cannot be read further.

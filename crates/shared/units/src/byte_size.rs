@@ -1,4 +1,4 @@
-//! `ByteSize`: a number of bytes, read from and printed for people in IEC units.
+//! `ByteSize`: a number of bytes, parsed and printed with IEC units.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -44,7 +44,7 @@ impl ByteSize {
     pub const fn bytes(self) -> u64 {
         self.0
     }
-    /// The size as a flag's value: `4GiB` where that is exact, else the bytes.
+    /// The size as a flag's value: `4GiB` if exact, otherwise the bytes.
     pub fn to_exact(self) -> String {
         let short = self.to_string().replace(' ', "");
         if short.parse() == Ok(self) { short } else { self.0.to_string() }
@@ -54,8 +54,8 @@ impl ByteSize {
 impl FromStr for ByteSize {
     type Err = ParseSizeError;
 
-    /// Reads `2097152`, `2M`, `2MiB`, `2MB` (also binary: memory is never sold in powers of ten
-    /// to a page table), `1.5G`. Case does not matter.
+    /// Parses `2097152`, `2M`, `2MiB`, `2MB` (also binary, because memory sizes are never powers of ten), `1.5G`.
+    /// Case-insensitive.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = || ParseSizeError::NotASize(text.to_string());
         let trimmed = text.trim();
@@ -92,7 +92,7 @@ fn unit_shift(unit: &str) -> Option<u32> {
 }
 
 impl fmt::Display for ByteSize {
-    /// `4096 B` is `4 KiB`; fractions get one digit: `1.5 GiB`.
+    /// Prints `4096 B` as `4 KiB`; fractions get one digit: `1.5 GiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = UNITS.iter().rev().find(|(_, shift)| self.0 >= 1u64 << shift);
         let text = match unit {

@@ -1,5 +1,5 @@
-//! Byte sizes, page sizes, ids of processes and nodes, and the ranges of other quantities. No I/O, nothing of the kernel's.
-//! See docs/decisions/crates.md#3.
+//! Byte sizes, page sizes, process and node ids, and ranges of other quantities. No I/O, no system calls. See
+//! docs/decisions/crates.md#3.
 #![no_std]
 #![forbid(unsafe_code)]
 

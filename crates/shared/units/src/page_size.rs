@@ -1,4 +1,4 @@
-//! `PageSize`: the size of a page, a power of two that the machine was asked for.
+//! `PageSize`: a page size as reported by the machine, a power of two.
 
 use core::fmt;
 
@@ -33,7 +33,7 @@ impl PageSize {
     pub const fn ceil(self, bytes: u64) -> u64 {
         self.floor(bytes.saturating_add(self.0 - 1))
     }
-    /// The pages that hold `bytes` bytes.
+    /// Number of pages that hold `bytes` bytes.
     pub const fn count(self, bytes: u64) -> u64 {
         bytes.div_ceil(self.0)
     }

@@ -1,4 +1,4 @@
-//! Ids the kernel gives out.
+//! Ids assigned by the kernel.
 
 use core::fmt;
 

@@ -1,9 +1,9 @@
-//! Quantities: what the figures of a document may be when it is read back.
+//! Quantities: valid ranges for numbers in a document when it is read back.
 //!
-//! A field names its quantity, `#[serde(deserialize_with = "units::seconds")]`, whether it holds one figure, several, or
-//! perhaps none (`null`). Then a figure outside the quantity's range is refused where it stands, and so is a field that is
-//! missing. Ranges end where sums and squares of figures stay numbers. What several fields say together a type checks
-//! itself ([`checked!`](crate::checked)).
+//! A field names its quantity, `#[serde(deserialize_with = "units::seconds")]`, whether it holds one number, several,
+//! or optionally none (`null`). Then a number outside the quantity's range is an error with its location, and so is a
+//! missing field. Ranges are limited so that sums and squares of numbers stay finite. Conditions across several fields
+//! are checked by the type itself ([`checked!`](crate::checked)).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,9 +13,9 @@ use serde::de::{Deserialize, Deserializer, Error};
 
 use crate::ByteSize;
 
-/// Values of one or several figures of the same quantity.
+/// One or several numbers of the same quantity.
 pub trait Figures {
-    /// The first figure that is not among these.
+    /// The first number outside the range.
     fn outside(&self, range: &RangeInclusive<f64>) -> Option<f64>;
 }
 
@@ -73,7 +73,7 @@ impl<A: Figures, B: Figures> Figures for (A, B) {
     }
 }
 
-/// A figure outside its quantity.
+/// A number outside its quantity's range.
 struct Outside(f64, &'static str);
 
 impl fmt::Display for Outside {
@@ -86,14 +86,14 @@ impl fmt::Display for Outside {
     }
 }
 
-/// The quantities: each with what its figures are, in words, and the least and the largest.
+/// Defines quantities: name, description of the valid numbers, range.
 macro_rules! quantities {
     ($($(#[$doc:meta])* $name:ident $expected:literal $range:expr;)*) => {
         $(
             $(#[$doc])*
             ///
             /// # Errors
-            /// The figures cannot be read, or one of them is something else.
+            /// The value cannot be parsed, or a number is out of range.
             pub fn $name<'de, F, D>(deserializer: D) -> Result<F, D::Error>
             where
                 F: Figures + Deserialize<'de>,
@@ -109,60 +109,60 @@ macro_rules! quantities {
     };
 }
 
-/// The bytes that 57 bits of address name: no machine has more.
+/// The size of a 57-bit address space, more than any machine's memory.
 const MAX_BYTES: f64 = (1u64 << 57) as f64;
 
 quantities! {
     /// A time in seconds, at most three thousand years.
     seconds "0 to 1e11 seconds" 0.0..=1e11;
-    /// The time of something that took some.
+    /// A nonzero duration in seconds.
     elapsed "more than 0, up to 1e11 seconds" f64::MIN_POSITIVE..=1e11;
-    /// A difference of times, or what is left of one.
+    /// A difference of times in seconds, possibly negative.
     seconds_more_or_less "-1e11 to 1e11 seconds" -1e11..=1e11;
     /// A time in microseconds.
     microseconds "0 to 1e17 microseconds" 0.0..=1e17;
-    /// A time in nanoseconds, of one access or page.
+    /// A time in nanoseconds, per access or page.
     nanoseconds "0 to 1e11 nanoseconds" 0.0..=1e11;
-    /// Cycles of one access or event.
+    /// Cycles per access or event.
     cycles "0 to 1e9 cycles" 0.0..=1e9;
-    /// A difference of such cycles: noise may turn it.
+    /// A difference of cycles, possibly negative because of noise.
     cycles_more_or_less "-1e9 to 1e9 cycles" -1e9..=1e9;
-    /// Cycles in a microsecond.
+    /// A clock in MHz.
     mhz "1 to 100000 MHz" 1.0..=1e5;
-    /// Bytes.
+    /// A number of bytes.
     bytes "0 to 2^57 bytes" 0.0..=MAX_BYTES;
-    /// How many; a mean or median may lie between two.
+    /// A count; means and medians may be fractional.
     count "0 to 2^57" 0.0..=MAX_BYTES;
-    /// What a process exits with.
+    /// A process's exit code.
     exit_code "an exit code from 0 to 255" 0.0..=255.0;
-    /// What ends a process.
+    /// The number of a signal that killed a process.
     signal "a signal from 1 to 64" 1.0..=64.0;
-    /// A part of a whole.
+    /// A share of a whole.
     share "a share from 0 to 1" 0.0..=1.0;
-    /// A part of something that may be smaller than the part.
+    /// A ratio of a part to a whole that may exceed 1.
     proportion "0 to 1e20" 0.0..=1e20;
-    /// Two shares' difference.
+    /// A difference of two shares.
     share_more_or_less "-1 to 1" -1.0..=1.0;
-    /// How many times as much.
+    /// A positive ratio.
     ratio "a ratio of more than 0, up to 1e20" f64::MIN_POSITIVE..=1e20;
-    /// What a program measures itself, in its unit.
+    /// A figure of merit measured by a program, in the program's unit.
     figure_of_merit "a positive number up to 1e100" f64::MIN_POSITIVE..=MAX_FIGURE;
-    /// A number that somebody chose.
+    /// A number chosen by a user.
     number "0 to 2^64" 0.0..=u64::MAX as f64;
 }
 
-/// The largest figure of merit.
+/// Maximum figure of merit.
 pub const MAX_FIGURE: f64 = 1e100;
 
-/// A type that is read only if its fields agree: it derives Serialize and Deserialize with `#[serde(remote = "Self")]` and
-/// has `fn check(&self) -> Result<(), String>`, which names the fields that do not.
+/// A type whose fields are checked together when it is read: it derives Serialize and Deserialize with `#[serde(remote
+/// = "Self")]` and has `fn check(&self) -> Result<(), String>`, which names the inconsistent fields.
 #[macro_export]
 macro_rules! checked {
     ($($type:ident),*) => {
         $(
             impl ::serde::Serialize for $type {
                 fn serialize<S: ::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                    // The derived function, which goes before the trait's.
+                    // The derived inherent function, which takes precedence over the trait's.
                     $type::serialize(self, to)
                 }
             }

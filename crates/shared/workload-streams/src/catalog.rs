@@ -1,9 +1,9 @@
-//! The list of workloads.
+//! The catalogue of workloads.
 
 use super::entry::Entry;
 use super::{WorkloadError, kernels, models};
 
-/// Every workload, in the order of listings.
+/// All workloads, in listing order.
 pub fn catalog() -> impl Iterator<Item = &'static Entry> {
     [kernels::ENTRIES, models::ENTRIES].into_iter().flatten()
 }

@@ -1,22 +1,22 @@
-//! A naive reader of streams: keeps every mapping of every process in plain sets and says what is
-//! wrong. The oracle of the property tests.
+//! A naive reader of streams: keeps every mapping of every process in plain sets and panics on errors. Oracle of the
+//! property tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use trace::{Access, Backing, Block, Event, Pages, Process, Source};
 
-/// What a stream was found to be.
+/// Measured properties of a stream.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Found {
-    /// The most pages that were touched and not unmapped at once.
+    /// Maximum number of pages touched and not yet unmapped.
     pub peak_touched: u64,
-    /// The most regions with such pages at once.
+    /// Maximum number of regions with such pages.
     pub peak_regions: u64,
-    /// One above the highest region.
+    /// Highest region number plus one.
     pub regions: u32,
     pub phases: Vec<String>,
     pub processes: usize,
-    /// Accesses of the program: counts by weights.
+    /// Accesses of the program: counts times weights.
     pub accesses: u64,
     pub records: u64,
     pub first_touches: u64,
@@ -31,7 +31,7 @@ struct Mapped {
     writable: bool,
 }
 
-/// The state of the reader.
+/// State of the reader.
 #[derive(Default)]
 pub(crate) struct Checker {
     pub found: Found,
@@ -39,7 +39,7 @@ pub(crate) struct Checker {
     ended: BTreeSet<u32>,
     running: Option<u32>,
     pages: BTreeMap<u32, Mapped>,
-    /// The virtual page numbers in use by (process, page number).
+    /// Virtual page numbers in use, as (process, page number).
     addresses: BTreeSet<(u32, u64)>,
     touched: BTreeSet<u32>,
     regions: BTreeMap<u32, u32>,
@@ -211,7 +211,7 @@ impl Checker {
     }
 }
 
-/// Reads a whole stream.
+/// Reads and checks a whole stream.
 pub(crate) fn check<S: Source<Error = std::convert::Infallible> + ?Sized>(source: &mut S) -> Found {
     let (mut checker, mut block) = (Checker::new(), Block::default());
     while source.next(&mut block).unwrap_or_else(|never| match never {}) {

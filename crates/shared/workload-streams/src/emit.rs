@@ -1,5 +1,4 @@
-//! How steps write into a block: single accesses and runs, mixed freely.
-//! See docs/decisions/lab.md#4.
+//! Writing accesses and runs into a block, in any mixture. See docs/decisions/lab.md#4.
 
 use std::ops::Range;
 
@@ -7,23 +6,23 @@ use trace::{Access, BLOCK, Block, Page};
 
 use super::space::{Area, PAGE};
 
-/// A write, or a read.
+/// A write or read of a page.
 #[inline]
 pub(crate) fn access(page: Page, writes: bool) -> Access {
     if writes { Access::write(page) } else { Access::read(page) }
 }
 
-/// Writing to a block. A block without runs keeps its counts empty, which readers like best.
+/// Writing into a block. A block without runs has no counts, which is faster to read.
 pub(crate) trait Emit {
     /// Adds one access.
     fn one(&mut self, access: Access);
-    /// Adds `count` accesses in a row; none if `count` is 0.
+    /// Adds `count` consecutive accesses; none if `count` is 0.
     fn run(&mut self, access: Access, count: u32);
-    /// Adds accesses to the bytes `range` of an area, one for every `unit` of them.
+    /// Adds accesses to the bytes `range` of an area, one per `unit` bytes.
     fn bytes(&mut self, area: Area, range: Range<u64>, unit: u64, writes: bool);
-    /// Whether the block should be handed over.
+    /// Whether the block should be emitted.
     fn is_full(&self) -> bool;
-    /// Whether it holds accesses that have counts, so that a step without runs would be slowed.
+    /// Whether the block has counts, which would slow down a step without runs.
     fn has_counts(&self) -> bool;
 }
 

@@ -1,15 +1,15 @@
-//! What the list says of a workload.
+//! `Entry`: an entry of the catalogue.
 
 use super::{Description, Setup, Stream, Tables, WorkloadError};
 
-/// A workload that can be set up.
+/// A workload of the catalogue.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name in specifications.
+    /// Name in specifications.
     pub name: &'static str,
-    /// One line about it.
+    /// One-line summary.
     pub summary: &'static str,
-    /// The options it takes.
+    /// Names of its options.
     pub options: &'static [&'static str],
     pub(super) defaults: Defaults,
     pub(super) build: Build,
@@ -18,31 +18,31 @@ pub struct Entry {
 /// An option of a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
-    /// Its name in specifications.
+    /// Name in specifications.
     pub name: &'static str,
-    /// What it counts.
+    /// Unit of its value.
     pub unit: &'static str,
-    /// What it is.
+    /// Description.
     pub about: &'static str,
-    /// What it is if nobody says.
+    /// Default value.
     pub default: Given,
 }
 
-/// What an option is if nobody says.
+/// A default value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Given {
-    /// This many, of the parameter's unit.
+    /// A number, in the parameter's unit.
     Number(u64),
-    /// This word.
+    /// A word.
     Word(&'static str),
-    /// It follows from other options, so.
+    /// Derived from other options, as described.
     Follows(&'static str),
 }
 
-/// The defaults of a workload, in the order of its options.
+/// Returns the defaults of a workload, in the order of its options.
 pub(super) type Defaults = fn(&Entry, &Tables) -> Vec<Given>;
 
-/// Every option of any workload: its name, unit, and what it is.
+/// Name, unit and description of every option.
 const OPTIONS: [(&str, &str, &str); 8] = [
     ("size", "bytes", "memory to work on"),
     ("operations", "count", "operations of the run"),
@@ -55,7 +55,7 @@ const OPTIONS: [(&str, &str, &str); 8] = [
 ];
 
 impl Entry {
-    /// Its options, with what they are if nobody says.
+    /// The options with their defaults.
     pub fn parameters(&self) -> Vec<Parameter> {
         let defaults = (self.defaults)(self, Tables::embedded());
         let parameter = |(option, default): (&&'static str, Given)| {
@@ -67,5 +67,5 @@ impl Entry {
     }
 }
 
-/// Makes a stream of a setup.
+/// Builds the stream of a setup.
 pub(super) type Build = fn(&Setup, &Tables) -> Result<(Description, Stream), WorkloadError>;

@@ -1,4 +1,4 @@
-//! Why a workload could not be set up. Its streams never fail.
+//! Errors in setting up a workload. Streams themselves never fail.
 
 /// Why a workload could not be set up.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -6,9 +6,9 @@ pub enum WorkloadError {
     /// No workload has this name.
     #[error("unknown workload `{name}`: expected one of {known}")]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// All names.
+        /// All known names.
         known: String,
     },
     /// The workload lacks this option.
@@ -18,52 +18,52 @@ pub enum WorkloadError {
         workload: &'static str,
         /// The option.
         option: String,
-        /// The options it has.
+        /// Options of the workload.
         takes: String,
-        /// Where it is to be said instead, with a separator before it; or nothing.
+        /// Where the option belongs instead, with a separator before it; or empty.
         hint: &'static str,
     },
-    /// A specification says nothing where it should say something.
+    /// A specification with an empty or missing part.
     #[error("`{spec}`: {what}; write a workload and its options: gups:size=1G,threads=2")]
     Malformed {
         /// The specification.
         spec: String,
-        /// What is wrong with it.
+        /// The defect.
         what: String,
     },
-    /// An option's value makes no sense.
+    /// An invalid value of an option.
     #[error("{workload}: {option}={value}: {why}")]
     BadValue {
         /// The workload.
         workload: &'static str,
         /// The option.
         option: String,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What is allowed.
+        /// Allowed values.
         why: String,
     },
-    /// More pages than a stream can number.
+    /// The workload needs more pages than a stream can number.
     #[error(
         "{workload}: {pages} pages do not fit the 2^31 page numbers of a stream; choose a smaller size"
     )]
     TooLarge {
         /// The workload.
         workload: &'static str,
-        /// The pages it would need.
+        /// Number of pages needed.
         pages: u64,
     },
-    /// The table of costs is not readable.
+    /// The table of costs is invalid.
     #[error(
         "the workloads' table: {0}; crates/shared/workload-streams/data/workloads.toml shows every key"
     )]
     Table(String),
-    /// A structure that the sequence depends on could not be built on this machine.
+    /// A data structure that determines the sequence could not be built on this machine.
     #[error("{workload}: {why}; choose a smaller size")]
     Host {
         /// The workload.
         workload: &'static str,
-        /// What failed.
+        /// The failure.
         why: String,
     },
 }

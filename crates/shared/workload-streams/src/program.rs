@@ -1,4 +1,4 @@
-//! `Program`: a stream made of steps, one after the other.
+//! `Program`: a stream made of consecutive steps.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -11,16 +11,15 @@ use super::{Description, Emit, Figure, Setup, WorkloadError};
 /// The stream of a workload.
 pub type Stream = Box<dyn Source<Error = Infallible> + Send>;
 
-/// A workload's description and its stream, or why there is none.
+/// A workload's description and its stream, or the error.
 pub(super) type Built = Result<(Description, Stream), WorkloadError>;
 
-/// A piece of a program: it adds to the block until that is full or the piece is over. `true`: there
-/// is more of it. A step that returns `true` has added something.
+/// A part of a program: `fill` adds to the block until the block is full or the step ends. It returns `true` if the
+/// step continues; it has then added something.
 pub(crate) trait Step: Send {
     fn fill(&mut self, block: &mut Block) -> bool;
 
-    /// How many accesses and runs it will add, about; `None` if that shows only in the end. For whoever
-    /// waits for the stream.
+    /// Approximate number of accesses and runs that it will add, for progress reports; `None` if unknown in advance.
     fn records(&self) -> Option<u64> {
         None
     }
@@ -32,7 +31,7 @@ impl<F: FnMut(&mut Block) -> bool + Send> Step for F {
     }
 }
 
-/// Events and nothing else.
+/// A step of events only.
 struct Events(VecDeque<Event>);
 
 impl Step for Events {
@@ -46,7 +45,7 @@ impl Step for Events {
     }
 }
 
-/// A step with what is known of its length.
+/// A step with a known approximate length.
 struct Counted<S>(u64, S);
 
 impl<S: Step> Step for Counted<S> {
@@ -59,16 +58,16 @@ impl<S: Step> Step for Counted<S> {
     }
 }
 
-/// Steps that follow one another.
+/// A sequence of steps.
 #[derive(Default)]
 pub(crate) struct Program {
     steps: VecDeque<Box<dyn Step>>,
-    /// Those that it has, in order.
+    /// Names of its phases, in order.
     pub phases: Vec<&'static str>,
 }
 
 impl Program {
-    /// A program of one process, which begins.
+    /// A program that starts with one process.
     pub fn new(setup: &Setup) -> Self {
         let mut program = Self::default();
         program.events([Event::Spawn(Process(setup.first_process))]);
@@ -86,39 +85,39 @@ impl Program {
         self.step(Events(events.into_iter().collect()))
     }
 
-    /// Adds a step that adds about so many accesses and runs.
+    /// Adds a step of about `records` accesses and runs.
     pub fn counted(&mut self, records: u64, step: impl Step + 'static) -> &mut Self {
         self.step(Counted(records, step))
     }
 
-    /// How many accesses and runs all steps add, about, if all of them know.
+    /// Approximate number of accesses and runs of all steps; `None` if one is unknown.
     pub fn records(&self) -> Option<u64> {
         self.steps.iter().map(|step| step.records()).sum()
     }
 
-    /// Begins a phase.
+    /// Starts a phase.
     pub fn phase(&mut self, name: &'static str) -> &mut Self {
         self.phases.push(name);
         self.events([Event::Phase(name.to_string())])
     }
 
-    /// Accesses are at this pace from here on.
+    /// Sets the pace of the following accesses.
     pub fn pace(&mut self, pace: Pace) -> &mut Self {
         self.events([Event::Pace(pace)])
     }
 
-    /// Maps all of an area.
+    /// Maps a whole area.
     pub fn map(&mut self, area: Area) -> &mut Self {
         self.events([area.map()])
     }
 
-    /// Ends the process of [`Program::new`], and describes the program.
+    /// Ends the process of [`Program::new`] and describes the program.
     pub fn exit(mut self, setup: &Setup, threads: u16, figure: Figure, extent: Extent) -> Built {
         self.events([Event::Exit(Process(setup.first_process))]);
         self.describe(setup, threads, figure, extent)
     }
 
-    /// Describes the program, whose processes have ended.
+    /// Describes a program whose processes have ended.
     pub fn describe(self, setup: &Setup, threads: u16, figure: Figure, extent: Extent) -> Built {
         let description = Description {
             name: setup.name(),

@@ -1,7 +1,7 @@
-//! `Setup`: what to run, read from a specification; `Description`: what it is.
+//! `Setup`: a workload with its options, parsed from a specification; `Description`: its properties.
 //!
-//! A specification is a name and options: `gups:size=8G,operations=4G,weight=64`. Counts take the
-//! binary units of sizes, so that a table of 1G words is updated 4G times.
+//! A specification is a name with options: `gups:size=8G,operations=4G,weight=64`. Counts accept the binary units of
+//! sizes, so that a table of 1G words gets 4G updates.
 
 use std::str::FromStr;
 
@@ -14,75 +14,75 @@ use super::entry::Entry;
 use super::kernels;
 use super::{Cost, Independent, Stream, Tables, WorkloadError};
 
-/// What to run. What is `None` takes the workload's own default.
+/// A workload with its options. `None` selects the workload's default.
 #[derive(Debug, Clone)]
 pub struct Setup {
     entry: &'static Entry,
-    /// The memory to work on.
+    /// Memory size.
     pub size: Option<ByteSize>,
-    /// Operations of the run (each workload says which in its [`Figure`]).
+    /// Operations of the run (the workload's [`Figure`] names them).
     pub operations: Option<u64>,
-    /// Threads at work.
+    /// Number of threads.
     pub threads: Option<u16>,
-    /// Accesses of the program that one of a steady random phase stands for.
+    /// Number of the program's accesses per simulated access in a steady random phase.
     pub weight: Option<u32>,
-    /// Passes.
+    /// Number of passes.
     pub iterations: Option<u32>,
-    /// Cache lines touched in a page.
+    /// Cache lines touched per page.
     pub lines: Option<u32>,
-    /// Which graph.
+    /// Kind of graph.
     pub graph: Option<Graph>,
-    /// By how much a heap grows at once.
+    /// Step of heap growth.
     pub step: Option<ByteSize>,
-    /// The seed of everything random.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// The first region's number that the stream may use; those before are somebody else's.
+    /// First region number that the stream may use; lower numbers belong to other streams.
     pub first_region: u32,
-    /// Areas begin at multiples of so many regions: a power of two.
+    /// Alignment of areas in regions, a power of two.
     pub align: u32,
-    /// The first process's number.
+    /// First process number.
     pub first_process: u32,
-    /// The simulated CPU's frequency, for what is known in seconds.
+    /// Frequency of the simulated CPU, to convert seconds.
     pub cpu_mhz: u32,
-    /// Cycles of a load from its memory.
+    /// Cycles of a load from the simulated machine's memory.
     pub memory_cycles: u16,
-    /// MB/s that one thread of it streams, if that is known.
+    /// Streaming bandwidth of one of its threads in MB/s, if known.
     pub stream_bandwidth: Option<u32>,
-    /// What accesses cost on it that do not wait for each other, if that is known.
+    /// Cost of independent accesses on it, if known.
     pub independent: Option<Independent>,
 }
 
-/// What a workload is, for reports and for whoever must provide memory for it.
+/// Properties of a workload, for reports and for sizing the simulated memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Description {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// One line.
+    /// One-line summary.
     pub summary: &'static str,
-    /// The most base pages it has touched and not freed at once. File pages count.
+    /// Maximum number of base pages touched and not yet freed. File pages count.
     pub footprint_pages: u64,
-    /// The superpages that would back all of it at that time; the N of Frag-L.
+    /// Number of superpages that would back all of them; the N of Frag-L.
     pub superpages: u64,
-    /// Threads at work.
+    /// Number of threads.
     pub threads: u16,
-    /// What is compared.
+    /// The quantity to compare.
     pub figure: Figure,
-    /// Its phases, in order.
+    /// Names of the phases, in order.
     pub phases: Vec<&'static str>,
-    /// Regions whose numbers the stream uses, from [`Setup::first_region`] on.
+    /// Number of regions used by the stream, from [`Setup::first_region`] on.
     pub regions: u32,
-    /// Accesses and runs that the stream has, about, if that is known before its end.
+    /// Approximate number of accesses and runs in the stream, if known in advance.
     pub records: Option<u64>,
 }
 
-/// What is compared between designs.
+/// The quantity that is compared between designs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Figure {
     /// Operations per second of the phase `run`.
     Rate {
-        /// What is counted.
+        /// Unit of the operations.
         unit: &'static str,
-        /// How many the program makes (the stream's samples stand for them all).
+        /// Number of operations of the program; the simulated samples represent all of them.
         operations: u64,
     },
     /// Seconds of the phase `run`.
@@ -92,33 +92,33 @@ pub enum Figure {
 }
 
 impl Setup {
-    /// The name of the workload.
+    /// The workload's name.
     pub fn name(&self) -> &'static str {
         self.entry.name
     }
 
-    /// Its entry in the catalogue.
+    /// The workload's catalogue entry.
     pub fn entry(&self) -> &'static Entry {
         self.entry
     }
 
-    /// The stream and what it is, with the costs that are built in.
+    /// Builds the stream and its description, with the embedded costs.
     ///
     /// # Errors
-    /// [`WorkloadError`]: an option does not fit, or a structure that the sequence depends on cannot be built.
+    /// [`WorkloadError`]: an invalid option, or a data structure that determines the sequence cannot be built.
     pub fn build(&self) -> Result<(Description, Stream), WorkloadError> {
         self.build_with(Tables::embedded())
     }
 
-    /// What it is, of at most as much memory as the stream has, without what takes long to build.
+    /// The description, without building anything that takes long; its memory is at least that of the stream.
     ///
     /// # Errors
-    /// [`WorkloadError`]: an option does not fit.
+    /// [`WorkloadError`]: an invalid option.
     pub fn describe(&self) -> Result<Description, WorkloadError> {
         kernels::describe(self).unwrap_or_else(|| self.build().map(|(description, _)| description))
     }
 
-    /// As `build`, with other costs.
+    /// Like [`Setup::build`], with other costs.
     ///
     /// # Errors
     /// As [`Setup::build`].
@@ -130,7 +130,7 @@ impl Setup {
     pub(crate) fn size_or(&self, default: u64) -> Result<u64, WorkloadError> {
         let size = self.size.map_or(default, ByteSize::bytes);
         let pages = size.div_ceil(super::space::PAGE);
-        // Half the numbers: layouts round areas up to regions, some keep two areas of a size.
+        // At most half of the page numbers: layouts round areas up to regions, and some have two areas of the size.
         if pages > super::space::MAX_PAGES / 4 {
             return Err(WorkloadError::TooLarge { workload: self.name(), pages });
         }
@@ -142,15 +142,16 @@ impl Setup {
         self.threads.unwrap_or(default)
     }
 
-    /// The pace of accesses with a cost, all of them there.
+    /// The pace of unsampled accesses with a cost.
     pub(crate) fn pace(&self, cost: Cost, threads: u16) -> Pace {
         self.here(cost).pace(threads)
     }
 
-    /// A cost on this machine, whose memory is nearer or farther than that of the tables' machine.
+    /// Adjusts a cost to the simulated machine, whose memory latency differs from that of the tables' machine.
     fn here(&self, cost: Cost) -> Cost {
         if let Some(here) = self.independent.filter(|_| cost.independent) {
-            // On the tables' machine GUPS' updates are what is measured on this one. See docs/decisions/tlb.md#9.
+            // The tables' cost of GUPS updates corresponds to the measured cost of independent accesses. See
+            // docs/decisions/tlb.md#9.
             let there = Tables::embedded().gups.run;
             let accesses = cost.loads / there.loads;
             return Cost {
@@ -163,19 +164,19 @@ impl Setup {
         Cost { cycles: (cost.cycles + cost.loads * farther).max(0.0), ..cost }
     }
 
-    /// The cost of an access to 8 bytes of a stream: where memory delivers less, as long as that takes.
+    /// The cost of an access to 8 bytes of a stream: at least the time that the memory bandwidth allows.
     pub(crate) fn streamed(&self, cost: Cost) -> Cost {
         let least = |rate| 8.0 * f64::from(self.cpu_mhz) / f64::from(rate);
         let least = self.stream_bandwidth.map_or(0.0, least);
         Cost { cycles: cost.cycles.max(least), ..cost }
     }
 
-    /// The pace of accesses of which each stands for `weight`.
+    /// The pace of sampled accesses, each representing `weight`.
     pub(crate) fn sampled(&self, cost: Cost, threads: u16, weight: u32) -> Pace {
         Pace { weight, ..self.pace(cost, threads) }
     }
 
-    /// That an option's value is refused.
+    /// An error for an option's value.
     pub(crate) fn refuse(&self, option: &str, value: impl ToString, why: &str) -> WorkloadError {
         WorkloadError::BadValue {
             workload: self.name(),
@@ -185,7 +186,7 @@ impl Setup {
         }
     }
 
-    /// That a structure could not be built on this machine.
+    /// An error for a data structure that could not be built.
     pub(crate) fn host<E: ToString>(&self, why: E) -> WorkloadError {
         WorkloadError::Host { workload: self.name(), why: why.to_string() }
     }
@@ -312,11 +313,11 @@ mod tests {
         let here = |cost| setup.here(cost);
         let updates = here(tables.gups.run);
         assert_eq!((updates.cycles, updates.exposed), (44.0, 0.2));
-        // Others in proportion: a look-up waited for 0.5 of a walk where updates waited for 0.6, and for no memory.
+        // Others scale: a look-up waited for 0.5 of a walk where updates waited for 0.6, and for no memory.
         let lookups = here(tables.hashmap.run);
         assert_eq!(lookups.cycles, tables.hashmap.run.cycles);
         assert!((lookups.exposed - 0.5 * 0.2 / 0.6).abs() < 1e-12, "{}", lookups.exposed);
-        // What waits for each other does so everywhere.
+        // Dependent accesses are unchanged.
         assert_eq!(here(tables.chase.run), tables.chase.run);
         assert_eq!(here(tables.stream.run), tables.stream.run);
     }

@@ -1,7 +1,7 @@
-//! Numbers for pages and addresses: every area of a program begins at a region of its own.
+//! Allocates page numbers and addresses: every area of a program starts at a new region.
 //!
-//! Areas begin at superpage boundaries, as large mappings do on Linux since 6.7 and as the artifact
-//! of Quicksilver allocates them; a program whose boundaries matter says so with an offset.
+//! Areas start at superpage boundaries, as large mappings do on Linux since 6.7 and in Quicksilver's artifact; a
+//! program whose boundaries matter uses an offset.
 
 use trace::{Backing, Event, Page, Pages, Region, SLOTS};
 
@@ -9,14 +9,14 @@ use crate::Setup;
 
 /// Bytes in a base page of a stream.
 pub(crate) const PAGE: u64 = 4096;
-/// Page numbers that a stream has (`Access::WRITE` takes the highest bit).
+/// Number of page numbers in a stream (`Access::WRITE` takes the highest bit).
 pub(crate) const MAX_PAGES: u64 = 1 << 31;
-/// The virtual page number of the first mapping: mappings lie high, as on x86-64.
+/// Virtual page number of the first mapping: high addresses, as on x86-64.
 const MAPPINGS: u64 = 0x7f00_0000_0000 / PAGE;
-/// The virtual page number of a heap.
+/// Virtual page number of the heap.
 const HEAP: u64 = 0x5580_0000_0000 / PAGE;
 
-/// Hands out regions.
+/// Allocator of regions.
 #[derive(Debug, Clone)]
 pub(crate) struct Space {
     first: u32,
@@ -37,7 +37,7 @@ impl Space {
         Self { first, next: first, align: setup.align }
     }
 
-    /// An area of `bytes` with what backs it.
+    /// Allocates an area of `bytes` with this backing.
     pub fn area(&mut self, bytes: u64, backing: Backing) -> Area {
         let pages = bytes.div_ceil(PAGE);
         let first = Region(self.next).first();
@@ -48,30 +48,30 @@ impl Space {
         Area { first: first.0, pages: pages as u32, address, backing }
     }
 
-    /// The first region that was not handed out.
+    /// The first unallocated region.
     pub fn next_region(&self) -> u32 {
         self.next
     }
 
-    /// An area of anonymous memory.
+    /// Allocates an area of anonymous memory.
     pub fn anonymous(&mut self, bytes: u64) -> Area {
         self.area(bytes, Backing::Anonymous)
     }
 }
 
-/// How much memory a program uses.
+/// Memory use of a program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
-    /// Pages touched at once, at most.
+    /// Maximum number of pages touched at the same time.
     pub pages: u64,
-    /// Superpages that would back them.
+    /// Number of superpages that would back them.
     pub superpages: u64,
-    /// Regions that it numbers.
+    /// Number of regions used.
     pub regions: u64,
 }
 
 impl Extent {
-    /// Of a program that touches all of these areas.
+    /// The extent of a program that touches all of these areas.
     pub fn new(areas: &[Area]) -> Self {
         let regions = areas.iter().map(Area::regions).sum();
         let pages = areas.iter().map(|area| u64::from(area.pages)).sum();
@@ -79,32 +79,32 @@ impl Extent {
     }
 }
 
-/// A mapping of a program, or the place for one.
+/// A mapping, or the address range reserved for one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Area {
-    /// Its first page's number.
+    /// Number of its first page.
     pub first: u32,
-    /// Its pages.
+    /// Number of pages.
     pub pages: u32,
-    /// The virtual page number of its first page.
+    /// Virtual page number of its first page.
     pub address: u64,
-    /// What backs it.
+    /// Backing.
     pub backing: Backing,
 }
 
 impl Area {
-    /// Maps all of it.
+    /// Maps the whole area.
     pub fn map(&self) -> Event {
         self.map_part(0, self.pages)
     }
 
-    /// Maps `count` of its pages from number `from` on, as a mapping of its own.
+    /// Maps `count` pages from index `from` on as a separate mapping.
     pub fn map_part(&self, from: u32, count: u32) -> Event {
         let address = self.address + u64::from(from);
         Event::Map { pages: self.part(from, count), address, backing: self.backing }
     }
 
-    /// Makes what is mapped of it, `from` pages, `count` pages longer.
+    /// Extends the mapped part, `from` pages, by `count` pages.
     pub fn grow(&self, from: u32, count: u32) -> Event {
         match from {
             0 => self.map_part(0, count),
@@ -112,25 +112,25 @@ impl Area {
         }
     }
 
-    /// Unmaps all of it.
+    /// Unmaps the whole area.
     pub fn unmap(&self) -> Event {
         Event::Unmap(self.part(0, self.pages))
     }
 
-    /// `count` of its pages from number `from` on.
+    /// `count` pages from index `from` on.
     pub fn part(&self, from: u32, count: u32) -> Pages {
         debug_assert!(from + count <= self.pages);
         Pages { first: Page(self.first + from), count }
     }
 
-    /// Its page `number`.
+    /// The page with index `number`.
     #[inline]
     pub fn page(&self, number: u64) -> Page {
         debug_assert!(number < u64::from(self.pages));
         Page(self.first + number as u32)
     }
 
-    /// The regions it takes.
+    /// Number of regions.
     pub fn regions(&self) -> u64 {
         u64::from(self.pages).div_ceil(u64::from(SLOTS))
     }

@@ -1,5 +1,5 @@
-//! `Tables`: what the programs cost per access. Everything that may be fitted stands here, one value
-//! per workload, never per design; the embedded file says where each comes from.
+//! `Tables`: the programs' costs per access. All fitted values are here, one per workload, never per design; the
+//! embedded file gives the source of each.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,37 +10,37 @@ use trace::Pace;
 use super::WorkloadError;
 use super::models::{Build, Gcc, Model, Redis};
 
-/// What accesses of a phase cost.
+/// Cost of the accesses of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// Cycles of an access with everything around it but its translation.
+    /// Cycles per access including the work around it, without translation.
     pub cycles: f64,
-    /// The part of a walk that the program waits for, 0 to 1.
+    /// Share of walk time that delays the program, 0 to 1.
     pub exposed: f64,
-    /// Loads from memory that `cycles` wait for, on a machine whose loads take [`LOAD`]; one whose loads take longer waits
-    /// longer.
+    /// Loads from memory included in `cycles`, on a machine whose loads take [`LOAD`] cycles; a machine with slower
+    /// loads takes correspondingly longer.
     #[serde(default)]
     pub loads: f64,
-    /// Accesses that do not wait for each other, as GUPS' updates: a machine that was measured says what they cost.
+    /// Independent accesses, as in GUPS: a measured machine provides their cost.
     #[serde(default)]
     pub independent: bool,
 }
 
-/// What accesses that do not wait for each other cost on a machine.
+/// Cost of independent accesses on a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Independent {
-    /// Cycles of one, far beyond the caches, its translation being at hand.
+    /// Cycles per access to memory far larger than the caches, with a TLB hit.
     pub cycles: f64,
-    /// The part of a walk that it waits for.
+    /// Share of walk time that delays the access.
     pub walk: f64,
 }
 
-/// Cycles of a load from memory on the machine that the tables are for, e3-1245v6.
+/// Cycles of a load from memory on the tables' machine, e3-1245v6.
 pub(crate) const LOAD: u16 = 220;
 
 impl Cost {
-    /// As a stream says it.
+    /// The cost as a pace of a stream.
     pub(crate) fn pace(self, threads: u16) -> Pace {
         Pace {
             work: (self.cycles * 1024.0).round().clamp(0.0, f64::from(u32::MAX)) as u32,
@@ -51,11 +51,11 @@ impl Cost {
     }
 }
 
-/// The costs of a kernel.
+/// Costs of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
-    /// First touch and initialisation.
+    /// First touches and initialisation.
     pub setup: Cost,
     /// The measured phase.
     pub run: Cost,
@@ -79,7 +79,7 @@ pub struct Tables {
     pub btree: Kernel,
     /// `hashmap`.
     pub hashmap: Kernel,
-    /// The models that are areas and a mix of visits, by name.
+    /// Models of areas and a mix of visits, by name.
     pub models: BTreeMap<String, Model>,
     /// `gcc`.
     pub gcc: Gcc,
@@ -91,20 +91,20 @@ pub struct Tables {
     pub mechanisms: Kernel,
 }
 
-/// The text of `crates/shared/workload-streams/data/workloads.toml`: a change there is another workload.
+/// The text of `crates/shared/workload-streams/data/workloads.toml`; changing it changes the workloads.
 pub const TABLES: &str = include_str!("../data/workloads.toml");
 
 impl Tables {
-    /// The tables of `crates/shared/workload-streams/data/workloads.toml`.
+    /// The embedded tables.
     pub fn embedded() -> &'static Self {
         static EMBEDDED: OnceLock<Tables> = OnceLock::new();
         EMBEDDED.get_or_init(|| Self::parse(TABLES).expect("a test reads it"))
     }
 
-    /// Tables from the text of such a file.
+    /// Parses tables from the text of such a file.
     ///
     /// # Errors
-    /// [`WorkloadError::Table`]: it is no such table.
+    /// [`WorkloadError::Table`]: the text is not a valid table.
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let file = "workloads.toml";
         toml_keys::deserialize(file, text).map_err(|error| WorkloadError::Table(error.to_string()))

@@ -1,4 +1,4 @@
-//! Every workload: well-formed, as described, the same each time.
+//! Every workload is well-formed, matches its description, and is deterministic.
 
 use proptest::prelude::*;
 use trace::Block;
@@ -6,7 +6,7 @@ use trace::Block;
 use super::check::check;
 use super::{Description, Given, Setup, catalog};
 
-/// Every workload in sizes that a naive reader can follow.
+/// Every workload, in sizes that a naive reader can handle.
 fn small() -> impl Strategy<Value = Setup> {
     let names = catalog().map(|entry| entry.name).collect::<Vec<_>>();
     (prop::sample::select(names), any::<u64>(), 1u32..5, 1u64..24_000, 0u32..100).prop_map(
@@ -16,7 +16,7 @@ fn small() -> impl Strategy<Value = Setup> {
             let (sized, counted, threaded, repeated, weighted) =
                 (has("size"), has("operations"), has("threads"), has("iterations"), has("weight"));
             let size = units::ByteSize::kib(kib.max(u64::from(threads) * 64));
-            // A process of a build is an operation.
+            // For `build`, an operation is a process.
             let operations = if name == "build" { 25 } else { 20_000 };
             setup.size = sized.then_some(size);
             setup.operations = counted.then_some(operations);
@@ -38,13 +38,13 @@ proptest! {
         let (description, mut stream) = setup.build().unwrap();
         let found = check(&mut *stream);
         prop_assert_eq!(&found.phases, &description.phases);
-        // Redis counts one place and the second of two dictionaries roughly (`Store::reach`).
+        // Redis counts one value place and the second of two dictionaries approximately (`Store::reach`).
         let slack = if setup.name().starts_with("redis") { (40, 3) } else { (0, 0) };
         let near = |a: u64, b: u64, slack| a.abs_diff(b) <= slack;
         let (pages, regions) = (description.footprint_pages, description.superpages);
         prop_assert!(near(found.peak_touched, pages, slack.0), "{found:?} {description:?}");
         prop_assert!(near(found.peak_regions, regions, slack.1), "{found:?} {description:?}");
-        // A count for whoever waits: about right is enough.
+        // For progress reports an approximate count suffices.
         if let Some(records) = description.records {
             let slack = found.records / 2 + 2000;
             prop_assert!(near(found.records, records, slack), "{records}, not {}: {setup:?}", found.records);
@@ -71,13 +71,13 @@ proptest! {
     }
 }
 
-/// What a listing says is the default is what is done without it.
+/// Passing a listed default explicitly gives the same stream.
 #[test]
 fn defaults_are_as_they_are_listed() {
     for entry in catalog() {
         let parameters = entry.parameters();
         assert_eq!(parameters.len(), entry.options.len(), "{}", entry.name);
-        // Small, but for the size itself; a graph of the default size takes too long to make.
+        // Small sizes, except for the size option itself; a graph of the default size takes too long.
         let small = if entry.options.contains(&"size") { "size=8M" } else { "operations=50" };
         for parameter in parameters {
             let Given::Number(number) = parameter.default else { continue };
@@ -139,7 +139,7 @@ fn a_run_that_is_both_says_all_that_differs_by_default() {
     let touch = both("touch:iterations=5,lines=2").unwrap().settings.options;
     assert_eq!((touch.repeat, touch.lines, touch.iterations), (Some(5), Some(2), None));
     assert_eq!(both("gups:operations=9").unwrap().settings.options.operations, Some(9));
-    // A model of a program, which nothing here runs.
+    // A model without a live kernel.
     assert_eq!(both("redis-cold"), None);
 }
 

@@ -1,10 +1,9 @@
 //! `btree`: lookups in a static B+-tree kept in arrays.
 //!
-//! The leaves are the sorted keys; each layer above holds the first key of every block of 16 below
-//! it, so a node's children follow from its place and no pointers are stored. A lookup reads one
-//! block of two cache lines per layer and then the value, which lies in an array of its own: the
-//! last two or three of these reads are far apart. Rejected: `std::collections::BTreeMap`, whose
-//! insertion aborts when there is no memory.
+//! The leaves are the sorted keys; each layer above holds the first key of every block of 16 in the layer below, so a
+//! node's children follow from its position and no pointers are stored. A lookup reads one block of two cache lines per
+//! layer and then the value, which lies in a separate array: the last two or three of these reads are far apart.
+//! Rejected: `std::collections::BTreeMap`, whose insertion aborts when out of memory.
 
 use crate::lookup::{self, Index, value};
 use crate::memory::Zeroed;
@@ -14,18 +13,18 @@ use crate::{Settings, Workload, WorkloadError};
 
 /// Keys in a block.
 pub const BLOCK: usize = 16;
-/// Cache lines of a block that a lookup reads, on average: the first comparison is in the second of its two,
-/// and half of the lookups go on in the first.
+/// Mean number of cache lines per block that a lookup reads: the first comparison is in the second of its two lines,
+/// and half of the lookups continue in the first.
 pub const LINES_PER_BLOCK: f64 = 1.5;
-/// Each key is drawn from a gap of its own, so keys come sorted and absent ones are known.
+/// Each key is drawn from its own gap, so keys are generated in order and absent keys are known.
 const GAP_BITS: u32 = 20;
 
 type Block = [u64; BLOCK];
 
-/// The settings of a run, defaults applied.
+/// The settings of a run, with defaults applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Keys in the tree; a multiple of [`BLOCK`].
+    /// Number of keys in the tree; a multiple of [`BLOCK`].
     pub keys: u64,
     /// The seed.
     pub seed: u64,
@@ -44,7 +43,7 @@ impl Plan {
         plan
     }
 
-    /// Blocks in each layer, from the leaves up to the root's one.
+    /// Number of blocks in each layer, from the leaves up to the root (one block).
     pub fn layers(&self) -> Vec<u64> {
         let mut layers = vec![self.keys / BLOCK as u64];
         while let Some(&below) = layers.last().filter(|&&blocks| blocks > 1) {
@@ -58,13 +57,13 @@ impl Plan {
         blocks.saturating_mul(size_of::<Block>() as u64)
     }
 
-    /// Key `number`, ascending with the number.
+    /// Key `number`; keys ascend with their numbers.
     #[inline]
     pub fn key(&self, number: u64) -> u64 {
         number << GAP_BITS | mix(self.seed ^ number) & ((1 << GAP_BITS) - 1)
     }
 
-    /// The key of the same gap that is not in the tree.
+    /// An absent key in the gap of key `number`.
     #[inline]
     pub fn absent_key(&self, number: u64) -> u64 {
         self.key(number) ^ 1
@@ -80,7 +79,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
 #[derive(Debug)]
 pub struct Tree {
     plan: Plan,
-    /// From the leaves up; places beyond a layer's end hold the largest number.
+    /// From the leaves up; places beyond a layer's end hold the maximum.
     layers: Vec<Zeroed<Block>>,
     values: Zeroed<u64>,
 }
@@ -105,15 +104,14 @@ impl Tree {
         Ok(Self { plan: *plan, layers, values })
     }
 
-    /// The place among the leaves of the largest key that is not above `key`. Calls
-    /// `visit(layer, block)` for each block it reads, from the root down to the leaves, layer 0.
+    /// Index in the leaves of the largest key not above `key`. Calls `visit(layer, block)` for each block it reads,
+    /// from the root down to the leaves, layer 0.
     #[inline]
     pub fn descend(&self, key: u64, mut visit: impl FnMut(usize, usize)) -> usize {
         self.layers.iter().enumerate().rev().fold(0, |block, (number, layer)| {
             visit(number, block);
-            // Halving without a branch: nothing to guess wrongly, so that the next lookup can
-            // begin while this one waits. Counting all 16 keys took 1.8 times as long, as SSE2
-            // has no comparison of 64-bit numbers.
+            // Branchless bisection: no misprediction, so the next lookup can start while this one waits. Counting all
+            // 16 keys took 1.8 times as long, because SSE2 has no comparison of 64-bit numbers.
             let halve = |place, step| place + step * usize::from(layer[block][place + step] <= key);
             block * BLOCK + [8, 4, 2, 1].into_iter().fold(0, halve)
         })

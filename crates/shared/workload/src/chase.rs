@@ -1,13 +1,11 @@
-//! `chase`: loads that each wait for the one before, along one cycle through every cache line.
+//! `chase`: dependent loads along one cycle through every cache line.
 //!
-//! Node `i` is 64 bytes whose first word names the next node. Sattolo's shuffle (1986), done in
-//! place, makes the successors one random cycle of all nodes; so no prefetcher helps, nothing
-//! overlaps, and seconds per load is the latency of memory plus translation. Each thread walks
-//! from a start of its own, by default once around.
+//! Node `i` is 64 bytes whose first word names the next node. Sattolo's shuffle (1986), done in place, links all nodes
+//! in one random cycle; so no prefetcher helps, no loads overlap, and the time per load is the latency of memory plus
+//! translation. Each thread walks from its own start, by default once around.
 //!
-//! The walk carries its own proof: it sums the nodes it meets and counts how often it is back at
-//! its start. A walk of `n` loads that is back exactly once, at its end, has met `n` different
-//! nodes, all there are. Both sums are off the dependent path and cost no time.
+//! The walk verifies itself: it sums the nodes it visits and counts its returns to the start. A walk of `n` loads that
+//! returns exactly once, at its end, has visited all `n` nodes. Both sums are off the dependent path and cost no time.
 
 use std::time::Instant;
 
@@ -17,19 +15,19 @@ use crate::rng::{SplitMix64, below};
 use crate::team::{self, Region};
 use crate::{Settings, Workload, WorkloadError};
 
-/// Bytes in a node: the cache line of x86-64 and most Arm.
+/// Bytes in a node: a cache line of x86-64 and most Arm CPUs.
 pub const NODE: u64 = 64;
 
 type Node = [u64; NODE as usize / 8];
 
-/// The settings of a run, defaults applied.
+/// The settings of a run, with defaults applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Nodes in the cycle.
+    /// Number of nodes in the cycle.
     pub nodes: u64,
-    /// Loads made by each thread; by default once around.
+    /// Number of loads of each thread; by default once around.
     pub loads: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
     /// The seed.
     pub seed: u64,
@@ -51,14 +49,14 @@ impl Plan {
         self.nodes * NODE
     }
 
-    /// The node at which `thread` starts; nodes far apart are at random places of the cycle.
+    /// The node at which `thread` starts; nodes far apart in memory are at random places of the cycle.
     pub fn start(&self, thread: u64) -> u64 {
         (u128::from(self.nodes) * u128::from(thread) / u128::from(self.threads)) as u64
     }
 }
 
-/// Sattolo's shuffle as a sequence of swaps: made on `0, 1, ..., nodes - 1`, in this order, they
-/// leave the successors of one cycle through all nodes.
+/// Sattolo's shuffle as a sequence of swaps: applied in this order to `0, 1, ..., nodes - 1`, they give the successors
+/// of one cycle through all nodes.
 pub fn swaps(nodes: u64, seed: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut rng = SplitMix64::new(seed);
     (1..nodes).rev().map(move |i| (i, below(rng.draw(), i)))
@@ -101,15 +99,15 @@ fn chase(nodes: &[Node], plan: &Plan) -> Result<(Vec<Walk>, Region), WorkloadErr
     })
 }
 
-/// Where a walk is and what it has seen.
+/// State of a walk.
 #[derive(Debug, Clone, Copy)]
 struct Walk {
     start: u64,
     here: u64,
     loads: u64,
-    /// Sum of the nodes met.
+    /// Sum of the visited nodes.
     sum: u64,
-    /// How often it was back at `start`.
+    /// Number of returns to `start`.
     returns: u64,
 }
 
@@ -118,7 +116,7 @@ impl Walk {
         Self { start, here: start, loads: 0, sum: 0, returns: 0 }
     }
 
-    /// `loads` steps further. Nothing but the load of the next node is on the dependent path.
+    /// Walks `loads` steps further. Only the load of the next node is on the dependent path.
     fn on(mut self, nodes: &[Node], loads: u64) -> Self {
         for _ in 0..loads {
             self.here = nodes[self.here as usize][0];
@@ -130,7 +128,7 @@ impl Walk {
     }
 }
 
-/// Walks on to the end of the round and checks that every round met every node once.
+/// Completes the round and checks that every round visited every node once.
 fn check(nodes: &[Node], walk: Walk) -> Result<(), WorkloadError> {
     let count = nodes.len() as u64;
     let rounds = walk.loads.div_ceil(count);
@@ -190,7 +188,7 @@ mod tests {
             let (next_a, next_b) = (nodes[a][0], nodes[b][0]);
             (nodes[a][0], nodes[b][0]) = (next_b, next_a); // splits the cycle in two
             prop_assert!(check(&nodes, Walk::at(0).on(&nodes, count)).is_err());
-            (nodes[a][0], nodes[b][0]) = (next_a, next_a); // skips what followed b
+            (nodes[a][0], nodes[b][0]) = (next_a, next_a); // skips the part after b
             prop_assert!(check(&nodes, Walk::at(0).on(&nodes, count)).is_err());
         }
     }

@@ -1,10 +1,10 @@
-//! `Csr`: a generated graph as compressed rows, built in bounded memory. `pagerank` reads it.
+//! `Csr`: a generated graph in compressed sparse rows, built in bounded memory, for `pagerank`.
 //!
-//! There is never an edge list: the edges are drawn twice, once to count degrees and once to place
-//! neighbours. Done edge by edge both passes are random accesses to all memory (measured: 310 ns an
-//! edge, a minute at 1 GiB), so directed edges wait in buckets by the region they go to, and a full
-//! bucket is emptied at once into a region that fits in the second-level cache. The buckets take 16
-//! bytes per vertex while building: what the scores and their check take afterwards.
+//! No edge list is stored: the edges are drawn twice, once to count degrees and once to place neighbours. Edge by edge,
+//! both passes would be random accesses to all memory (measured: 310 ns an edge, a minute at 1 GiB), so directed edges
+//! are collected in buckets by the region of their source, and a full bucket is applied at once to a region that fits
+//! in the second-level cache. The buckets take 16 bytes per vertex during construction: the memory of the scores and
+//! their check afterwards.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -15,30 +15,30 @@ use crate::memory::{Zeroed, shares, split_mut};
 use crate::rng::mix;
 use crate::team;
 
-/// Compressed rows: the neighbours of all vertices behind one another.
+/// Compressed sparse rows: the neighbours of all vertices in one array.
 #[derive(Debug)]
 pub struct Csr {
-    /// Where each vertex's row ends; it begins where the one before ends.
+    /// End of each vertex's row; the row starts at the end of the previous one.
     ends: Zeroed<AtomicU64>,
-    /// All rows, and behind them the places of loops, which stay untouched.
+    /// All rows, followed by untouched space for the self-loops.
     neighbours: Zeroed<u32>,
     entries: usize,
-    /// Checksum of the generated edges, both directions, made while counting.
+    /// Checksum of the generated edges, both directions, computed while counting.
     generated: u64,
 }
 
 impl Csr {
-    /// Bytes of the rows. Building takes 16 more per vertex.
+    /// Bytes of the rows. Construction takes 16 more per vertex.
     pub const fn bytes(edges: &Edges) -> u64 {
         edges.vertices().saturating_mul(8).saturating_add(edges.drawn.saturating_mul(8))
     }
 
-    /// Draws all edges twice, each thread keeping those that begin in its share of the vertices,
-    /// and sorts every row, so that the rows are the same whatever the number of threads.
+    /// Draws all edges twice; each thread keeps those that start in its share of the vertices. Sorts every row, so that
+    /// the result does not depend on the number of threads.
     pub fn build(edges: &Edges, threads: usize) -> Result<Self, WorkloadError> {
         let vertices = edges.vertices() as usize;
         let ends = Zeroed::<AtomicU64>::new("the graph's rows", vertices)?;
-        // Asked for before the first pass, so that a lack of memory shows before any work.
+        // Allocated before the first pass, so that a lack of memory is an error before any work.
         let most = edges.drawn.saturating_mul(2) as usize;
         let neighbours = Zeroed::<AtomicU32>::new("the graph's neighbours", most)?;
         let waiting = (vertices * WAITING).max(threads);
@@ -46,7 +46,7 @@ impl Csr {
         let generated = each_edge(edges, threads, &mut waiting, |from, _| {
             next(&ends[from as usize]);
         })?;
-        // Each count becomes its row's beginning, and placing moves it to the row's end.
+        // Each count becomes the start of its row; placing neighbours moves it to the row's end.
         let mut entries = 0;
         for end in ends.iter() {
             let count = end.load(Relaxed);
@@ -63,17 +63,17 @@ impl Csr {
         Ok(csr)
     }
 
-    /// Vertices.
+    /// Number of vertices.
     pub fn vertices(&self) -> usize {
         self.ends.len()
     }
 
-    /// Directed edges.
+    /// Number of directed edges.
     pub fn edges(&self) -> usize {
         self.entries
     }
 
-    /// Where the row of `vertex` lies among all neighbours.
+    /// Range of the row of `vertex` in the array of neighbours.
     #[inline]
     pub fn row(&self, vertex: usize) -> Range<usize> {
         let begin = if vertex == 0 { 0 } else { self.ends[vertex - 1].load(Relaxed) };
@@ -86,7 +86,7 @@ impl Csr {
         &self.neighbours[self.row(vertex)]
     }
 
-    /// Cuts the vertices into ranges with nearly equal numbers of edges.
+    /// Splits the vertices into ranges with nearly equal numbers of edges.
     pub fn parts(&self, parts: usize) -> Vec<Range<usize>> {
         let border = |part: usize| match part {
             0 => 0,
@@ -99,7 +99,7 @@ impl Csr {
         (0..parts).map(|part| border(part)..border(part + 1)).collect()
     }
 
-    /// Whether the rows hold exactly the generated edges (by checksum).
+    /// Whether the rows hold exactly the generated edges, by checksum.
     pub fn is_as_generated(&self, threads: usize) -> Result<bool, WorkloadError> {
         let (sums, _) = team::timed(self.parts(threads), |_, vertices| {
             let mut sum = 0u64;
@@ -139,9 +139,8 @@ impl Csr {
     }
 }
 
-/// Calls `visit(from, to)` for both directions of every edge that is no loop, in an order that
-/// keeps to one region of `from` for long; one `from` is always visited by one thread. Returns a
-/// checksum of the edges.
+/// Calls `visit(from, to)` for both directions of every edge that is not a self-loop, in an order that stays within one
+/// region of `from` for long; one thread visits all edges of one `from`. Returns a checksum of the edges.
 fn each_edge(
     edges: &Edges,
     threads: usize,
@@ -168,22 +167,22 @@ fn each_edge(
     Ok(sums.into_iter().fold(0, u64::wrapping_add))
 }
 
-/// Words of waiting edges per vertex.
+/// Bucket space per vertex in words.
 const WAITING: usize = 2;
-/// Buckets of a thread at most: each writes to a page of its own, and these must stay in the TLB.
+/// Maximum number of buckets of a thread: each writes to its own page, and these pages must stay in the TLB.
 const BUCKETS: usize = 256;
-/// Words in a bucket at least; below it a bucket is not worth emptying.
+/// Minimum number of words in a bucket, below which buckets do not pay off.
 const BUCKET_WORDS: usize = 64;
 
-/// Directed edges of one thread that wait for others of the same region.
+/// Buckets of one thread: directed edges collected by region.
 struct Buckets<'a> {
     first: usize,
-    /// A bucket's region is 2^shift vertices.
+    /// Each bucket covers 2^shift vertices.
     shift: u32,
     memory: &'a mut [u64],
-    /// Words of `memory` that each bucket has.
+    /// Capacity of each bucket in words.
     capacity: usize,
-    /// Words of each bucket in use.
+    /// Number of used words in each bucket.
     full: Vec<usize>,
 }
 
@@ -216,7 +215,7 @@ impl<'a> Buckets<'a> {
     }
 }
 
-/// Counts one more in a counter that only one thread uses; what it was.
+/// Increments a counter that only one thread uses; returns the old value.
 #[inline]
 fn next(counter: &AtomicU64) -> u64 {
     let value = counter.load(Relaxed);
@@ -224,7 +223,7 @@ fn next(counter: &AtomicU64) -> u64 {
     value
 }
 
-/// A number for a directed edge; the sum over all edges does not depend on their order.
+/// Hash of a directed edge; the sum over all edges does not depend on their order.
 #[inline]
 fn check_edge(from: u32, to: u32) -> u64 {
     mix(u64::from(from) << 32 | u64::from(to))

@@ -1,11 +1,10 @@
-//! Why a workload was not run, or was run and is not believed. Each text is one line that says
-//! what, where, and what would be right.
+//! Why a workload was not run, or failed its verification. Each text is one line with problem, place and remedy.
 
 use units::ByteSize;
 
 use crate::Workload;
 
-/// Why a workload yields no outcome.
+/// Why a workload has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// The size is zero or fits in a first-level cache.
@@ -14,64 +13,64 @@ pub enum WorkloadError {
          use --size {least} or more (64 KiB per thread)"
     )]
     TooSmall {
-        /// Which workload.
+        /// The workload.
         workload: Workload,
-        /// The size asked for.
+        /// The requested size.
         size: ByteSize,
-        /// The threads asked for.
+        /// The requested number of threads.
         threads: usize,
-        /// The least size that is accepted.
+        /// The minimum size.
         least: ByteSize,
     },
-    /// The workload would need more memory than the machine has free.
+    /// The workload needs more memory than is available.
     #[error(
         "{workload}: size {size} needs {footprint} of memory and only {available} is available; \
          use a smaller --size"
     )]
     TooLarge {
-        /// Which workload.
+        /// The workload.
         workload: Workload,
-        /// The size asked for.
+        /// The requested size.
         size: ByteSize,
-        /// The most memory the workload holds at once.
+        /// Peak memory of the workload.
         footprint: ByteSize,
-        /// What the caller said is available.
+        /// Available memory according to the caller.
         available: ByteSize,
     },
-    /// An option this workload does not have.
+    /// The workload lacks this option.
     #[error("{workload}: unknown option --{option}; this workload takes {takes}")]
     NoSuchOption {
-        /// Which workload.
+        /// The workload.
         workload: Workload,
         /// The option's name.
         option: &'static str,
-        /// The options it has, for people.
+        /// The options of the workload.
         takes: String,
     },
     /// An option's value is out of range.
     #[error("{workload}: --{option} {value} is out of range; it must be {allowed}")]
     BadOption {
-        /// Which workload.
+        /// The workload.
         workload: Workload,
         /// The option's name.
         option: &'static str,
-        /// The value given.
+        /// The given value.
         value: u64,
-        /// What is allowed, for people.
+        /// The allowed range.
         allowed: String,
     },
-    /// The allocator had no memory to give.
+    /// Out of memory.
     #[error(
         "cannot allocate {bytes} for {what}: out of memory; use a smaller --size or raise the \
          memory limit (ulimit -v, cgroup)"
     )]
     Allocation {
-        /// What the memory was for.
+        /// Purpose of the memory.
         what: &'static str,
-        /// How much was asked for.
+        /// The requested bytes.
         bytes: ByteSize,
     },
-    /// The kernel would not fault pages in ahead.
+    /// The kernel could not prefault the pages.
     #[error(
         "the pages could not be populated: madvise(MADV_POPULATE_WRITE): {0}; it needs Linux 5.14 \
          (omit --populate)"
@@ -80,22 +79,22 @@ pub enum WorkloadError {
     /// A thread could not be started.
     #[error("cannot start thread {number} of {threads}: {source}; use fewer --threads")]
     Thread {
-        /// Which one, from 1.
+        /// Number of the thread, from 1.
         number: usize,
-        /// How many were wanted.
+        /// The requested number of threads.
         threads: usize,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The memory does not hold what the kernel must have left there.
+    /// The memory does not hold the expected contents.
     #[error(
         "{workload}: verification failed: {what}; discard the run's figures: the memory or the \
          allocator in use may be faulty; repeat with the default allocator"
     )]
     Verification {
-        /// Which workload.
+        /// The workload.
         workload: Workload,
-        /// What was found and what was expected.
+        /// The found and the expected contents.
         what: String,
     },
 }

@@ -1,25 +1,24 @@
-//! Generated graphs: edges as a pure function of their number.
+//! Generated graphs: each edge is a pure function of its number.
 //!
-//! The graphs are GAP's (Beamer, Asanovic, Patterson 2015): Kronecker is R-MAT with a = .57,
-//! b = .19, c = .19, vertex numbers scrambled; uniform draws both ends evenly. Both are undirected,
-//! loops are left out. Unlike GAP, edges drawn twice stay: then the size is known beforehand and
-//! the generator alone can vouch for the rows.
+//! The graphs are GAP's (Beamer, Asanovic, Patterson 2015): Kronecker is R-MAT with a = .57, b = .19, c = .19, vertex
+//! numbers scrambled; uniform draws both ends evenly. Both are undirected, without self-loops. Unlike in GAP, duplicate
+//! edges stay: so the size is known in advance and the rows can be verified with the generator alone.
 
 use serde::{Deserialize, Serialize};
 
 use crate::rng::{SplitMix64, below, mix};
 
-/// Which graph is generated.
+/// Kind of generated graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Graph {
-    /// R-MAT: a few vertices have very many neighbours, as in a social network.
+    /// R-MAT: a few vertices have very many neighbours, as in social networks.
     Kronecker,
-    /// Every pair of vertices alike.
+    /// All pairs of vertices are equally likely.
     Uniform,
 }
 
-/// A name that no graph has.
+/// An unknown name of a graph.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown graph `{0}`: expected kronecker or uniform")]
 pub struct UnknownGraph(pub String);
@@ -46,10 +45,10 @@ impl std::str::FromStr for Graph {
 
 /// The shares a, b, c, d of R-MAT in percent.
 const QUADRANTS: [u32; 4] = [57, 19, 19, 5];
-/// Bits of a draw that decide two levels of R-MAT.
+/// Bits of a draw that select two levels of R-MAT.
 const SYMBOL_BITS: u32 = 14;
-/// Two levels at once, by a table that fits in the first-level cache: entry = the two bits of u
-/// above the two bits of v. The shares of the 16 outcomes are exact to 1 / 2^14.
+/// Selects two levels at once with a table that fits in the first-level cache: an entry holds the two bits of u above
+/// the two bits of v. The shares of the 16 outcomes are exact to 1 / 2^14.
 static SYMBOLS: [u8; 1 << SYMBOL_BITS] = symbols();
 
 const fn symbols() -> [u8; 1 << SYMBOL_BITS] {
@@ -71,23 +70,23 @@ const fn symbols() -> [u8; 1 << SYMBOL_BITS] {
 /// The edges of a generated graph, by number.
 #[derive(Debug, Clone, Copy)]
 pub struct Edges {
-    /// Which graph.
+    /// Kind of graph.
     pub graph: Graph,
     /// log2 of the number of vertices, 1 to 32.
     pub scale: u32,
-    /// Edges drawn, loops included.
+    /// Number of drawn edges, including self-loops.
     pub drawn: u64,
     /// The seed.
     pub seed: u64,
 }
 
 impl Edges {
-    /// Vertices.
+    /// Number of vertices.
     pub const fn vertices(&self) -> u64 {
         1 << self.scale
     }
 
-    /// Edge `number`; both ends may be the same vertex, which is then to be left out.
+    /// Edge `number`; if both ends are the same vertex, the caller must skip it.
     #[inline]
     pub fn edge(&self, number: u64) -> (u32, u32) {
         let mut rng = SplitMix64::stream(self.seed, number);
@@ -110,8 +109,8 @@ impl Edges {
         }
     }
 
-    /// A bijection of the vertex numbers: R-MAT gives its hubs neighbouring numbers, GAP shuffles
-    /// them with a table, this does it without one.
+    /// A bijection of the vertex numbers: R-MAT numbers its hubs consecutively; GAP shuffles them with a table, which
+    /// this avoids.
     #[inline]
     fn scramble(&self, vertex: u64) -> u32 {
         let (mask, shift) = (self.vertices() - 1, self.scale.div_ceil(2));
@@ -141,7 +140,7 @@ mod tests {
 
     #[test]
     fn quadrants_have_the_published_shares() {
-        // One level: vertex pairs are the quadrants, up to the scrambling of one bit.
+        // One level: vertex pairs are the quadrants, except for the scrambling of one bit.
         let edges = Edges { graph: Graph::Kronecker, scale: 1, drawn: 0, seed: 2 };
         let same = (0..100_000).filter(|&n| edges.edge(n).0 == edges.edge(n).1).count();
         assert!((61_000..63_000).contains(&same), "a + d = .57 + .05, not {same}");

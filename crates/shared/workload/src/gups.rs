@@ -1,12 +1,11 @@
 //! `gups`: HPCC RandomAccess. A table of words, updated by xor at random places.
 //!
-//! As in HPCC (RandomAccess, `core_single_cpu.c`): `table[i] = i` at first, each update xors a
-//! random number into the word that the number selects, and the same updates made once more must
-//! restore `table[i] = i`. Three differences. The generator is SplitMix64 (HPCC's LFSR makes each
-//! index nearly twice the last). The table need not be a power of two. And no update is ever lost:
-//! thread `t` of `T` owns stripes `t, t + T, ...` of 256 bytes, so every thread still roams over
-//! every page of the table, but no two threads write one word; HPCC lets them race and tolerates
-//! 1 % errors. A stripe is four lines, past the pairs that prefetchers fetch together.
+//! As in HPCC (RandomAccess, `core_single_cpu.c`): initially `table[i] = i`, each update xors a random number into the
+//! word that the number selects, and applying the same updates again must restore `table[i] = i`. Three differences:
+//! The generator is SplitMix64 (with HPCC's LFSR each index is nearly twice the previous one). The table need not be a
+//! power of two. And no update is lost: thread `t` of `T` owns stripes `t, t + T, ...` of 256 bytes, so every thread
+//! accesses every page of the table, but no two threads write one word; in HPCC they race, and 1 % errors are
+//! tolerated. A stripe is four lines, more than the pairs that prefetchers fetch together.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -17,23 +16,23 @@ use crate::rng::{SplitMix64, below};
 use crate::team::{self, Region};
 use crate::{Settings, Workload, WorkloadError};
 
-/// Words in a stripe, the unit of ownership.
+/// Words in a stripe, the unit of ownership by threads.
 pub const STRIPE: u64 = 32;
-/// Updates drawn before any of them is made, as HPCC's reference does (its rules allow 1024). The
-/// updates proper are then so few instructions that many more of them wait for memory at once.
+/// Number of updates drawn in advance, as in HPCC's reference (its rules allow 1024). The update loop then has few
+/// instructions, so many more updates wait for memory concurrently.
 const LOOK_AHEAD: usize = 128;
-/// One update per word up to this many: a second or two on base pages (HPCC makes four per word, for
-/// minutes; a comparison learns more from many short runs than from a few long ones).
+/// Maximum default number of updates (default: one per word): a second or two on base pages (HPCC makes four per word,
+/// for minutes; a comparison learns more from many short runs than from a few long ones).
 const MAX_DEFAULT_UPDATES: u64 = 1 << 25;
 
-/// The settings of a run, defaults applied.
+/// The settings of a run, with defaults applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Words in the table.
+    /// Number of words in the table.
     pub words: u64,
-    /// Updates, all threads together.
+    /// Number of updates of all threads together.
     pub updates: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
     /// The seed.
     pub seed: u64,
@@ -53,7 +52,7 @@ impl Plan {
         self.words * 8
     }
 
-    /// The updates that `thread` makes, in order.
+    /// The updates of `thread`, in order.
     pub fn updates(&self, thread: u64) -> Updates {
         let stripes = self.words / STRIPE;
         let owned = stripes.saturating_sub(thread).div_ceil(self.threads) * STRIPE;
@@ -68,7 +67,7 @@ impl Plan {
     }
 }
 
-/// The updates of one thread: (index of the word, number to xor into it). `owned` is not 0.
+/// The updates of one thread: (index of the word, number to xor into it). `owned` is never 0.
 #[derive(Debug, Clone)]
 pub struct Updates {
     rng: SplitMix64,

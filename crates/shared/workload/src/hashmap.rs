@@ -1,8 +1,8 @@
 //! `hashmap`: lookups in an open-addressing hash table with linear probing.
 //!
-//! A slot is 16 bytes, key and value; five of eight slots are full, so a lookup reads about two
-//! neighbouring slots when it hits and four when it misses (Knuth, TAOCP 3, 6.4: 1.8 and 4.1),
-//! which is one cache line or two, anywhere in the table.
+//! A slot is 16 bytes, key and value; five of eight slots are full, so a successful lookup reads about two adjacent
+//! slots and an unsuccessful one four (Knuth, TAOCP 3, 6.4: 1.8 and 4.1), which are one or two cache lines anywhere in
+//! the table.
 
 use crate::lookup::{self, Index, value};
 use crate::memory::Zeroed;
@@ -10,17 +10,17 @@ use crate::outcome::Run;
 use crate::rng::{GOLDEN, below, mix};
 use crate::{Settings, Workload, WorkloadError};
 
-/// The key of an empty slot; no key is 0.
+/// Key of an empty slot; no key is 0.
 const EMPTY: u64 = 0;
 
 type Slot = [u64; 2];
 
-/// The settings of a run, defaults applied.
+/// The settings of a run, with defaults applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Slots in the table.
+    /// Number of slots in the table.
     pub slots: u64,
-    /// Keys in it.
+    /// Number of keys in the table.
     pub keys: u64,
     /// The seed.
     pub seed: u64,
@@ -37,15 +37,14 @@ impl Plan {
         self.slots * size_of::<Slot>() as u64
     }
 
-    /// The key of a number; those below [`Self::keys`] are in the table. Two bijections of a number
-    /// that is not 0 (mix, and a product with an odd factor): different numbers have different keys,
-    /// and none is EMPTY.
+    /// Key `number`; those below [`Self::keys`] are in the table. Two bijections of a nonzero number (mix, and a
+    /// product with an odd factor): so different numbers have different keys, and no key is EMPTY.
     #[inline]
     pub fn key(&self, number: u64) -> u64 {
         mix(number + 1).wrapping_mul(mix(self.seed) | 1)
     }
 
-    /// The slot where the search for a key begins.
+    /// The slot where the search for a key starts.
     #[inline]
     pub fn home(&self, key: u64) -> u64 {
         below(key.wrapping_mul(GOLDEN), self.slots)
@@ -65,7 +64,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Builds the table of a plan, which must have more slots than keys.
+    /// Builds the table of a plan with more slots than keys.
     pub fn build(plan: &Plan) -> Result<Self, WorkloadError> {
         let slots = Zeroed::<Slot>::new("the hash table", plan.slots as usize)?;
         let mut table = Self { plan: *plan, slots };
@@ -77,8 +76,8 @@ impl Table {
         Ok(table)
     }
 
-    /// The slot that holds `key`, or the empty one where the search for it ends. Calls
-    /// `visit(slot)` for each slot it reads, the last included.
+    /// The slot that holds `key`, or the empty slot where the search ends. Calls `visit(slot)` for each slot it reads,
+    /// including the last.
     #[inline]
     pub fn probe(&self, key: u64, mut visit: impl FnMut(usize)) -> usize {
         let mut place = self.plan.home(key) as usize;

@@ -1,12 +1,11 @@
-//! `jumps`: the kernel under `superpage tlb`'s instruction side: a cycle of jumps, one at each of the places that the
-//! caller chooses, run as many times as it likes.
+//! `jumps`: the kernel behind `superpage tlb`'s instruction side: a cycle of jumps through places chosen by the caller.
 //!
 //! # Safety
-//! Bytes are written and then executed. [`Jumps::link`] checks that places lie inside the memory, apart from one
-//! another and near enough for a jump's 32-bit distance, writes one whole jump (at the first place a function around
-//! it) at each, and then reads all of them back: memory that shows one physical page at two addresses, so that one
-//! place overwrote another, is refused. From then on the memory is borrowed exclusively and not writable, so what is
-//! executed are these jumps, from place to place, until the first place counted the laps down and returns.
+//! Bytes are written and then executed. [`Jumps::link`] checks that the places lie inside the memory, do not overlap
+//! and are within a jump's 32-bit distance, writes a complete jump at each (at the first place, a function that
+//! contains it), and reads all of them back: if one physical page is mapped at two addresses and one place overwrote
+//! another, the result is an error. From then on the memory is borrowed exclusively and not writable, so execution
+//! follows exactly these jumps, from place to place, until the first place has counted the laps and returns.
 
 use sys::SysError;
 use sys::code::Code;
@@ -14,44 +13,44 @@ use sys::code::Code;
 use crate::chase::swaps;
 use crate::latency::ticks;
 
-/// The first place: `dec rdi; jz +5; jmp next; ret`, a function of one argument, the laps and one.
+/// Code of the first place: `dec rdi; jz +5; jmp next; ret`, a function whose argument is the number of laps plus one.
 const FUNCTION: [u8; 11] = [0x48, 0xff, 0xcf, 0x74, 0x05, 0xe9, 0, 0, 0, 0, 0xc3];
-/// Where in it the jump is.
+/// Offset of the jump in it.
 const JUMP_AT: usize = 5;
 /// Bytes of a jump: E9 and the distance from its end.
 const JUMP: usize = 5;
 
-/// Why there is no cycle of jumps.
+/// Why a cycle of jumps could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum JumpsError {
-    /// How this processor's jumps are written is not known here.
+    /// The encoding of jumps is implemented for x86-64 only.
     #[error("how jumps are written is known for x86-64 only")]
     UnknownProcessor,
-    /// A place for no jump.
+    /// An invalid place for a jump.
     #[error("place {0} of the memory lies outside, too near another or too far from it")]
     BadPlace(usize),
-    /// What was written is not what is there.
+    /// A place reads back other bytes than were written.
     #[error("place {0} of the memory shows what was written to another")]
     Shown(usize),
-    /// Memory cannot be made executable, or writable again.
+    /// The protection of the memory cannot be changed.
     #[error(transparent)]
     System(#[from] SysError),
 }
 
-/// One cycle of jumps through places of some memory.
+/// A cycle of jumps through places of a mapping.
 #[derive(Debug)]
 pub struct Jumps<'a> {
-    /// Executable for as long as this lives.
+    /// Executable while this value lives.
     code: &'a mut Code,
     first: usize,
 }
 
 impl<'a> Jumps<'a> {
-    /// Writes a jump at each of the `places` (bytes from the start), all in one cycle, its order drawn from `seed` by
-    /// Sattolo's shuffle.
+    /// Writes a jump at each of the `places` (bytes from the start), linked in one cycle in a random order drawn from
+    /// `seed` (Sattolo's shuffle).
     ///
     /// # Errors
-    /// What makes it unsafe to run them, or the memory cannot be made executable.
+    /// The places are invalid, or the memory cannot be made executable.
     pub fn link(code: &'a mut Code, places: &[usize], seed: u64) -> Result<Self, JumpsError> {
         if cfg!(not(target_arch = "x86_64")) {
             return Err(JumpsError::UnknownProcessor);
@@ -77,10 +76,10 @@ impl<'a> Jumps<'a> {
         Ok(Self { code, first: places[0] })
     }
 
-    /// Runs the cycle `laps` times and returns the ticks that took.
+    /// Runs the cycle `laps` times; returns the elapsed ticks.
     ///
     /// # Errors
-    /// None once linked: the memory is executable already.
+    /// None after `link`: the memory is already executable.
     pub fn ticks(&mut self, laps: u64) -> Result<u64, JumpsError> {
         let address = self.code.executable()?.address() + self.first as u64;
         let start = ticks();
@@ -91,8 +90,8 @@ impl<'a> Jumps<'a> {
 
 #[cfg(target_arch = "x86_64")]
 fn run(address: u64, laps_and_one: u64) {
-    // SAFETY: `link` wrote this function there and read it and every place that it jumps to back; the memory is
-    // executable and borrowed exclusively. It touches RDI and flags only, which a callee may.
+    // SAFETY: `link` wrote this function and all jumps and read them back; the memory is executable and borrowed
+    // exclusively. The code changes only RDI and flags, which the ABI allows.
     unsafe {
         let function: extern "sysv64" fn(u64) = std::mem::transmute(address as *const u8);
         function(laps_and_one);
@@ -104,7 +103,7 @@ fn run(_: u64, _: u64) {
     unreachable!("nothing was linked")
 }
 
-/// Whether there may be a jump at each of the places.
+/// Checks that a jump fits at each place.
 fn check(length: usize, places: &[usize]) -> Result<(), JumpsError> {
     let mut sorted = places.to_vec();
     sorted.sort_unstable();
@@ -118,7 +117,7 @@ fn check(length: usize, places: &[usize]) -> Result<(), JumpsError> {
     near.map_or(Ok(()), |pair| Err(JumpsError::BadPlace(pair[1])))
 }
 
-/// The bytes of a jump from one place to another, and how many.
+/// The bytes of a jump between two places, and their number.
 fn instructions(is_first: bool, from: usize, to: usize) -> ([u8; 11], usize) {
     let (mut bytes, at, length) = match is_first {
         true => (FUNCTION, JUMP_AT, FUNCTION.len()),
@@ -126,7 +125,7 @@ fn instructions(is_first: bool, from: usize, to: usize) -> ([u8; 11], usize) {
     };
     let distance = to as i64 - (from + at + JUMP) as i64;
     bytes[at] = 0xe9;
-    // Within 32 bits by `check`.
+    // `check` ensures that the distance fits in 32 bits.
     bytes[at + 1..at + JUMP].copy_from_slice(&(distance as i32).to_le_bytes());
     (bytes, length)
 }

@@ -1,4 +1,4 @@
-//! `Workload`: the closed list of kernels, and the one way to check and run one of them.
+//! `Workload`: the list of kernels, and the entry point to check and run one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub enum Workload {
     Stream,
     /// The page-fault test of 2005.
     Touch,
-    /// PageRank, pulled, on a generated graph (GAP).
+    /// Pull-based PageRank on a generated graph (GAP).
     Pagerank,
     /// Lookups in a static B+-tree.
     Btree,
@@ -31,12 +31,12 @@ pub enum Workload {
     Requests,
 }
 
-/// A name that no workload has.
+/// An unknown name of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown workload `{0}`: expected one of {known}", known = names())]
 pub struct UnknownWorkload(pub String);
 
-/// The least memory a thread must have: less fits in first-level caches and measures no memory.
+/// Minimum memory per thread in bytes: less would fit in first-level caches.
 const MIN_PER_THREAD: u64 = 64 << 10;
 
 impl Workload {
@@ -95,13 +95,12 @@ impl Workload {
         }
     }
 
-    /// The size when none is given: far beyond any TLB's reach with base pages, and small enough
-    /// for a laptop.
+    /// The default size: far beyond any TLB's reach with base pages, and small enough for a laptop.
     pub const fn default_size(self) -> ByteSize {
         ByteSize::gib(1)
     }
 
-    /// The names of the [`crate::Options`] this workload has; the others must be absent.
+    /// The names of the [`crate::Options`] of this workload; the others must be absent.
     pub const fn options(self) -> &'static [&'static str] {
         match self {
             Self::Gups | Self::Chase | Self::Btree | Self::Hashmap => &["operations"],
@@ -112,8 +111,8 @@ impl Workload {
         }
     }
 
-    /// The most memory the run holds at once, verification included. Differs from the size by
-    /// rounding (never above it) and, for `stream`, by the offsets between the arrays.
+    /// Peak memory of the run, including verification. Differs from the size by rounding (never above it) and, for
+    /// `stream`, by the offsets between the arrays.
     pub fn footprint(self, settings: &Settings) -> ByteSize {
         ByteSize(match self {
             Self::Gups => gups::Plan::new(settings).footprint(),
@@ -127,8 +126,8 @@ impl Workload {
         })
     }
 
-    /// Refuses what cannot mean anything or cannot fit, before anything is allocated.
-    /// `available` is the memory the caller knows to be free, if it knows.
+    /// Refuses invalid settings, and sizes that do not fit, before anything is allocated. `available` is the available
+    /// memory, if the caller knows it.
     pub fn check(
         self,
         settings: &Settings,
@@ -162,7 +161,7 @@ impl Workload {
         self.run_seen(settings, &|_| None)
     }
 
-    /// The same; those whose pages are what is measured have it read back what they got.
+    /// Like [`Self::run`]; workloads that measure page faults use `look` to read back their superpages.
     pub fn run_seen(self, settings: &Settings, look: Look) -> Result<Outcome, WorkloadError> {
         self.check(settings, None)?;
         let run = match self {

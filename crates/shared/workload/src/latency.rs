@@ -1,37 +1,36 @@
-//! `latency`: the micro-benchmark kernels under `superpage tlb`: loads that each wait for the one before,
-//! over places that the caller chooses, additions that do the same, and the counter they are timed by.
+//! `latency`: the micro-benchmark kernels behind `superpage tlb`: dependent loads over places chosen by the caller,
+//! dependent additions, and the counter that times them.
 //!
-//! Unlike the workloads this has no figure of merit of its own: `calibration` places the lines so that
-//! they differ in what it wants to know, and reads the difference.
+//! Unlike the workloads, these kernels have no figure of merit: the calibration chooses places that differ in one
+//! property, and uses the difference.
 //!
 //! # Safety
-//! Three things here are unsafe. Following the chain dereferences addresses that were stored in memory:
-//! [`Chain::link`] stores the address of one checked place at every place, all inside the memory that the
-//! chain borrows exclusively while it lives, so nobody else changes them and every load reads another's
-//! address. The memory may show one physical page at several addresses; then two places could be one, and
-//! the chain would be shorter than it should be, but every word read would still be a stored address. The
-//! loads and stores are volatile, so the compiler assumes nothing of what they read. And two
-//! instructions (`rdtsc` or `cntvct_el0`, `add`) are written in assembler, touching registers only.
+//! Three things here are unsafe. Following the chain dereferences addresses stored in memory: [`Chain::link`] stores
+//! the address of a checked place at every place, all inside memory that the chain borrows exclusively while it lives,
+//! so nothing else changes them and every load reads the address of a place. If one physical page is mapped at several
+//! addresses, two places may coincide and the chain may be shorter than intended, but every word read is still a stored
+//! address. The loads and stores are volatile, so the compiler assumes nothing about their values. And two instructions
+//! (`rdtsc` or `cntvct_el0`, `add`) are inline assembly that accesses registers only.
 
 use std::marker::PhantomData;
 
 use crate::chase::swaps;
 
-/// One cycle through places of some memory.
+/// A cycle of pointers through places of some memory.
 #[derive(Debug)]
 pub struct Chain<'a> {
     here: *const usize,
     memory: PhantomData<&'a mut [u8]>,
 }
 
-/// A place is no place for a pointer.
+/// An invalid place for a pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("place {0} of the memory is not aligned to 8 bytes or lies outside")]
 pub struct BadPlace(pub usize);
 
 impl<'a> Chain<'a> {
-    /// Links the `places` (bytes from the start of `memory`) into one cycle, its order drawn from `seed` by
-    /// Sattolo's shuffle.
+    /// Links the `places` (bytes from the start of `memory`) into one cycle in a random order drawn from `seed`
+    /// (Sattolo's shuffle).
     pub fn link(memory: &'a mut [u8], places: &[usize], seed: u64) -> Result<Self, BadPlace> {
         let last = memory.len().saturating_sub(size_of::<usize>());
         let base = memory.as_mut_ptr();
@@ -58,12 +57,12 @@ impl<'a> Chain<'a> {
         Ok(Self { here, memory: PhantomData })
     }
 
-    /// Follows the chain for `loads` loads, eight at a time, and returns the ticks that took.
+    /// Follows the chain for `loads` loads, rounded up to a multiple of eight; returns the elapsed ticks.
     pub fn ticks(&mut self, loads: u64) -> u64 {
         let mut here = self.here;
         let start = ticks();
         for _ in 0..loads.div_ceil(8) {
-            // SAFETY: `here` is a linked place, and what it holds is the address of another.
+            // SAFETY: `here` is a linked place, which holds the address of another.
             unsafe {
                 here = here.read_volatile() as *const usize;
                 here = here.read_volatile() as *const usize;
@@ -75,7 +74,7 @@ impl<'a> Chain<'a> {
                 here = here.read_volatile() as *const usize;
             }
         }
-        // The counter is read when the last load has its value.
+        // Reads the counter only after the last load has completed.
         let here = std::hint::black_box(here);
         let end = ticks();
         self.here = here;
@@ -83,17 +82,17 @@ impl<'a> Chain<'a> {
     }
 }
 
-/// Loads that [`Chain::ticks`] makes when asked for `loads`.
+/// Number of loads that [`Chain::ticks`] makes for `loads`.
 pub const fn whole(loads: u64) -> u64 {
     loads.div_ceil(8) * 8
 }
 
-/// Additions in one round of [`adds`].
+/// Number of additions per round of [`adds`].
 const ROUND: u64 = 100;
 
-/// Ticks of `rounds` times a hundred additions, each of which waits for the one before: one cycle each on
-/// every processor there is (registers are added, not constants, which some processors fold into the
-/// renaming of registers: Golden Cove). Where the processor is not known, `None`.
+/// Number of additions and elapsed ticks for `rounds` times a hundred dependent additions, which take one cycle each on
+/// all known CPUs (of registers, because some CPUs execute additions of constants in register renaming: Golden Cove).
+/// `None` on other architectures.
 pub fn adds(rounds: u64) -> Option<(u64, u64)> {
     let mut sum = 0u64;
     let one = std::hint::black_box(1u64);
@@ -126,14 +125,14 @@ pub fn adds(rounds: u64) -> Option<(u64, u64)> {
     (known && sum == rounds * ROUND).then(|| (rounds * ROUND, end.wrapping_sub(start)))
 }
 
-/// The time-stamp counter, after everything before it is done (x86-64: RDTSC between LFENCEs; Arm: the
-/// virtual counter); elsewhere the clock's nanoseconds.
+/// The time-stamp counter, read after all earlier instructions have completed (x86-64: RDTSC between LFENCEs; Arm: the
+/// virtual counter); on other architectures, nanoseconds of the clock.
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_mm_lfence, _rdtsc};
-        // SAFETY: every x86-64 has both instructions; user programs may read the counter unless a
-        // prctl (PR_SET_TSC) forbids it, which is inherited by nobody.
+        // SAFETY: every x86-64 has both instructions; user programs may read the counter unless they forbid it by prctl
+        // (PR_SET_TSC).
         unsafe {
             _mm_lfence();
             let now = _rdtsc();
@@ -144,7 +143,7 @@ pub fn ticks() -> u64 {
     #[cfg(target_arch = "aarch64")]
     {
         let now: u64;
-        // SAFETY: reads a counter that Linux lets every program read.
+        // SAFETY: reads a counter that Linux makes readable for all programs.
         unsafe { std::arch::asm!("isb", "mrs {}, cntvct_el0", out(reg) now, options(nostack)) };
         now
     }
@@ -173,7 +172,7 @@ mod tests {
             let base = memory.as_ptr() as u64;
             let places: Vec<usize> = (0..count).map(|i| 8 * i * step).collect();
             let mut chain = Chain::link(memory, &places, seed).unwrap();
-            // Enough of them for a counter of 24 MHz.
+            // Enough loads for a counter of 24 MHz.
             prop_assert!(chain.ticks(4096) > 0);
             let mut here = 0u64;
             let mut met = 0;

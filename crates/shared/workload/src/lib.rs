@@ -1,16 +1,15 @@
 //! The benchmark kernels: eight memory-bound programs, each one library call.
 //!
-//! Their access sequences are replayed on simulated machines too. Each kernel therefore keeps three things apart: the **sequence** (pure, seeded: what is accessed, in which order), the
-//! **live loop** (the same sequence on real memory, timed) and the **verification** (that the
-//! memory holds what the sequence must have left there, computed another way).
+//! Their access sequences are also replayed on simulated machines. Each kernel therefore separates the **sequence**
+//! (pure, seeded: which accesses, in which order), the **live loop** (the same sequence on real memory, timed) and the
+//! **verification** (that the memory holds the expected result, computed in another way).
 //!
-//! All memory comes from the global allocator, fresh and zeroed, so that every launch arm
-//! (preloaded allocator, glibc tunables, THP policy) reaches it; see [`memory`].
+//! All memory comes from the global allocator, fresh and zeroed, so that every launch arm (preloaded allocator, glibc
+//! tunables, THP policy) affects it; see [`memory`].
 //!
-//! Nothing here prints, reads the environment or allocates memory in a way that can abort on a
-//! large size. Unsafe code is in `memory` (the allocation, and populating it), `usage` (two libc calls), `latency`
-//! and `jumps` (the chains of pointers and of jumps under `superpage tlb`) and `zero` (stores of zeros, under
-//! `superpage bench zero`) only.
+//! This crate does not print, read the environment, or abort on a failed large allocation. Unsafe code is only in
+//! `memory` (the allocation, and populating it), `usage` (two libc calls), `latency` and `jumps` (the chains of
+//! pointers and of jumps behind `superpage tlb`) and `zero` (stores of zeros, behind `superpage bench zero`).
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the kernels index memory with 64-bit numbers; a 64-bit target is needed");
@@ -48,6 +47,6 @@ pub use outcome::{Better, Details, Figure, Outcome, SCHEMA, StreamKernel, TouchL
 pub use settings::{Options, Settings};
 pub use usage::page_size;
 
-/// Says how many bytes of a range of addresses are on superpages, if that can be read; asked outside of timed
-/// regions. This crate makes no system calls of that kind; its caller may.
+/// Returns the number of bytes of an address range that are on superpages, if known; called outside of timed regions.
+/// The caller provides it, because this crate makes no such system calls.
 pub type Look<'a> = &'a dyn Fn(std::ops::Range<u64>) -> Option<u64>;

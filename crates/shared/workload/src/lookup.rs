@@ -1,8 +1,7 @@
-//! What `btree` and `hashmap` share: the queries, the timed loop and the check.
+//! Shared by `btree` and `hashmap`: queries, timed loop and verification.
 //!
-//! A query draws a key number and whether the key is to be present (3 of 4) or absent. The check
-//! draws the same queries again and adds up what they must find from the numbers alone; it never
-//! looks at the structure.
+//! A query draws a key number and whether the key is present (3 of 4) or absent. The verification draws the same
+//! queries again and computes the expected result from the numbers alone, without the data structure.
 
 use std::time::Instant;
 
@@ -13,16 +12,16 @@ use crate::rng::{SplitMix64, below, mix};
 use crate::team::{self, Region};
 use crate::{Settings, Workload};
 
-/// Lookups at most when nobody says how many: a few seconds.
+/// Maximum default number of lookups: a few seconds.
 const MAX_DEFAULT_LOOKUPS: u64 = 1 << 24;
 
-/// A structure of `keys()` numbered keys. The keys follow from their numbers.
+/// A data structure of `keys()` numbered keys. The keys follow from their numbers.
 pub trait Index: Sync {
-    /// How many keys are in it.
+    /// Number of keys in the structure.
     fn keys(&self) -> u64;
-    /// Key `number`, which is in it.
+    /// Key `number` of the structure.
     fn present(&self, number: u64) -> u64;
-    /// A key that is not in it, one for each number.
+    /// An absent key, one per number.
     fn absent(&self, number: u64) -> u64;
     /// Looks `key` up.
     fn get(&self, key: u64) -> Option<u64>;
@@ -39,7 +38,7 @@ pub const fn value(key: u64) -> u64 {
 pub struct Query {
     /// The key's number.
     pub number: u64,
-    /// Whether the present or the absent key of that number is looked up.
+    /// Whether to look up the present or the absent key of that number.
     pub present: bool,
 }
 
@@ -50,7 +49,7 @@ impl Query {
     }
 }
 
-/// The queries that `thread` of `threads` makes, in order.
+/// The queries of `thread` of `threads`, in order.
 pub fn queries(
     keys: u64,
     lookups: u64,
@@ -66,13 +65,13 @@ pub fn queries(
     })
 }
 
-/// How many lookups to make.
+/// Number of lookups of the run.
 pub(crate) fn lookups(settings: &Settings, keys: u64) -> u64 {
     let default = keys.min(MAX_DEFAULT_LOOKUPS);
     settings.options.operations.unwrap_or(default).max(settings.threads.get() as u64)
 }
 
-/// What lookups found: how many, and the sum of the values.
+/// Result of lookups: number of hits, and sum of the values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub hits: u64,
@@ -93,7 +92,7 @@ impl Found {
     }
 }
 
-/// A whole run: the structure is built, looked up in and checked.
+/// A complete run: builds the structure, looks up and verifies.
 pub(crate) fn run<I: Index>(
     workload: Workload,
     settings: &Settings,

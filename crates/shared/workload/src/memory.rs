@@ -1,19 +1,17 @@
-//! `Zeroed`: the memory every kernel works on. Owned by the kernel that allocated it.
+//! `Zeroed`: the memory that kernels work on.
 //!
-//! It comes from the global allocator's `alloc_zeroed`, which is `calloc`, so a preloaded
-//! allocator or a glibc tunable decides how it is backed; a large `calloc` of glibc is a fresh
-//! mapping that nobody has touched. Rejected: `vec![0; n]` (aborts when there is no memory),
-//! `try_reserve` + `resize` (touches every page before the setup clock can tell), and asking the
-//! allocator for 64-byte alignment (Rust's `System` then takes `posix_memalign` + `memset`, which
-//! also touches). Hence: 64 bytes more than needed, and the start rounded up by hand.
+//! The memory comes from the global allocator's `alloc_zeroed`, which is `calloc`, so a preloaded allocator or a glibc
+//! tunable decides its backing; a large `calloc` of glibc is a fresh, untouched mapping. Rejected: `vec![0; n]` (aborts
+//! when out of memory), `try_reserve` + `resize` (touches every page outside the setup clock), and 64-byte alignment by
+//! the allocator (Rust's `System` then uses `posix_memalign` + `memset`, which also touches). Hence: 64 bytes more than
+//! needed, and the start rounded up here.
 //!
 //! # Safety
-//! A `Zeroed<T>` owns one live allocation, `base` with `layout`, freed once in `drop`. `start` is
-//! `base` rounded up to 64, and `start + len * size_of::<T>()` stays inside it because 64 spare
-//! bytes were asked for. Every bit pattern, zero included, is a valid `T` because `Plain` is
-//! implemented here, for integers, floats, atomics and arrays of them only. So a slice over the
-//! whole range is always valid, and the borrow rules of `Zeroed` are those of the slice. Populating writes nothing:
-//! the kernel only maps pages that lie wholly or partly inside the allocation.
+//! A `Zeroed<T>` owns one live allocation, `base` with `layout`, freed once in `drop`. `start` is `base` rounded up to
+//! 64, and `start + len * size_of::<T>()` stays inside the allocation because 64 spare bytes were requested. Every bit
+//! pattern, including zero, is a valid `T`, because `Plain` is implemented here only, for integers, floats, atomics and
+//! arrays of them. So a slice over the whole range is always valid, and the borrow rules of `Zeroed` are those of the
+//! slice. Populating writes nothing: the kernel only maps pages that overlap the allocation.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
@@ -27,7 +25,7 @@ use crate::WorkloadError;
 /// The cache line of every machine this runs on is 64 bytes or, on some Arm, 128.
 const ALIGNMENT: usize = 64;
 
-/// Types for which every bit pattern is a value.
+/// Types for which every bit pattern is valid.
 ///
 /// # Safety
 /// The type has no padding that matters, no niche and no destructor, and its alignment divides 16.
@@ -58,7 +56,7 @@ pub struct Zeroed<T: Plain> {
 }
 
 impl<T: Plain> Zeroed<T> {
-    /// Allocates `len` zeroes without touching them; `what` names them in the error.
+    /// Allocates `len` zeroes without touching them; `what` is named in the error.
     pub fn new(what: &'static str, len: usize) -> Result<Self, WorkloadError> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         let failed = || WorkloadError::Allocation { what, bytes: ByteSize(bytes) };
@@ -78,13 +76,13 @@ impl<T: Plain> Zeroed<T> {
 }
 
 impl<T: Plain> Zeroed<T> {
-    /// Has the kernel fault in the pages under a range of elements, for writing (`MADV_POPULATE_WRITE`).
+    /// Prefaults the pages of a range of elements for writing (`MADV_POPULATE_WRITE`).
     pub fn populate(&self, elements: std::ops::Range<usize>) -> Result<(), WorkloadError> {
         let page = crate::page_size();
         let range = self[elements].as_ptr_range();
         let start = page.floor(range.start as u64);
         let bytes = page.ceil(range.end as u64) - start;
-        // SAFETY: the advice changes no contents; every page of the range holds a part of this allocation.
+        // SAFETY: the advice changes no contents; every page of the range overlaps this allocation.
         let refused = unsafe {
             libc::madvise(start as *mut libc::c_void, bytes as usize, libc::MADV_POPULATE_WRITE)
         };
@@ -96,7 +94,7 @@ impl<T: Plain> Zeroed<T> {
 }
 
 impl Zeroed<AtomicU32> {
-    /// The same memory as plain numbers, once no other thread has it.
+    /// Converts to plain numbers; taking `self` ensures that no other thread uses the memory.
     pub fn into_plain(self) -> Zeroed<u32> {
         let this = std::mem::ManuallyDrop::new(self);
         Zeroed {
@@ -119,7 +117,7 @@ impl<T: Plain> Deref for Zeroed<T> {
 
 impl<T: Plain> DerefMut for Zeroed<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; `&mut self` means that no other slice of it lives.
+        // SAFETY: as in `deref`; `&mut self` excludes any other slice of it.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -136,8 +134,8 @@ unsafe impl<T: Plain + Send> Send for Zeroed<T> {}
 // SAFETY: as above; sharing it shares `&[T]`.
 unsafe impl<T: Plain + Sync> Sync for Zeroed<T> {}
 
-/// Cuts `0..len` into `parts` ranges of nearly equal length, in order, their borders at multiples
-/// of `grain` (but for the end).
+/// Splits `0..len` into `parts` ranges of nearly equal length, in order, with borders at multiples of `grain` (except
+/// the end).
 pub fn shares(len: usize, parts: usize, grain: usize) -> Vec<std::ops::Range<usize>> {
     let grains = len.div_ceil(grain) as u128;
     let border = |part: usize| {
@@ -146,7 +144,7 @@ pub fn shares(len: usize, parts: usize, grain: usize) -> Vec<std::ops::Range<usi
     (0..parts).map(|part| border(part)..border(part + 1)).collect()
 }
 
-/// Cuts `slice` at the borders of `ranges`, which must be adjoining and cover it.
+/// Splits `slice` at the borders of `ranges`, which must be adjacent and cover it.
 pub fn split_mut<'a, T>(
     mut slice: &'a mut [T],
     ranges: &[std::ops::Range<usize>],
@@ -189,11 +187,11 @@ mod tests {
         let pages = 4096;
         let words = crate::page_size().bytes() as usize / 8;
         let mut memory = Zeroed::<u64>::new("a test", pages * words).unwrap();
-        // The only way to ask is to do it.
+        // Test by doing.
         let populated = memory.populate(0..pages * words);
         testkit::require!(populated.is_ok(), "no MADV_POPULATE_WRITE (Linux 5.14): {populated:?}");
         memory.populate(7..7).unwrap();
-        // Of this thread: other tests have others.
+        // Faults of this thread only, because other tests run concurrently.
         let faults = || {
             // SAFETY: all zeroes are an rusage, which the call writes to.
             unsafe {

@@ -1,5 +1,5 @@
-//! `Outcome`: the document a run yields, schema `superpage.workload/1`, one line of JSON. Base units; `null` is unknown; a run that failed its verification has
-//! no outcome.
+//! `Outcome`: the document of a run, schema `superpage.workload/1`, one line of JSON. Base units; `null` is unknown; a
+//! run that failed its verification has no outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,36 +10,35 @@ use crate::{Graph, Settings, Workload};
 /// Name and version of the document.
 pub const SCHEMA: &str = "superpage.workload/1";
 
-/// What one verified run was.
+/// The results of one verified run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// Which kernel.
+    /// The kernel.
     pub workload: Workload,
-    /// The size asked for, in bytes.
+    /// The requested size, in bytes.
     pub size_bytes: u64,
-    /// The most memory the run held at once, in bytes.
+    /// Peak memory of the run, in bytes.
     pub footprint_bytes: u64,
     /// The seed of every random choice.
     pub seed: u64,
-    /// Threads in the timed region.
+    /// Number of threads in the timed region.
     pub threads: usize,
-    /// Seconds from the first allocation to the start of the timed region: allocation, first touch
-    /// and initialization. 0 for `touch`, whose timed region they are.
+    /// Seconds from the first allocation to the start of the timed region: allocation, first touch and initialization.
+    /// 0 for `touch`, which times these.
     pub setup_seconds: f64,
-    /// Seconds of the timed region, from the moment all threads were ready.
+    /// Seconds of the timed region, from the start of all threads.
     pub seconds: f64,
-    /// CPU seconds of the timed region, of all threads, in user mode and in the kernel; `null` if the kernel
-    /// does not say.
+    /// CPU seconds of the timed region, of all threads, user and kernel mode; `null` if unknown.
     pub cpu_seconds: Option<f64>,
-    /// Seconds the verification took.
+    /// Seconds of the verification.
     pub verify_seconds: f64,
     /// The figure of merit.
     pub figure: Figure,
-    /// Minor page faults in the timed region, counted by the kernel; `null` if it does not say.
+    /// Minor page faults in the timed region; `null` if unknown.
     pub minor_faults: Option<u64>,
-    /// What this workload alone reports.
+    /// Results specific to the workload.
     pub details: Details,
     /// Always true: the result was checked against an independent computation.
     pub verified: bool,
@@ -55,51 +54,51 @@ impl Outcome {
 /// A figure of merit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is.
+    /// Name of the quantity.
     pub name: String,
-    /// How much of it.
+    /// Its value.
     pub value: f64,
-    /// In which unit.
+    /// Its unit.
     pub unit: String,
-    /// Which direction is an improvement.
+    /// Which direction is better.
     pub better: Better,
 }
 
-/// Which direction of a figure is an improvement.
+/// Which direction of a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// More is better.
+    /// Higher is better.
     Higher,
-    /// Less is better.
+    /// Lower is better.
     Lower,
 }
 
-/// What one workload alone reports. The object's fields say which it is.
+/// Results specific to one workload, identified by the object's fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Details {
     /// `gups`.
     Gups {
-        /// Updates made, all threads together.
+        /// Number of updates of all threads together.
         updates: u64,
-        /// 64-bit words in the table.
+        /// Number of 64-bit words in the table.
         table_words: u64,
     },
     /// `chase`.
     Chase {
-        /// Cache lines in the cycle.
+        /// Number of cache lines in the cycle.
         nodes: u64,
-        /// Loads made by each thread.
+        /// Number of loads of each thread.
         loads_per_thread: u64,
     },
     /// `stream`.
     Stream {
-        /// Elements of 8 bytes in each of the three arrays.
+        /// Number of 8-byte elements in each of the three arrays.
         elements: u64,
-        /// Passes over the four kernels; the first is not counted in the rates.
+        /// Number of passes over the four kernels; the rates exclude the first pass.
         iterations: u64,
-        /// By how much each array starts later than the one before, in bytes.
+        /// Offset of each array relative to the previous one, in bytes.
         offset_bytes: u64,
         /// c = a.
         copy: StreamKernel,
@@ -110,7 +109,7 @@ pub enum Details {
         /// a = b + 3 c.
         triad: StreamKernel,
     },
-    /// `touch`: the columns of the table of 2005, and what they leave out.
+    /// `touch`: the columns of the table of 2005, and further values.
     Touch {
         /// "Gb": GiB allocated and touched in each repetition.
         gib: f64,
@@ -130,87 +129,85 @@ pub enum Details {
         faults_per_wall_second: Option<f64>,
         /// The base page size, in bytes.
         page_bytes: u64,
-        /// Base pages touched, all repetitions together, whatever size they were mapped in.
+        /// Number of base pages touched, over all repetitions, whatever page size maps them.
         pages_touched: u64,
-        /// Bytes allocated, touched and freed at a time; all of them where no smaller pieces were asked for.
+        /// Bytes allocated, touched and freed per burst; all of them without bursts.
         #[serde(default)]
         burst_bytes: u64,
-        /// Seconds of rest before each.
+        /// Seconds of sleep before each burst.
         #[serde(default)]
         gap_seconds: f64,
-        /// Whether the kernel was asked to fault the pages in ahead.
+        /// Whether the pages were prefaulted (MADV_POPULATE_WRITE).
         #[serde(default)]
         populated: bool,
-        /// Bytes that were on superpages after they were touched, all repetitions together; `null` if nobody
-        /// looked, or the kernel does not tell.
+        /// Bytes on superpages after the touch, over all repetitions; `null` if not read back, or unknown.
         #[serde(default)]
         superpage_bytes: Option<u64>,
-        /// How long first touches took, where they were timed one by one (the rates are then lower).
+        /// Latency of first touches, if each was timed (which lowers the rates).
         #[serde(default)]
         latency: Option<Box<TouchLatency>>,
     },
     /// `pagerank`.
     Pagerank {
-        /// Which graph.
+        /// Kind of graph.
         graph: Graph,
         /// log2 of the number of vertices.
         scale: u32,
-        /// Vertices.
+        /// Number of vertices.
         vertices: u64,
-        /// Directed edges: both directions of each generated edge that is not a loop.
+        /// Number of directed edges: both directions of each generated edge that is not a self-loop.
         edges: u64,
-        /// Iterations until the change fell below 1e-4 or the limit was reached.
+        /// Number of iterations until the change fell below 1e-4 or the limit was reached.
         iterations: u64,
         /// Sum of absolute changes of the scores in the last iteration.
         last_change: f64,
-        /// Sum of absolute changes one more iteration, pushed, would make.
+        /// Sum of absolute changes that one more, pushed iteration would make.
         verified_change: f64,
     },
     /// `requests`.
     Requests {
-        /// Requests served, all threads together.
+        /// Number of requests of all threads together.
         requests: u64,
-        /// Bytes allocated and written, all together.
+        /// Bytes allocated and written in total.
         filled_bytes: u64,
-        /// Bytes in blocks at the end.
+        /// Bytes of live blocks at the end.
         held_bytes: u64,
-        /// Of these on superpages; `null` if nobody looked, or the kernel does not tell.
+        /// The part of `held_bytes` on superpages; `null` if not read back, or unknown.
         superpage_bytes: Option<u64>,
-        /// The smallest block there could be.
+        /// Minimum block size.
         smallest_bytes: u64,
-        /// The largest block there could be.
+        /// Maximum block size.
         largest_bytes: u64,
-        /// How long requests took.
+        /// Latency of requests.
         latency: Latency,
     },
     /// `btree` and `hashmap`.
     Lookup {
-        /// Keys in the structure.
+        /// Number of keys in the structure.
         keys: u64,
-        /// Lookups made, all threads together.
+        /// Number of lookups of all threads together.
         lookups: u64,
-        /// Lookups that found their key.
+        /// Number of lookups that found their key.
         hits: u64,
     },
 }
 
-/// How long first touches took.
+/// Latency of first touches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TouchLatency {
     /// Of every base page.
     pub pages: Latency,
-    /// Of those base pages alone that were the first of their 2 MiB to be touched by their thread: under
-    /// superpages the others find their page mapped.
+    /// Of the first base page that a thread touched in each 2 MiB: with superpages, only these fault.
     pub first_of_superpages: Latency,
 }
 
-/// One STREAM kernel; the first pass is not counted, as in the reference.
+/// Results of one STREAM kernel; the first pass is excluded, as in the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct StreamKernel {
-    /// Bytes read and written per second in the fastest pass (STREAM's way of counting: the
-    /// reading of a line before it is written is not counted).
+    /// Bytes read and written per second in the fastest pass, as STREAM counts them (without reads for ownership of
+    /// written lines).
     pub best_bytes_per_second: f64,
-    /// Average seconds of a pass.
+    /// Mean seconds per pass.
     pub average_seconds: f64,
     /// Seconds of the fastest pass.
     pub least_seconds: f64,
@@ -218,7 +215,7 @@ pub struct StreamKernel {
     pub most_seconds: f64,
 }
 
-/// What a kernel hands back when it has verified itself.
+/// Results that a kernel returns after its verification.
 pub(crate) struct Run {
     pub footprint_bytes: u64,
     pub setup_seconds: f64,

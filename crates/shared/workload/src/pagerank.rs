@@ -1,14 +1,14 @@
-//! `pagerank`: GAP's PageRank, pulled. Each vertex sums what its neighbours contribute; sequential
-//! reads of the rows, random reads of the contributions.
+//! `pagerank`: GAP's pull-based PageRank. Each vertex sums the contributions of its neighbours: sequential reads of the
+//! rows, random reads of the contributions.
 //!
-//! As in GAP (`pr_spmv.cc`): 32-bit scores, damping .85, until the scores change by less than 1e-4
-//! altogether or 20 iterations are over; checked by one iteration done the other way, pushed. That
-//! iteration sums in fixed point (exact, so in any order and by any number of threads) and shares
-//! no arithmetic with the fast code; and the rows are compared with the generator's checksum.
+//! As in GAP (`pr_spmv.cc`): 32-bit scores, damping .85, until the scores change by less than 1e-4 in total or after 20
+//! iterations. Verified by one push-based iteration, which sums in fixed point (exact, so independent of order and
+//! number of threads) and shares no arithmetic with the fast code; and the rows are compared with the generator's
+//! checksum.
 //!
-//! Memory: 8 bytes per vertex for rows, 8 for scores and contributions, 8 for the check (building
-//! takes these 16 before they do), and 8 per drawn edge for its two directions. The scale is the largest whose graph of GAP's degree, 16,
-//! fits in the size; then the degree is raised (to 35 at most) to fill it.
+//! Memory: 8 bytes per vertex for rows, 8 for scores and contributions, 8 for the verification (construction uses these
+//! 16 before), and 8 per drawn edge for its two directions. The scale is the largest whose graph of GAP's degree, 16,
+//! fits in the size; then the degree is raised (to at most 35) to fill it.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -22,29 +22,29 @@ use crate::outcome::{Details, Run};
 use crate::team::{self, Region};
 use crate::{Settings, Workload, WorkloadError};
 
-/// GAP's average degree; the least used here.
+/// GAP's average degree; the minimum here.
 const DEGREE: u64 = 16;
 /// GAP's damping factor.
 const DAMPING: f32 = 0.85;
-/// GAP's tolerance: the sum of all changes at which scores count as settled.
+/// GAP's tolerance: the sum of all changes below which scores have converged.
 const EPSILON: f64 = 1e-4;
 /// GAP's limit of iterations.
 const ITERATIONS: u32 = 20;
-/// Bytes per vertex: row end 8, score 4, contribution 4, sum of the check 8.
+/// Bytes per vertex: row end 8, score 4, contribution 4, sum of the verification 8.
 const VERTEX_BYTES: u64 = 24;
 /// Bytes per drawn edge: 4 in each direction.
 const EDGE_BYTES: u64 = 8;
-/// Fixed point of the check: scores sum to 1 at most, so 2^62 leaves room and 2^-62 errors.
+/// Scale of the verification's fixed point: scores sum to at most 1, so 2^62 cannot overflow, with errors of 2^-62.
 const FIXED: f64 = (1u64 << 62) as f64;
 
-/// The settings of a run, defaults applied.
+/// The settings of a run, with defaults applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     /// The graph to generate.
     pub edges: Edges,
-    /// The most iterations.
+    /// Maximum number of iterations.
     pub iterations: u32,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
@@ -98,15 +98,15 @@ pub(crate) fn run(settings: &Settings) -> Result<Run, WorkloadError> {
     })
 }
 
-/// Where the iterations ended.
+/// State at the end of the iterations.
 #[derive(Debug, Clone, Copy)]
 struct Done {
     iterations: u32,
     change: f64,
 }
 
-/// The timed region. All threads agree on the change of an iteration: each adds the parts in the
-/// order of the threads, so all stop together.
+/// The timed region. All threads compute the same total change of an iteration, because each adds the parts in thread
+/// order, so all stop together.
 fn rank(
     csr: &Csr,
     scores: &mut [f32],
@@ -121,10 +121,10 @@ fn rank(
         let mut done = Done { iterations: 0, change: f64::INFINITY };
         while done.iterations < plan.iterations && done.change >= EPSILON {
             contribute(csr, vertices.clone(), scores, contributions);
-            barrier.wait(); // all contributions are there
+            barrier.wait(); // all contributions are written
             let change = pull(csr, vertices.clone(), scores, contributions);
             changes[thread].store(change.to_bits(), Relaxed);
-            barrier.wait(); // all changes are there, all contributions read
+            barrier.wait(); // all changes are written, all contributions read
             done.iterations += 1;
             done.change = changes.iter().map(|bits| f64::from_bits(bits.load(Relaxed))).sum();
         }
@@ -135,14 +135,14 @@ fn rank(
 
 fn contribute(csr: &Csr, vertices: Range<usize>, scores: &[f32], contributions: &[AtomicU32]) {
     for (vertex, score) in vertices.zip(scores) {
-        // A vertex without neighbours is read by nobody; its infinity goes nowhere.
+        // A vertex without neighbours gets an infinite contribution, which nothing reads.
         let share = score / csr.row(vertex).len() as f32;
         contributions[vertex].store(share.to_bits(), Relaxed);
     }
 }
 
-/// One iteration over a part of the vertices; the sum of the changes. The contributions are
-/// atomics because other threads wrote them; a relaxed load is a plain load.
+/// One iteration over a part of the vertices; returns the sum of the changes. The contributions are atomics because
+/// other threads wrote them; a relaxed load compiles to a plain load.
 fn pull(csr: &Csr, vertices: Range<usize>, scores: &mut [f32], contributions: &[AtomicU32]) -> f64 {
     let base = (1.0 - DAMPING) / csr.vertices() as f32;
     let mut change = 0.0;
@@ -158,9 +158,8 @@ fn pull(csr: &Csr, vertices: Range<usize>, scores: &mut [f32], contributions: &[
     change
 }
 
-/// Pushes one more iteration and returns by how much it would change the scores. An iteration
-/// shrinks the change by the damping factor, so it must be below the last change, or below the
-/// tolerance if that was reached.
+/// Pushes one more iteration and returns the change of the scores. An iteration shrinks the change by the damping
+/// factor, so it must be below the last change, or below the tolerance if that was reached.
 fn check(csr: &Csr, scores: &[f32], done: Done, threads: usize) -> Result<f64, WorkloadError> {
     let failed = |what| WorkloadError::Verification { workload: Workload::Pagerank, what };
     if !csr.is_as_generated(threads)? {
@@ -202,7 +201,7 @@ mod tests {
         (csr, scores, done)
     }
 
-    /// Power iteration with a dense matrix made from the edge list.
+    /// Power iteration with a dense matrix from the edge list.
     fn dense(edges: &Edges, iterations: u32) -> Vec<f64> {
         let n = edges.vertices() as usize;
         let mut links = vec![vec![0.0; n]; n];

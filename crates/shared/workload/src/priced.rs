@@ -1,7 +1,6 @@
-//! The kernels that prices are measured with: random and sequential accesses to words that are all 0.
+//! Kernels that measure prices: random and sequential accesses to words that are all 0.
 //!
-//! Safe code: the check of an index is off the path that is waited for.
-//! See docs/decisions/prediction.md#3.
+//! Safe code: the bounds checks are off the dependent path. See docs/decisions/prediction.md#3.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -15,15 +14,14 @@ pub type Word = [u8; 8];
 /// Words of a cache line: 64 bytes on every x86-64 and nearly every Arm.
 const LINE: usize = 8;
 
-/// Words by which streams lie apart beyond a power of two, as STREAM's arrays do: else their lines fall into the
-/// same sets of every cache and the same banks of memory, and wait for each other instead of for translations.
+/// Distance in words of streams beyond a power of two, as between STREAM's arrays: otherwise their lines would share
+/// cache sets and memory banks, and wait for these instead of for translations.
 const STREAM_OFFSET: usize = 21_824 / 8;
 
-/// Makes `count` accesses to `words`; nanoseconds of one.
+/// Makes `count` accesses to `words`; returns nanoseconds per access.
 pub type Random = fn(words: &mut [Word], count: u64, seed: u64) -> f64;
 
-/// Loads each of which needs the one before: it is part of the next one's place, and 0, which the
-/// processor cannot know.
+/// Dependent loads: each value, which is 0 but unknown to the CPU, is part of the next address.
 pub fn dependent(words: &mut [Word], count: u64, seed: u64) -> f64 {
     let (mut rng, limit) = (SplitMix64::new(seed), words.len() as u64);
     let start = thread_cpu_time();
@@ -36,15 +34,15 @@ pub fn dependent(words: &mut [Word], count: u64, seed: u64) -> f64 {
     each(start, count)
 }
 
-/// Places that are drawn before they are used: few enough to stay in the first-level cache. Drawn one by one, as
-/// many instructions as lie between two accesses keep the core from having as many on their way as it can (GUPS,
-/// which draws ahead, took 16 ns on superpages where this was priced at 22).
+/// Number of places drawn in advance: few enough for the first-level cache. If places are drawn one by one, the
+/// instructions between two accesses limit the number of concurrent accesses (GUPS, which draws ahead, took 16 ns on
+/// superpages where this measured 22).
 const AHEAD: usize = 1024;
 
-/// Updates that GUPS draws ahead.
+/// Number of updates that GUPS draws in advance.
 const GUPS_AHEAD: usize = 128;
 
-/// Loads that do not need each other.
+/// Independent loads.
 pub fn reads(words: &mut [Word], count: u64, seed: u64) -> f64 {
     let mut sum = 0u64;
     let ns = ahead::<AHEAD>(words, count, seed, |words, places| {
@@ -55,12 +53,12 @@ pub fn reads(words: &mut [Word], count: u64, seed: u64) -> f64 {
     ns
 }
 
-/// Words read and written that do not need each other.
+/// Independent reads and writes of words.
 pub fn writes(words: &mut [Word], count: u64, seed: u64) -> f64 {
     written::<AHEAD>(words, count, seed)
 }
 
-/// The same, as few on their way at once as in GUPS, whose core waits for the last of each batch.
+/// Like [`writes`], with the concurrency of GUPS, whose core waits for the last access of each batch.
 pub fn updates(words: &mut [Word], count: u64, seed: u64) -> f64 {
     written::<GUPS_AHEAD>(words, count, seed)
 }
@@ -77,7 +75,7 @@ fn written<const BATCH: usize>(words: &mut [Word], count: u64, seed: u64) -> f64
     ns
 }
 
-/// Has `work` access about `count` words at random, so many at a time; nanoseconds of one.
+/// Calls `work` for about `count` random words, in batches; returns nanoseconds per word.
 fn ahead<const BATCH: usize>(
     words: &mut [Word],
     count: u64,
@@ -95,10 +93,10 @@ fn ahead<const BATCH: usize>(
     each(start, batches * BATCH as u64)
 }
 
-/// Nanoseconds of reading two quarters of the words side by side in order; of reading one and writing a third, as
-/// STREAM's copy does; of reading two and writing a third, as its triad does. A word of every cache line, so that
-/// what is timed is the lines' coming and nothing that the core does with them. (With every word, the core took
-/// longer than the lines, and STREAM's 17 % did not show.)
+/// Nanoseconds of sequentially reading two quarters of the words in parallel; of reading one and writing a third, as
+/// STREAM's copy does; of reading two and writing a third, as its triad does. One word per cache line, so that the
+/// transfer of lines is timed, not the core's work. (With every word, the core took longer than the lines, and STREAM's
+/// 17 % did not show.)
 pub fn streams(words: &mut [Word]) -> [f64; 3] {
     let quarter = words.len() / 4;
     let len = quarter - 2 * STREAM_OFFSET;
@@ -129,7 +127,7 @@ pub fn streams(words: &mut [Word]) -> [f64; 3] {
     [reads, copy, each(start, 1)]
 }
 
-/// CPU time, so that what else runs on this CPU does not count.
+/// CPU time, which excludes other load on this CPU.
 fn each(start: Duration, count: u64) -> f64 {
     (thread_cpu_time() - start).as_secs_f64() * 1e9 / count as f64
 }

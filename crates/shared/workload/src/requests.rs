@@ -1,14 +1,13 @@
-//! `requests`: what a server does to its allocator: allocate, fill, free, again and again.
+//! `requests`: the allocator load of a server: allocate, fill, free, again and again.
 //!
-//! A request takes a block of random size (log-uniform between two limits) and writes all of it; blocks stay
-//! until the memory that the thread may hold is full, and then the oldest go. So the first requests find fresh
-//! memory, as a cold server's do, and the later ones what the allocator kept. One request's latency is that of
-//! the frees that make room, the allocation and the filling. Blocks come from malloc (a `Vec`), so that every
-//! launch arm reaches them.
+//! A request allocates a block of random size (log-uniform between two limits) and writes all of it; blocks stay until
+//! the thread's memory limit is reached, and then the oldest are freed. So the first requests get fresh memory, as on a
+//! cold server, and later ones get memory that the allocator kept. The latency of a request includes the frees that
+//! make space, the allocation and the filling. Blocks come from malloc (a `Vec`), so that every launch arm affects
+//! them.
 //!
-//! The timed loop itself allocates nothing but the blocks: the queue of blocks and the recorder have all their
-//! memory before. Each block's first and last word are checked when it goes, all words of those that are left
-//! at the end.
+//! The timed loop allocates nothing but the blocks: queue and recorder are allocated before. The first and last word of
+//! each block are checked when it is freed, all words of the remaining blocks at the end.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -23,33 +22,33 @@ use crate::tail::{Clock, Recorder};
 use crate::team;
 use crate::{Look, Settings, Workload, WorkloadError};
 
-/// The smallest request: a base page of most machines.
+/// Default smallest block: a base page of most machines.
 const MIN_OBJECT: ByteSize = ByteSize::kib(4);
-/// The largest: half a superpage of most machines.
+/// Default largest block: half a superpage of most machines.
 const MAX_OBJECT: ByteSize = ByteSize::mib(1);
-/// How often the memory that is held is filled anew, all sizes at their mean.
+/// Default number of requests, in fillings of the memory limit with blocks of mean size.
 const TURNS: f64 = 4.0;
 const WORD: u64 = size_of::<u64>() as u64;
 
-/// The settings of a run, defaults applied. Lengths are in words of 8 bytes.
+/// The settings of a run, with defaults applied. Lengths are in words of 8 bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// The most that each thread holds.
+    /// Memory limit of each thread.
     pub held: u64,
-    /// The smallest block.
+    /// Minimum block length.
     pub smallest: u64,
-    /// The largest block.
+    /// Maximum block length.
     pub largest: u64,
-    /// Requests of all threads.
+    /// Number of requests of all threads.
     pub requests: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// The seed of the sizes and of what is written.
+    /// Seed of sizes and contents.
     pub seed: u64,
 }
 
 impl Plan {
-    /// Applies the defaults. A default limit gives way to the other one and to the memory there is.
+    /// Applies the defaults. A default limit yields to an explicit one and to the memory limit.
     pub fn new(settings: &Settings) -> Self {
         let threads = settings.threads.get();
         let held = (settings.size.bytes() / threads as u64 / WORD).max(1);
@@ -71,7 +70,7 @@ impl Plan {
         self.held.saturating_mul(self.threads as u64).saturating_mul(WORD)
     }
 
-    /// The lengths of one thread's blocks.
+    /// The block lengths of one thread, in words.
     pub fn lengths(&self, thread: usize) -> impl Iterator<Item = u64> + use<> {
         let mut random = SplitMix64::stream(self.seed, thread as u64);
         let (smallest, largest) = (self.smallest, self.largest);
@@ -82,7 +81,7 @@ impl Plan {
         })
     }
 
-    /// What all words of a thread's `number`th block are.
+    /// The value of all words in a thread's block `number`.
     pub fn value(&self, thread: usize, number: u64) -> u64 {
         mix(self.seed ^ mix((thread as u64) << 48 ^ number)) | 1
     }
@@ -94,7 +93,7 @@ struct Block {
     words: Vec<u64>,
 }
 
-/// One thread's state; everything that its loop needs.
+/// State of one thread's loop.
 struct Server {
     blocks: VecDeque<Block>,
     leaving: Vec<Block>,

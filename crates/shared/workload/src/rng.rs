@@ -1,11 +1,10 @@
-//! The one random generator of the kernels: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+//! The random generator of all kernels: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 //!
-//! It is a counter put through a bijection, which gives what the kernels need and `rand_pcg`
-//! does not: the next draw does not wait for the last one (two multiplies, all overlapping with
-//! the memory access), and draw number `i` can be had without the ones before it, so a sequence
-//! can be cut anywhere.
+//! A counter and a bijection. Unlike with `rand_pcg`, consecutive draws are independent computations (two
+//! multiplications that overlap with the memory access), and draw number `i` can be computed directly, so a sequence
+//! can be split anywhere.
 
-/// The counter's step: 2^64 divided by the golden ratio, odd.
+/// Step of the counter: 2^64 divided by the golden ratio, odd.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A seeded sequence of 64-bit numbers with period 2^64.
@@ -13,12 +12,12 @@ pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// The sequence that belongs to `seed`.
+    /// The sequence of a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// One of many sequences of one seed: thread `number`'s, or edge `number`'s.
+    /// One of many sequences of a seed: for a thread's or an edge's `number`.
     #[inline]
     pub const fn stream(seed: u64, number: u64) -> Self {
         Self(mix(seed ^ mix(number.wrapping_add(GOLDEN))))
@@ -32,7 +31,7 @@ impl SplitMix64 {
     }
 }
 
-/// The bijection of SplitMix64; maps 0, and only 0, to 0.
+/// The bijection of SplitMix64; maps only 0 to 0.
 #[inline]
 pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

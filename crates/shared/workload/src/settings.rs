@@ -1,5 +1,5 @@
-//! `Settings`: what a caller asks of a workload, and the options with their ranges. The defaults
-//! are applied by each kernel's `Plan`, which is where their reasons stand.
+//! `Settings`: the settings of a run, and the options with their ranges. Each kernel's `Plan` applies and explains the
+//! defaults.
 
 use std::num::NonZeroUsize;
 
@@ -8,23 +8,21 @@ use units::ByteSize;
 
 use crate::{Graph, Workload, WorkloadError, usage};
 
-/// What to run. Everything random comes from `seed`; two runs with equal settings make the same
-/// accesses.
+/// Settings of a run. All randomness comes from `seed`; runs with equal settings make the same accesses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// The memory to work on.
+    /// Memory size.
     pub size: ByteSize,
     /// The seed of every random choice.
     pub seed: u64,
-    /// The threads of the timed region, this one included.
+    /// Number of threads in the timed region, including the calling thread.
     pub threads: NonZeroUsize,
-    /// What only some workloads have; `None` takes the workload's default.
+    /// Options of individual workloads; `None` selects the workload's default.
     pub options: Options,
 }
 
 impl Settings {
-    /// The settings of a run nobody said anything about: the workload's default size, seed 1, one
-    /// thread, default options.
+    /// The default settings: the workload's default size, seed 1, one thread, default options.
     pub fn new(workload: Workload) -> Self {
         Self {
             size: workload.default_size(),
@@ -35,8 +33,8 @@ impl Settings {
     }
 }
 
-/// Options that only some workloads have. [`Workload::options`] says which; setting another is an
-/// error, so that a mistyped experiment is not run silently without it.
+/// Options of individual workloads. [`Workload::options`] lists those that apply; setting another is an error, so that
+/// a mistyped experiment is not run silently without it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct Options {
@@ -79,16 +77,16 @@ pub struct Options {
     pub offset: Option<ByteSize>,
 }
 
-/// 2·15^passes is the largest value STREAM computes; beyond 261 passes it is no longer a number.
+/// STREAM's largest value is 2·15^passes, which overflows beyond 261 passes.
 const MAX_STREAM_PASSES: u64 = 256;
 const MAX_PAGERANK_ITERATIONS: u64 = 1000;
 const MAX_OPERATIONS: u64 = 1 << 48;
 const MAX_GAP: u64 = 60_000;
-/// A block of `requests` is at least a word.
+/// A block of `requests` is at least one word.
 const MIN_BLOCK: u64 = 8;
 
 impl Options {
-    /// Every option with its value; a size in bytes, a switch as 1.
+    /// Every option with its value: a size in bytes, a switch as 1.
     fn values(&self) -> [(&'static str, Option<u64>); 12] {
         [
             ("operations", self.operations),
@@ -106,7 +104,7 @@ impl Options {
         ]
     }
 
-    /// The words of a command line that give the same options again.
+    /// Command-line arguments that reproduce the options.
     pub fn to_arguments(&self) -> Vec<String> {
         let word = |option: &str, value: u64| match (option, self.graph) {
             ("populate" | "latency", _) => None,
@@ -119,7 +117,7 @@ impl Options {
         given.flat_map(words).flatten().collect()
     }
 
-    /// The same without the options that `workload` lacks: for options given to several workloads.
+    /// Without the options that `workload` lacks: for options given for several workloads.
     pub fn for_workload(&self, workload: Workload) -> Self {
         let has = |option: &str| workload.options().contains(&option);
         Self {
@@ -138,7 +136,7 @@ impl Options {
         }
     }
 
-    /// Refuses options that `workload` lacks and values out of range; `share` is each thread's memory.
+    /// Refuses options that `workload` lacks and values out of range; `share` is the memory per thread.
     pub(crate) fn check(&self, workload: Workload, share: u64) -> Result<(), WorkloadError> {
         for (option, value) in self.values().into_iter().filter_map(|(o, v)| v.map(|v| (o, v))) {
             if !workload.options().contains(&option) {

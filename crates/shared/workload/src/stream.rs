@@ -1,13 +1,12 @@
 //! `stream`: McCalpin's STREAM. Three arrays, four kernels, the reference's arithmetic and checks.
 //!
-//! **Offset.** With superpages the cache set of an address follows from its virtual address alone,
-//! so three arrays that start alike use the same sets at the same time: Gorman and Healy saw Triad
-//! lose 3.31 % on x86-64 that way (WIOSCA 2010, sec. 7.1), and Gorman's "Huge pages part 4" (LWN,
-//! 2010) sets STREAM's OFFSET so that no two arrays share a cache colour. Here array k starts
-//! k times `offset` past a multiple of 2 MiB from the first, whatever the size. The default is 341
-//! lines: a third of the 64 sets of a first-level cache (341 mod 64 = 21) and a third of the 1024
-//! sets of a common second-level one, both at once, so the three starts are spread evenly over
-//! either. Zero is the conflicting layout, for those who want to see it.
+//! **Offset.** With superpages the cache set of an address follows from its virtual address alone, so three arrays with
+//! equal alignment use the same sets at the same time: Gorman and Healy saw Triad lose 3.31 % on x86-64 that way
+//! (WIOSCA 2010, sec. 7.1), and Gorman's "Huge pages part 4" (LWN, 2010) sets STREAM's OFFSET so that no two arrays
+//! share a cache colour. Here array k starts k times `offset` past a multiple of 2 MiB from the first, whatever the
+//! size. The default is 341 lines: a third of the 64 sets of a first-level cache (341 mod 64 = 21) and also a third of
+//! the 1024 sets of a common second-level cache, so the three starts are evenly spread in both. Zero gives the
+//! conflicting layout, for experiments.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -19,29 +18,30 @@ use crate::{Settings, Workload, WorkloadError};
 
 /// The default offset between the arrays, in bytes.
 pub const OFFSET: u64 = 341 * 64;
-/// Offsets lie below this.
+/// Exclusive upper limit of offsets, in bytes.
 pub const OFFSET_LIMIT: u64 = 1 << 20;
-/// The arrays' distance without the offset is a multiple of this; every cache repeats within it.
+/// The arrays' distance without the offset is a multiple of this, in bytes; the set index of every cache repeats within
+/// it.
 pub const COLOUR_PERIOD: u64 = 2 << 20;
-/// Passes over the four kernels, as the reference's NTIMES.
+/// Default number of passes over the four kernels: the reference's NTIMES.
 pub const ITERATIONS: u32 = 10;
 /// The reference's scalar.
 const SCALAR: f64 = 3.0;
 /// The reference's limit for the average relative error of doubles.
 const EPSILON: f64 = 1e-13;
-/// Elements in a cache line: threads' shares begin at lines.
+/// Elements in a cache line: threads' shares start at lines.
 const LINE: usize = 8;
 
-/// The settings of a run, defaults applied.
+/// The settings of a run, with defaults applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Elements of 8 bytes in each array.
+    /// Number of 8-byte elements in each array.
     pub elements: u64,
-    /// Passes.
+    /// Number of passes.
     pub iterations: u32,
-    /// Bytes by which an array starts later than the one before.
+    /// Offset of each array relative to the previous one, in bytes.
     pub offset: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
 }
 
@@ -61,7 +61,7 @@ impl Plan {
         (self.elements * 8).div_ceil(COLOUR_PERIOD).saturating_mul(COLOUR_PERIOD) + self.offset
     }
 
-    /// What is touched; the gaps that keep the arrays apart are not.
+    /// Bytes touched, without the gaps between the arrays.
     pub(crate) fn footprint(&self) -> u64 {
         self.elements * 24
     }
@@ -113,8 +113,8 @@ fn cut<'a>(arrays: &'a mut Arrays<'_>, threads: usize) -> Vec<Arrays<'a>> {
     a.into_iter().zip(b).zip(c).map(|((a, b), c)| [a, b, c]).collect()
 }
 
-/// a = 2 (the reference's 1, doubled by its clock probe), b = 2, c = 0; first touch by the thread
-/// that will use it.
+/// a = 2 (the reference's 1, doubled by its clock probe), b = 2, c = 0; each element is first touched by the thread
+/// that uses it.
 fn initialize(arrays: &mut Arrays<'_>, plan: &Plan) -> Result<(), WorkloadError> {
     team::timed(cut(arrays, plan.threads), |_, [a, b, c]| {
         a.fill(2.0);
@@ -127,8 +127,7 @@ fn initialize(arrays: &mut Arrays<'_>, plan: &Plan) -> Result<(), WorkloadError>
 /// Seconds of each kernel in each pass.
 type Times = Vec<[f64; 4]>;
 
-/// All passes. The threads meet between kernels, so that a kernel's time is the slowest thread's;
-/// thread 0 keeps the clock.
+/// All passes. A barrier between kernels makes a kernel's time that of the slowest thread; thread 0 measures it.
 fn passes(arrays: &mut Arrays<'_>, plan: &Plan) -> Result<(Times, Region), WorkloadError> {
     let barrier = Barrier::new(plan.threads);
     let (mut times, region) = team::timed(cut(arrays, plan.threads), |_, [a, b, c]| {
@@ -174,7 +173,7 @@ fn triad(a: &mut [f64], b: &[f64], c: &[f64]) {
 }
 
 fn rates(times: &[[f64; 4]], elements: u64) -> [StreamKernel; 4] {
-    let counted = &times[1..]; // the reference leaves the first pass out
+    let counted = &times[1..]; // the reference excludes the first pass
     std::array::from_fn(|kernel| {
         let seconds = || counted.iter().map(|pass| pass[kernel]);
         let least = seconds().fold(f64::INFINITY, f64::min);
@@ -188,8 +187,8 @@ fn rates(times: &[[f64; 4]], elements: u64) -> [StreamKernel; 4] {
     })
 }
 
-/// The reference's check: the passes done on three single numbers, compared with the average
-/// relative error of each array.
+/// The reference's verification: the passes on three single numbers, compared with the average relative error of each
+/// array.
 fn check(arrays: &Arrays<'_>, iterations: u32) -> Result<(), WorkloadError> {
     let (mut a, mut b, mut c) = (2.0, 2.0, 0.0);
     for _ in 0..iterations {

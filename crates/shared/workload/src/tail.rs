@@ -1,7 +1,8 @@
-//! Latencies of single accesses and requests: recorded while a kernel runs, told as a distribution.
+//! Latency distributions of single accesses and requests, recorded while a kernel runs.
 //!
-//! The distributions of several runs can be joined. What is recorded are ticks of [`crate::latency::ticks`]; they become seconds afterwards, by the ticks that the whole run
-//! took. Recording allocates nothing: all of a [`Recorder`]'s memory is there when it is made.
+//! Distributions of several runs can be merged. Recorded values are ticks of [`crate::latency::ticks`], converted to
+//! seconds afterwards by the ticks and duration of the whole run. Recording allocates nothing: a [`Recorder`] allocates
+//! all its memory when it is created.
 
 use std::time::Instant;
 
@@ -10,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::ticks;
 
-/// Buckets are at most one part in 10^2 wide.
+/// Significant decimal digits of a bucket: width at most one part in 10^2.
 const DIGITS: u8 = 2;
-/// Seven minutes at 2.6 GHz. What is longer counts as this; the maximum is kept beside.
+/// Seven minutes at 2.6 GHz. Longer latencies count as this; the maximum is stored separately.
 const MAX_TICKS: u64 = 1 << 40;
-/// Readings of the counter one after the other, to know what reading it takes.
+/// Number of consecutive counter readings, to measure the cost of a reading.
 const READINGS: usize = 2001;
 
-/// Latencies being recorded, by one thread.
+/// Latencies recorded by one thread.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     ticks: Histogram<u64>,
@@ -25,20 +26,20 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// One with nothing in it.
+    /// An empty recorder.
     pub fn new() -> Self {
         let ticks = Histogram::new_with_bounds(1, MAX_TICKS, DIGITS);
         Self { ticks: ticks.expect("bounds and digits that the crate takes"), most: 0 }
     }
 
-    /// Records one.
+    /// Records one latency.
     #[inline]
     pub fn record(&mut self, ticks: u64) {
         self.ticks.saturating_record(ticks.max(1));
         self.most = self.most.max(ticks);
     }
 
-    /// Adds what another recorded.
+    /// Adds the latencies of another recorder.
     pub fn add(&mut self, other: &Self) {
         self.ticks.add(&other.ticks).expect("both have the same bounds");
         self.most = self.most.max(other.most);
@@ -67,16 +68,16 @@ impl Default for Recorder {
     }
 }
 
-/// What the counter's ticks are worth, and what reading it takes.
+/// Converts ticks to seconds, and knows the cost of reading the counter.
 #[derive(Debug)]
 pub struct Clock {
     began: (Instant, u64),
-    /// The median of two readings' distance.
+    /// Median ticks between two consecutive readings.
     reading: u64,
 }
 
 impl Clock {
-    /// Starts it, before whatever is recorded.
+    /// Starts the clock, before the first recording.
     pub fn start() -> Self {
         let mut readings = [0u64; READINGS];
         for reading in &mut readings {
@@ -87,7 +88,7 @@ impl Clock {
         Self { began: (Instant::now(), ticks()), reading: readings[READINGS / 2] }
     }
 
-    /// What was recorded since, as latencies.
+    /// Converts latencies recorded since the start.
     pub fn latency(&self, recorded: &Recorder) -> Latency {
         let ticks = ticks().wrapping_sub(self.began.1).max(1);
         let seconds_per_tick = self.began.0.elapsed().as_secs_f64() / ticks as f64;
@@ -96,29 +97,29 @@ impl Clock {
     }
 }
 
-/// Latencies of one kind of thing.
+/// A latency distribution, with the cost of timing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// What timing one takes: it is in every latency, and was not subtracted.
+    /// Seconds of timing itself: included in every latency, not subtracted.
     pub timer_seconds: f64,
-    /// How long they took.
+    /// Distribution of the latencies.
     pub distribution: Distribution,
 }
 
-/// How many took how long.
+/// A distribution of latencies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// Seconds, ascending, and how many took that long to within 1 %. The last is the longest, exactly.
+    /// Seconds, ascending, and the number of latencies of that length to within 1 %. The last is the exact maximum.
     pub buckets: Vec<(f64, u64)>,
 }
 
 impl Distribution {
-    /// How many there are.
+    /// Number of latencies.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// The time that a share `q` of them did not exceed (the smallest such); `None` if there are none.
+    /// The quantile `q` in seconds: the smallest time that at least a share `q` did not exceed; `None` if empty.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let rank = (q.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
         let mut below = 0;
@@ -129,12 +130,12 @@ impl Distribution {
         reached.or(self.buckets.last()).map(|(seconds, _)| *seconds)
     }
 
-    /// The longest.
+    /// The maximum in seconds.
     pub fn longest(&self) -> Option<f64> {
         self.buckets.last().map(|(seconds, _)| *seconds)
     }
 
-    /// Those of several runs together.
+    /// Merges the distributions of several runs.
     pub fn joined<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut buckets: Vec<(f64, u64)> =
             all.into_iter().flat_map(|one| one.buckets.iter().copied()).collect();

@@ -1,9 +1,8 @@
 //! Threads that start together: the timed region of every kernel. The caller is thread 0.
 //!
-//! Life cycle: `timed` starts the other threads, each waits at the gate; when all are there the
-//! clock starts and the gate opens; the clock stops when the last one is done. If a thread cannot
-//! be started the gate is cancelled, those that wait leave, and the error is returned (a
-//! `std::sync::Barrier` could not do that: the waiting threads would wait for ever).
+//! Life cycle: `timed` starts the other threads, each waits at the gate; when all are ready the clock starts and the
+//! gate opens; the clock stops when the last thread is done. If a thread cannot be started, the gate is cancelled, the
+//! waiting threads leave, and the error is returned (with a `std::sync::Barrier` they would wait forever).
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
@@ -12,7 +11,7 @@ use std::time::Instant;
 use crate::WorkloadError;
 use crate::usage::Usage;
 
-/// What a timed region took.
+/// Duration and resource usage of a timed region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Region {
     pub seconds: f64,
@@ -29,8 +28,8 @@ impl Region {
     }
 }
 
-/// Runs `work(thread, item)` on one thread per item, all starting at once, and times it.
-/// The results are in the order of the items.
+/// Runs `work(thread, item)` on one thread per item, all started together, and times it. The results are in the order
+/// of the items.
 pub(crate) fn timed<I: Send, R: Send>(
     items: Vec<I>,
     work: impl Fn(usize, I) -> R + Sync,
@@ -66,7 +65,7 @@ pub(crate) fn timed<I: Send, R: Send>(
     })
 }
 
-/// `timed` with nothing to hand out: thread numbers only.
+/// Like `timed`, without items.
 pub(crate) fn timed_numbers<R: Send>(
     threads: usize,
     work: impl Fn(usize) -> R + Sync,
@@ -82,7 +81,7 @@ enum State {
     Cancelled,
 }
 
-/// `inside` holds how many wait and the state; `changed` is signalled whenever either changes.
+/// `inside` holds the number of waiting threads and the state; `changed` is signalled whenever either changes.
 #[derive(Default)]
 struct Gate {
     inside: Mutex<(usize, State)>,
@@ -90,7 +89,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Waits for the gate; whether it was opened.
+    /// Waits at the gate; returns whether it was opened.
     fn pass(&self) -> bool {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         inside.0 += 1;

@@ -1,18 +1,17 @@
 //! `touch`: the page-fault test of 2005 (Lameter, "pft"): first touch of fresh memory.
 //!
-//! Each repetition allocates fresh memory, lets every thread write `lines` cache lines in each
-//! page of its share, and frees it. The timed region is allocation and touch, because a design may
-//! prepare memory at either; freeing and verifying are not timed. The columns are those of the
-//! table of 2005 ("Gb Rep Threads CLine User System Wall flt/cpu/s fault/wsec"), with one
-//! difference: faults are counted by the kernel. In 2005 a page was a fault; today one fault may
-//! map 512 pages, and faults per second falls as the test gets faster. So the figure of merit is
-//! base pages touched per second, which on base pages is the old column, and the counted faults
-//! stand beside it. One line per page favours early zeroing; raise `lines` to see the cache misses
-//! that it only moved (`lines` was the "CLine" column).
+//! Each repetition allocates fresh memory, lets every thread write `lines` cache lines in each page of its share, and
+//! frees it. The timed region is allocation and touch, because a design may prepare memory at either; freeing and
+//! verification are not timed. The columns are those of the table of 2005 ("Gb Rep Threads CLine User System Wall
+//! flt/cpu/s fault/wsec"), with one difference: faults are counted by the kernel. In 2005 each page was a fault; today
+//! one fault may map 512 pages, and faults per second falls as the test gets faster. So the figure of merit is base
+//! pages touched per second, which on base pages equals the old column, and the counted faults are reported too. One
+//! line per page favours early zeroing; raise `lines` to see the cache misses that early zeroing only moved (`lines`
+//! was the "CLine" column).
 //!
-//! In bursts (`burst`, `gap`) the memory is allocated, touched and freed piece by piece, with a rest before each in
-//! which a design may prepare; the timed regions are those of the pieces. With `latency` each first touch is timed.
-//! See docs/decisions/bench.md#2.
+//! In bursts (`burst`, `gap`) the memory is allocated, touched and freed piece by piece, with a pause before each in
+//! which a design may prepare memory; only the pieces are timed. With `latency` each first touch is timed. See
+//! docs/decisions/bench.md#2.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -34,31 +33,31 @@ pub const LINE: u64 = 64;
 const REPEAT: u32 = 3;
 /// Cache lines touched in each page, as in the table of 2005.
 const LINES: u32 = 1;
-/// What counts as a superpage where first touches are told apart: that of x86-64, and of Arm with 4 KiB pages.
+/// Superpage size for classifying first touches: that of x86-64, and of Arm with 4 KiB pages.
 const SUPERPAGE: u64 = 2 << 20;
 
-/// The settings of a run, defaults applied.
+/// The settings of a run, with defaults applied.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Base pages in each repetition.
+    /// Number of base pages in each repetition.
     pub pages: u64,
-    /// Bytes in a base page.
+    /// Base page size in bytes.
     pub page: u64,
-    /// Cache lines written in each page.
+    /// Number of cache lines written in each page.
     pub lines: u64,
-    /// Repetitions.
+    /// Number of repetitions.
     pub repeat: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// The seed of what is written.
+    /// Seed of the written values.
     pub seed: u64,
-    /// Base pages allocated, touched and freed at a time.
+    /// Number of base pages per burst.
     pub burst: u64,
-    /// The rest before each.
+    /// Pause before each burst.
     pub gap: Duration,
-    /// The kernel is asked to fault pages in ahead.
+    /// Whether pages are prefaulted (MADV_POPULATE_WRITE).
     pub populate: bool,
-    /// Each first touch is timed by itself.
+    /// Whether each first touch is timed.
     pub latency: bool,
 }
 
@@ -86,29 +85,29 @@ impl Plan {
         self.burst * self.page
     }
 
-    /// Pieces in each repetition; what is left over is not touched.
+    /// Number of bursts in each repetition; a remainder is not touched.
     pub fn bursts(&self) -> u64 {
         self.pages / self.burst.max(1)
     }
 
-    /// The plan of one piece alone.
+    /// The plan of one burst.
     fn piece(&self) -> Self {
         Self { pages: self.burst, ..*self }
     }
 
-    /// The pages of each thread: adjoining, so that a superpage has one toucher but at borders.
+    /// The pages of each thread: contiguous, so that only superpages at borders are touched by two threads.
     pub fn shares(&self) -> Vec<Range<usize>> {
         shares(self.pages as usize, self.threads, 1)
     }
 
-    /// What is written while `pages` are touched: (byte offset, value), in order.
+    /// The writes while `pages` are touched: (byte offset, value), in order.
     pub fn writes(&self, pages: Range<usize>) -> impl Iterator<Item = (u64, u64)> + use<> {
         let Self { page, lines, seed, .. } = *self;
         pages.flat_map(move |number| {
             let start = number as u64 * page;
             (0..lines).map(move |line| {
                 let offset = start + line * LINE;
-                (offset, mix(offset ^ seed) | 1) // never the zero that is there already
+                (offset, mix(offset ^ seed) | 1) // never 0, the initial value
             })
         })
     }
@@ -171,7 +170,7 @@ fn outcome(plan: &Plan, touched: &Touched, clock: &Clock, verify_seconds: f64) -
     }
 }
 
-/// What a piece of memory took to touch, or all of them.
+/// Results of touching one piece, or all of them.
 struct Touched {
     region: Region,
     superpage_bytes: Option<u64>,
@@ -191,7 +190,7 @@ impl Touched {
     }
 }
 
-/// First touches' times: of all pages, and of those that were the first of their 2 MiB.
+/// Latencies of first touches: of all pages, and of the first page in each 2 MiB.
 #[derive(Default)]
 struct Timers {
     pages: Recorder,
@@ -205,11 +204,11 @@ impl Timers {
     }
 }
 
-/// One piece. Thread 0 allocates inside the timed region; the others wait for the memory.
+/// Touches one piece. Thread 0 allocates inside the timed region; the others wait for the memory.
 fn touch(plan: &Plan, look: Look) -> Result<(Zeroed<AtomicU64>, Touched), WorkloadError> {
     let words = (plan.footprint() / 8) as usize;
     let memory = OnceLock::new();
-    // Made before the clock starts: timing allocates nothing.
+    // Created before the clock starts, so that timing allocates nothing.
     let timers = || plan.latency.then(Timers::default);
     let items = plan.shares().into_iter().map(|pages| (pages, timers())).collect();
     let (results, region) = team::timed(items, |thread, (pages, timers): (Range<usize>, _)| {
@@ -217,7 +216,7 @@ fn touch(plan: &Plan, look: Look) -> Result<(Zeroed<AtomicU64>, Touched), Worklo
             0 => memory.get_or_init(|| Zeroed::<AtomicU64>::new("the pages to touch", words)),
             _ => memory.wait(),
         };
-        // That there is none is said below, once.
+        // The allocation's error is reported once, below.
         let Ok(words) = allocated else { return Ok(timers) };
         if plan.populate {
             let word = |page: usize| page * (plan.page / 8) as usize;
@@ -245,7 +244,7 @@ fn touch(plan: &Plan, look: Look) -> Result<(Zeroed<AtomicU64>, Touched), Worklo
     Ok((memory, Touched { region, superpage_bytes, timers: sum }))
 }
 
-/// Touches with an exchange, which is over when the line is there: a plain store would retire before.
+/// Touches with an atomic exchange, which completes only when the line has arrived; a plain store would retire earlier.
 fn touch_timed(
     plan: &Plan,
     words: &[AtomicU64],
@@ -272,7 +271,7 @@ fn touch_timed(
     timers
 }
 
-/// Every touched line holds what was written; the number of pages is counted again from memory.
+/// Checks that every touched line holds the written value; counts the pages again from memory.
 fn check(memory: &[AtomicU64], plan: &Plan) -> Result<(), WorkloadError> {
     let expected = plan.writes(0..plan.pages as usize);
     let good = expected
@@ -361,7 +360,7 @@ mod tests {
         let latency = latency.unwrap();
         assert_eq!(latency.pages.distribution.count(), pages_touched);
         let firsts = latency.first_of_superpages.distribution.count();
-        // Two threads touch 2 MiB each, of two superpages or one.
+        // Each of two threads touches 2 MiB, which overlap one or two superpages.
         assert!((8..=16).contains(&firsts), "{firsts}");
     }
 

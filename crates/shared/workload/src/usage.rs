@@ -1,13 +1,13 @@
-//! What the kernel has counted for this process, and the page size. `team` and `touch` call it.
+//! Resource usage of this process, and the page size.
 //!
 //! # Safety
-//! Two libc calls that write to nothing but a local of this file, or to nothing at all.
+//! Two libc calls that write at most to a local of this file.
 
 use std::time::Duration;
 
 use units::PageSize;
 
-/// `getrusage(2)` of the whole process, as far as the kernels use it.
+/// `getrusage(2)` of the whole process: the fields that the kernels use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub minor_faults: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// The counts so far; `None` if the kernel does not say.
+    /// The current usage; `None` if the call fails.
     pub(crate) fn now() -> Option<Self> {
         let mut raw = std::mem::MaybeUninit::<libc::rusage>::uninit();
         // SAFETY: `raw` is a local that is large enough for the one rusage the call writes.
@@ -33,7 +33,7 @@ impl Usage {
         })
     }
 
-    /// Both together.
+    /// The sum of two usages.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             minor_faults: self.minor_faults + other.minor_faults,
@@ -42,7 +42,7 @@ impl Usage {
         }
     }
 
-    /// What happened since `earlier`.
+    /// The usage since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
@@ -54,9 +54,9 @@ impl Usage {
 
 /// The machine's base page size.
 pub fn page_size() -> PageSize {
-    // SAFETY: sysconf takes a number and returns a number.
+    // SAFETY: sysconf takes and returns an integer.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // POSIX gives this name no way to fail, and every page size of Linux is a power of two.
+    // POSIX defines no failure for this name, and every page size of Linux is a power of two.
     PageSize::new(bytes as u64).expect("sysconf(_SC_PAGESIZE) is a power of two")
 }
 
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn counts_the_faults_of_fresh_memory() {
         let before = Usage::now().unwrap();
-        let pages = 4096; // 16 MiB or more: past every malloc's threshold for a mapping of its own
+        let pages = 4096; // 16 MiB or more: above every malloc's mmap threshold
         let page = page_size().bytes() as usize;
         let mut memory = crate::memory::Zeroed::<u64>::new("a test", pages * page / 8).unwrap();
         memory.iter_mut().step_by(page / 8).for_each(|word| *word = 1);

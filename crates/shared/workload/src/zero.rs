@@ -1,19 +1,18 @@
-//! Zeroing kernels: stores through the caches and past them, as wide as the processor has them.
+//! Zeroing kernels: temporal and non-temporal stores, of all widths that the CPU supports.
 //!
-//! Which of them there are is asked of the processor,
-//! not of the build. They are written in assembler because a compiler makes any plain loop that stores zeros
-//! into a call of memset.
+//! The available kernels are detected at run time. They are inline assembly, because a compiler turns any plain loop
+//! that stores zeros into a call of memset.
 //!
 //! # Safety
-//! A kernel writes `blocks` times 64 bytes from an aligned start on, and nothing else. [`Kernel::zero`] is the
-//! only caller: it cuts a borrowed slice into an aligned middle of whole blocks and two ends, so all writes
-//! lie in the slice. A kernel whose instructions a processor may lack is only in the list that [`kernels`]
-//! gives if the processor says it has them, and a [`Kernel`] cannot be made elsewhere.
+//! A kernel writes exactly `blocks` times 64 bytes from an aligned start on. [`Kernel::zero`] is the only caller: it
+//! splits a borrowed slice into an aligned middle of whole blocks and two ends, so all writes lie in the slice.
+//! [`kernels`] lists a kernel only if the CPU reports its instructions, and a [`Kernel`] cannot be made in any other
+//! way.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
 
-/// What is written at once, and the unit of alignment: the widest store there is.
+/// Block size and unit of alignment: the width of the widest store.
 const BLOCK: usize = 64;
 
 /// The kind of stores.
@@ -21,19 +20,19 @@ const BLOCK: usize = 64;
 pub enum Stores {
     /// Through the caches.
     Temporal,
-    /// Past the caches, as the processor has them for it.
+    /// Past the caches (non-temporal).
     NonTemporal,
-    /// The processor's own instruction for it, or the C library's memset: what operating systems use.
+    /// The CPU's string instruction or the C library's memset, which operating systems use.
     System,
 }
 
-/// Zeroes so many blocks from an aligned start on.
+/// Zeroes a number of blocks from an aligned start on.
 type Blocks = unsafe fn(*mut u8, usize);
 
 /// One way to zero memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
-    /// Its name: the instruction.
+    /// Its name: that of the instruction.
     pub name: &'static str,
     /// The kind of stores.
     pub stores: Stores,
@@ -41,14 +40,14 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Zeroes `memory` in calls of `bulk` bytes each; non-temporal stores are waited for after each call.
+    /// Zeroes `memory` in calls of `bulk` bytes each; a fence follows the non-temporal stores of each call.
     pub fn zero(&self, memory: &mut [u8], bulk: usize) {
         for part in memory.chunks_mut(bulk.max(1)) {
             let (head, blocks, tail) = aligned(part);
             head.fill(0);
             tail.fill(0);
-            // SAFETY: `blocks` is borrowed exclusively, begins at a multiple of BLOCK and is a multiple
-            // of it long; the kernel is one of this processor's, as it came from `kernels`.
+            // SAFETY: `blocks` is borrowed exclusively, starts at a multiple of BLOCK and has a multiple of BLOCK as
+            // length; the kernel runs on this CPU, since it came from `kernels`.
             unsafe { (self.blocks)(blocks.as_mut_ptr(), blocks.len() / BLOCK) };
         }
     }
@@ -62,7 +61,7 @@ fn aligned(part: &mut [u8]) -> (&mut [u8], &mut [u8], &mut [u8]) {
     (head, blocks, tail)
 }
 
-/// Those that this processor has: the widest of each kind first.
+/// The kernels that this CPU supports: the widest of each kind first.
 pub fn kernels() -> Vec<Kernel> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -78,9 +77,9 @@ pub fn kernels() -> Vec<Kernel> {
 /// `blocks` times BLOCK bytes from `start` on may be written.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn memset(start: *mut u8, blocks: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { start.write_bytes(0, blocks * BLOCK) };
-    // What was written must not be found unused.
+    // Keeps the compiler from removing the stores.
     std::hint::black_box(start);
 }
 
@@ -109,14 +108,14 @@ mod x86 {
     /// # Safety
     /// `blocks` times BLOCK bytes from `start` on may be written.
     unsafe fn string(start: *mut u8, blocks: usize) {
-        // SAFETY: the caller's promise; the direction flag is clear, as the ABI has it.
+        // SAFETY: guaranteed by the caller; the ABI ensures that the direction flag is clear.
         unsafe {
             asm!("rep stosb", inout("rcx") blocks * BLOCK => _, inout("rdi") start => _, in("al") 0u8,
                 options(nostack, preserves_flags));
         }
     }
 
-    /// One kernel: `$each` stores of `$wide` bytes fill a block.
+    /// Defines a kernel: stores of the vector's width fill a block.
     macro_rules! kernel {
         ($name:ident, $feature:literal, $vector:ty, $zero:ident, $class:ident, $store:literal, $past:literal) => {
             /// # Safety
@@ -127,14 +126,15 @@ mod x86 {
                 const WIDE: usize = size_of::<$vector>();
                 let zero = $zero();
                 for place in (0..blocks * BLOCK).step_by(WIDE) {
-                    // SAFETY: the caller's promise; `place` plus a store's width is within the blocks.
+                    // SAFETY: guaranteed by the caller; `place` plus a store's width lies within the blocks.
                     unsafe {
                         asm!(concat!($store, " [{to}], {zero}"), to = in(reg) start.add(place),
                             zero = in($class) zero, options(nostack, preserves_flags));
                     }
                 }
                 if $past {
-                    // SAFETY: it orders stores and does nothing else. `_mm_sfence` is unsafe in old compilers only.
+                    // SAFETY: a fence only orders stores. (Inline assembly, because `_mm_sfence` is unsafe in old
+                    // compilers only.)
                     unsafe { asm!("sfence", options(nostack, preserves_flags)) };
                 }
             }

@@ -1,6 +1,6 @@
 /*
- * System calls that change the address space or make and end processes, told to the recorder. A thread
- * sends its accesses before every call: what it did comes before what others do after they were woken.
+ * Reports system calls that change the address space or create and end processes. A thread sends its accesses before
+ * every call, so that they precede those of threads that the call wakes up.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static void tell(enum kind kind, const uint64_t *fields, size_t count) {
 #define TELL(kind, ...) \
     tell(kind, (uint64_t[]){__VA_ARGS__}, sizeof(uint64_t[]){__VA_ARGS__} / sizeof(uint64_t))
 
-/* Which file: its inode and device, mixed into one number. 0: none. */
+/* A file's identity: inode and device mixed into one number. 0: no file. */
 static uint64_t file_number(int fd) {
     struct stat file;
     if (fd < 0 || fstat(fd, &file) != 0)
@@ -24,7 +24,7 @@ static uint64_t file_number(int fd) {
 }
 
 static bool makes_process(int64_t number, const uint64_t *a) {
-    /* QEMU makes a vfork a fork. */
+    /* QEMU implements vfork as fork. */
     return number == SYS_fork || number == SYS_vfork ||
            (number == SYS_clone && (!(a[0] & CLONE_VM) || a[0] & CLONE_VFORK));
 }
@@ -39,7 +39,7 @@ static void on_call(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint
     thread_send(t);
     switch (number) {
     case SYS_munmap:
-        /* Before it is done, and another thread is given the addresses. */
+        /* Before the call: afterwards another thread may get the addresses. */
         TELL(UNMAP, a1, a2);
         break;
     case SYS_shmdt:
@@ -61,13 +61,13 @@ static void on_call(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint
         break;
     default:
         if (makes_process(number, t->call)) {
-            /* Its name, until it tells its own: which fork of which thread. */
+            /* Identifies the child until it sends its own frames: fork counter and thread id. */
             static uint32_t forks;
             uint64_t made = __atomic_add_fetch(&forks, 1, __ATOMIC_RELAXED);
             t->call[5] = made << 32 | (uint32_t)syscall(SYS_gettid);
             TELL(FORKING, t->call[5]);
         } else if (number == SYS_clone) {
-            /* QEMU translates anew for several threads: from now on each counts for itself. */
+            /* With several threads QEMU retranslates all code: from now on each thread counts its own instructions. */
             parallel = true;
             TELL(THREAD, 0);
         }
@@ -93,7 +93,7 @@ static void on_return(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, in
     if (over || !self)
         return;
     const uint64_t *a = self->call;
-    /* The kernel's errors are -1 to -4095. */
+    /* The kernel returns errors as -1 to -4095. */
     bool failed = result < 0 && result >= -4095;
     uint64_t at = (uint64_t)result;
     if (makes_process(number, a)) {

@@ -1,8 +1,8 @@
 /*
- * Following exec: QEMU executes natively what its program executes, and nothing of that would be recorded.
- * So we execute QEMU ourselves instead, with this plugin and the new program. What we would change by that
- * is left to QEMU: programs of another architecture, those that gain privileges, files that cannot be
- * executed (the program is to get its own error).
+ * Following exec: QEMU would execute the new program natively, unrecorded. So the plugin executes QEMU instead, with
+ * this plugin and the new program. QEMU handles programs for which that would change behaviour: programs of another
+ * architecture, programs that gain privileges, and files that cannot be executed (the caller must get its own
+ * error).
  */
 
 /* The recorder's command line up to the plugin and its arguments: qemu -plugin OPTIONS. */
@@ -11,7 +11,7 @@ static char *prefix[3];
 static bool follow;
 static uint64_t guest_base;
 
-/* What may be in a `#!` line and before an argument list. */
+/* Maximum number of arguments. */
 #define ARGUMENTS 4096
 
 static bool command_line_read(void) {
@@ -29,7 +29,7 @@ static bool command_line_read(void) {
     return prefix[0][0] == '/' && strcmp(prefix[1], "-plugin") == 0 && at <= end;
 }
 
-/* The program's memory, which may not be there: then the program is to find out. */
+/* Copies guest memory; returns false if it is not mapped, and the program then gets its own error. */
 static bool guest_read(void *to, uint64_t from, size_t bytes) {
     struct iovec local = {to, bytes}, remote = {(void *)(from + guest_base), bytes};
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)bytes;
@@ -59,12 +59,12 @@ static ssize_t beginning(const char *path, char *to, size_t room) {
     return bytes;
 }
 
-/* A 64-bit little-endian ELF file for x86-64 (System V ABI, ELF header: class, data, machine). */
+/* Checks for a 64-bit little-endian ELF file for x86-64 (System V ABI, ELF header: class, data, machine). */
 static bool is_ours(const char *start, ssize_t bytes) {
     return bytes >= 20 && memcmp(start, "\177ELF\2\1", 6) == 0 && start[18] == 62 && start[19] == 0;
 }
 
-/* Becomes `path` under QEMU; returns if that is not for us. */
+/* Executes `path` under QEMU; returns if the program cannot be recorded or exec fails. */
 static void exec_recorded(uint64_t path_at, uint64_t arguments_at, uint64_t environment_at) {
     static char path[4096], start[256], script[4096];
     static uint64_t given[ARGUMENTS];
@@ -85,7 +85,7 @@ static void exec_recorded(uint64_t path_at, uint64_t arguments_at, uint64_t envi
     ssize_t bytes = beginning(path, start, sizeof start - 1);
     char *interpreter = NULL, *option = NULL;
     if (bytes > 2 && memcmp(start, "#!", 2) == 0) {
-        /* As the kernel does it: the interpreter, and all that follows as one argument. */
+        /* As in the kernel: the interpreter, and the rest of the line as one argument. */
         start[bytes] = 0;
         char *end = strchr(start, '\n');
         if (!end)

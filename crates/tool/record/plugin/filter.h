@@ -1,49 +1,48 @@
 /*
- * Accesses become records: a page, whether it is written, and how many accesses it stands for. Each thread
- * fills a buffer of its own; what lies in it is a run of that thread's accesses, and the filter begins
- * afresh with every buffer, so that what is left out is what the stream of all buffers, one after the
- * other, allows to leave out (crates/shared/trace/src/filter.rs has the rule; the tests compare the two).
+ * Combines accesses into records: page, read or write, number of accesses. Each thread fills its own buffer, which
+ * holds consecutive accesses of that thread. The filter restarts with every buffer, so that its rule holds for the
+ * concatenation of all buffers (crates/shared/trace/src/filter.rs has the rule; the tests compare the two).
  */
 
 #define PAGE_BITS 12
-#define RECORDS 7168 /* 56 KiB: three fit into the socket's buffer where the system allows no larger. */
+#define RECORDS 7168 /* 56 KiB: three fit into the default socket buffer. */
 #define CLASSES 4096
 
-/* A record: bit 0 writes, 44 bits of page number (57-bit addresses), 19 bits of count. */
+/* A record: bit 0 write, 44 bits of page number (57-bit addresses), 19 bits of count. */
 #define COUNT_ONE (1ull << 45)
 #define COUNT_MASK (~0ull << 45)
 #define NOBODY (~0ull)
 
 struct records {
-    uint64_t *last; /* The record made last. */
-    uint64_t page;  /* Its page, and whether it wrote: page << 1 | writes. */
+    uint64_t *last; /* The last record. */
+    uint64_t page;  /* Its page: page << 1 | writes. */
     uint32_t count;
     uint64_t words[RECORDS];
 };
 
 struct thread {
     struct thread *next;
-    pthread_mutex_t sending; /* Taken by who sends the buffer. */
-    uint64_t instructions;   /* Not told yet. */
+    pthread_mutex_t sending; /* Held while the buffer is sent. */
+    uint64_t instructions;   /* Not yet reported. */
     struct records data;
     struct records code;
-    /* Set-MRU: by class, the page (as in `page` above) and the region used last. */
+    /* Set-MRU filter: most recently used page (as in `page` above) and region of each class. */
     uint64_t pages[CLASSES];
     uint64_t regions[CLASSES];
-    /* The system call that is under way. */
+    /* Arguments of the current system call. */
     uint64_t call[6];
 };
 
-/* Classes of base pages and regions; 0: the filter is same-page. */
+/* Number of classes of base pages and regions; 0: same-page filter. */
 static uint64_t base_classes, region_classes;
-static bool every; /* No filter at all. */
+static bool every; /* No filter. */
 static bool fetches;
 
 static __thread struct thread *self __attribute__((tls_model("initial-exec")));
 static struct thread *threads;
 static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Instructions while there is one thread: QEMU adds to it without calling us. */
+/* Instruction counter of a single-threaded process: QEMU increments it inline, without a callback. */
 static uint64_t alone, alone_told;
 static pthread_mutex_t alone_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool parallel;
@@ -91,7 +90,7 @@ static uint64_t instructions_take(struct thread *t) {
     return sum;
 }
 
-/* Sends what a thread has. */
+/* Sends a thread's buffers. */
 static void thread_send(struct thread *t) {
     pthread_mutex_lock(&t->sending);
     if (t->data.count) {
@@ -105,8 +104,8 @@ static void thread_send(struct thread *t) {
     pthread_mutex_unlock(&t->sending);
 }
 
-/* The process ends: what its other threads have not sent. They may still be running; what they add
- * meanwhile is lost, as it is when they are killed. */
+/* Sends the other threads' buffers at process exit. Those threads may still be running; their later accesses are
+ * lost, as when they are killed. */
 static void threads_send(void) {
     pthread_mutex_lock(&threads_lock);
     for (struct thread *t = threads; t; t = t->next)
@@ -131,7 +130,7 @@ static void thread_end(void) {
     free(t);
 }
 
-/* In a child there is one thread, and what the others had is the parent's to send. */
+/* A forked child has one thread; the parent sends the buffers of the others. */
 static void threads_forked(void) {
     struct thread *own = thread_self();
     threads = own;
@@ -149,7 +148,7 @@ static void threads_forked(void) {
 static void add(struct thread *t, struct records *to, uint64_t page) {
     if (__builtin_expect(to->count == RECORDS, 0)) {
         thread_send(t);
-        /* The filter began afresh: this is the first of its class. */
+        /* The filter restarted: this access is the first of its class. */
         if (to == &t->data && base_classes) {
             t->pages[(page >> 1) & (base_classes - 1)] = page;
             t->regions[(page >> 10) & (region_classes - 1)] = page >> 10;
@@ -160,7 +159,7 @@ static void add(struct thread *t, struct records *to, uint64_t page) {
     *to->last = page | COUNT_ONE;
 }
 
-/* One more for the last record; another record of the same page where its count is full. */
+/* Adds an access to the last record, or to another record of the page if the count is full. */
 static inline void count_on(struct thread *t, struct records *to) {
     if (__builtin_expect(*to->last < COUNT_MASK, 1))
         *to->last += COUNT_ONE;
@@ -172,7 +171,7 @@ static inline bool covers(uint64_t last, uint64_t page) {
     return last == page || last == (page | 1);
 }
 
-/* `page` is page << 1 | writes. */
+/* Records an access to a page; `page` is page << 1 | writes. */
 static void note(struct thread *t, uint64_t page) {
     struct records *to = &t->data;
     if (!base_classes) {
@@ -201,7 +200,7 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
     struct thread *t = thread_self();
     uint64_t page = address >> PAGE_BITS;
     uint64_t offset = address & ((1 << PAGE_BITS) - 1);
-    /* Most accesses: to the page before, which was written already. */
+    /* Fast path: an access to the last page, already recorded as written. */
     bool crosses = offset > (1 << PAGE_BITS) - 64 &&
                    offset + (1u << qemu_plugin_mem_size_shift(info)) > 1 << PAGE_BITS;
     if (t->data.page == (page << 1 | 1) && !crosses && !base_classes && !every) {
@@ -209,7 +208,7 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
         return;
     }
     uint64_t writes = qemu_plugin_mem_is_store(info);
-    /* Beyond what a record can name: the kernel's vsyscall page, which no mapping holds. */
+    /* Not representable: the kernel's vsyscall page, which no mapping contains. */
     if (__builtin_expect(page >> 44, 0))
         return;
     note(t, page << 1 | writes);
@@ -217,10 +216,10 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
         note(t, (page + 1) << 1 | writes);
 }
 
-/* A translated block, where blocks are not merely counted. */
+/* A translated block, used if fetches are recorded. */
 struct block {
     uint64_t instructions;
-    uint64_t first, last; /* Its pages: at most two. */
+    uint64_t first, last; /* Its one or two pages. */
 };
 
 static void note_fetch(struct thread *t, uint64_t page) {

@@ -1,10 +1,10 @@
 /*
- * superpage's recorder, inside qemu-user: which pages the program accesses, and what it tells the kernel
- * about its memory. Loaded by `qemu-x86_64 -plugin`, built by crates/tool/record/src/plugin.rs, talks to
+ * superpage's recorder, a plugin for qemu-user: records which pages the program accesses, and its memory system
+ * calls. Loaded by `qemu-x86_64 -plugin`, built by crates/tool/record/src/plugin.rs, connects to
  * crates/tool/record/src/session.rs.
  *
- * Life: qemu_plugin_install runs before the program is loaded and tells START; the first translation is the
- * first moment at which the program is there, and tells its mappings; then accesses, calls, EXIT.
+ * Life cycle: qemu_plugin_install runs before the program is loaded and sends START; the first translation is the
+ * earliest moment at which the program is loaded, and sends its mappings; then accesses, calls, EXIT.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -18,8 +18,8 @@
 
 EXPORT int qemu_plugin_version = 1;
 
-/* QEMU's own lowest mapping before there is a program. What lies below it later is the program's: QEMU
- * places programs from 0x400000 or 0x4000000000 on, and itself where the kernel places a program. */
+/* QEMU's lowest mapping before the program is loaded. Lower mappings later belong to the program: QEMU loads
+ * programs from 0x400000 or 0x4000000000 on, while the kernel places QEMU itself at higher addresses. */
 static uint64_t qemu_begins = UINT64_MAX;
 
 typedef void (*mapping_cb)(uint64_t begin, uint64_t end, const char *rights, uint64_t offset, uint64_t file);
@@ -77,7 +77,7 @@ static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block) {
     }
     struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(block, 0);
     struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(block, count - 1);
-    /* Never freed: QEMU does not say when a block is translated no more. */
+    /* Never freed: QEMU does not report when it discards a block. */
     struct block *about = malloc(sizeof *about);
     if (!about)
         return;

@@ -1,9 +1,9 @@
 /*
- * What this plugin uses of QEMU's plugin interface, version 1 (QEMU 4.2 to 8.x; Debian 12 has 7.2).
+ * The parts of QEMU's plugin interface, version 1, that this plugin uses (QEMU 4.2 to 8.x; Debian 12 has 7.2).
  *
- * Debian's qemu-user does not bring the header qemu-plugin.h, so the few names are declared here, after the
- * interface's documentation (QEMU, docs/devel/tcg-plugins.rst). QEMU checks `qemu_plugin_version` when it
- * loads us and refuses a plugin for an interface that it does not have.
+ * Debian's qemu-user lacks the header qemu-plugin.h, so the functions are declared here according to the
+ * documentation (QEMU, docs/devel/tcg-plugins.rst). QEMU checks `qemu_plugin_version` at load time and refuses a
+ * plugin with an unsupported interface version.
  */
 #ifndef SUPERPAGE_QEMU_H
 #define SUPERPAGE_QEMU_H

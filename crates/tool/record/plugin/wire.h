@@ -1,12 +1,12 @@
 /*
- * How the plugin speaks to the recorder: frames, each one datagram on a Unix socket that the recorder has
- * bound. A datagram arrives whole or not at all, in the order of sending over all processes, and a sender
- * waits while the queue is full: no lock between processes, no half frame of a process that was killed.
+ * The plugin's protocol: frames, each one datagram on a Unix socket that the recorder has bound. Datagrams arrive
+ * whole, in sending order across all processes, and a sender blocks while the queue is full: no lock between
+ * processes, and no partial frame from a killed process.
  *
- * The program may close or replace any descriptor, ours too. So each frame looks first whether the
- * descriptor still is our socket, and opens another if not.
+ * The program may close or replace any descriptor, including the plugin's. So before each frame the plugin checks
+ * that the descriptor is still its socket, and otherwise opens another.
  *
- * crates/tool/record/src/wire.rs reads this, and says the same of every kind.
+ * crates/tool/record/src/wire.rs reads the frames and documents every kind.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,19 +39,19 @@ enum kind {
     THREAD,
 };
 
-/* Little-endian, as is every machine that runs this. */
+/* Little-endian, like every machine that runs this plugin. */
 struct head {
     uint32_t magic;
     uint32_t kind;
     uint32_t pid;
     uint32_t tid;
-    /* Instructions of the process since its last frame that told any. */
+    /* Instructions of the process since the last frame with a count. */
     uint64_t instructions;
 };
 
 #define MAGIC 0x31525053u /* "SPR1" */
 
-/* Of a mapping. */
+/* Flags of a mapping. */
 enum { SHARED = 1, OF_FILE = 2, HEAP = 4 };
 
 static struct sockaddr_un recorder = {.sun_family = AF_UNIX};
@@ -60,7 +60,7 @@ static dev_t channel_dev;
 static ino_t channel_ino;
 static pthread_mutex_t channel_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Nobody listens any more: the recording has ended, and the program goes on alone. */
+/* The recorder has closed its socket: the recording has ended, and the program continues. */
 static volatile bool over;
 
 static bool channel_is_ours(void) {
@@ -68,7 +68,7 @@ static bool channel_is_ours(void) {
     return channel >= 0 && fstat(channel, &now) == 0 && now.st_dev == channel_dev && now.st_ino == channel_ino;
 }
 
-/* Opens it, at a number high enough to be nobody's: programs expect the lowest free ones. */
+/* Opens the socket with a high descriptor number: programs expect to get the lowest free ones. */
 static bool channel_open(void) {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)

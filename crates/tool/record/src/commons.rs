@@ -1,4 +1,4 @@
-//! What all processes of a recording share: the dense numbers of regions, shared objects and files. Pure.
+//! State shared by all processes of a recording: dense numbers of regions, shared objects and files. Pure.
 
 use std::collections::HashMap;
 
@@ -7,35 +7,36 @@ use trace::Backing;
 use crate::numbers::Numbers;
 use crate::parts::Kind;
 
-/// More regions than can be numbered.
+/// Out of region numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// What all processes share.
+/// State shared by all processes.
 pub struct Commons {
-    /// Regions' numbers that no process has.
+    /// Free region numbers.
     pub numbers: Numbers,
-    /// By object and the page of it that a mapping begins with; only looked up, so its order is nobody's.
+    /// Object numbers by object and the object's page at which a mapping begins; only looked up, so the map's order
+    /// does not matter.
     objects: HashMap<(u64, u64), u32>,
     files: HashMap<u64, u32>,
     nameless: u64,
 }
 
 impl Commons {
-    /// At the beginning of a recording.
+    /// The state at the beginning of a recording.
     pub fn new() -> Self {
         let (objects, files) = (HashMap::new(), HashMap::new());
         Self { numbers: Numbers::all(), objects, files, nameless: 0 }
     }
 
-    /// A name for shared memory that has none. Files' are odd, these are even.
+    /// A new identity for anonymous shared memory: even, whereas those of files are odd.
     pub fn nameless(&mut self) -> u64 {
         self.nameless += 2;
         self.nameless
     }
 
-    /// What backs a mapping of that kind, in a stream's words. All mappings of a stream's object begin at the
-    /// object's first page, so what begins elsewhere is another object.
+    /// The backing of a mapping in trace terms. In a trace all mappings of an object start at the object's first page,
+    /// so a mapping with another offset counts as another object.
     pub fn backing(&mut self, kind: Kind) -> Backing {
         match kind {
             Kind::Anonymous => Backing::Anonymous,
@@ -44,7 +45,7 @@ impl Commons {
                 let next = self.objects.len() as u32;
                 Backing::Shared(*self.objects.entry((object, offset)).or_insert(next))
             }
-            // A program that runs again finds its files in the page cache.
+            // Files count as cached: after an earlier run they are in the page cache.
             Kind::File(file) => {
                 let next = self.files.len() as u32;
                 Backing::File { file: *self.files.entry(file).or_insert(next), cached: true }

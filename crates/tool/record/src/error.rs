@@ -1,4 +1,4 @@
-//! Why a program cannot be recorded, each in one line: what, on what, remedy.
+//! Why a program cannot be recorded, each in one line: operation, object, remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use trace::TraceError;
 /// A recording that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Programs of other architectures than x86-64 are not recorded.
+    /// Recording needs an x86-64 machine.
     #[error("recording needs an x86-64 machine; record there, and copy the trace")]
     ThisMachine,
     /// QEMU is not installed.
     #[error("qemu-x86_64 was not found in PATH; install it: apt-get install qemu-user")]
     NoQemu,
-    /// QEMU is there and cannot be used.
+    /// QEMU is installed but unusable.
     #[error("{}: {what}; install Debian's: apt-get install qemu-user", path.display())]
     BadQemu {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its defect.
         what: String,
     },
     /// There is no C compiler.
@@ -36,10 +36,10 @@ pub enum RecordError {
     Compiler {
         /// The compiler.
         path: PathBuf,
-        /// Its first line.
+        /// The first line of its output.
         said: String,
     },
-    /// Somebody else could put code where the plugin is kept.
+    /// Another user could replace the plugin.
     #[error(
         "{}: {what}, so others could change the QEMU plugin; fix that, or set XDG_CACHE_HOME to a \
          directory of your own", path.display()
@@ -47,32 +47,32 @@ pub enum RecordError {
     Untrusted {
         /// The directory or file.
         path: PathBuf,
-        /// Whose it is, or who may write it.
+        /// The owner, or the write permission that is too wide.
         what: String,
     },
-    /// The program is none that QEMU's x86-64 runs.
+    /// Not a program for x86-64.
     #[error("{}: {what}; only 64-bit x86 programs can be recorded; {remedy}", path.display())]
     Foreign {
         /// The program.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the file.
         what: String,
-        /// What helps.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// A file or a process.
+    /// An operation on a file or process failed.
     #[error("{}: {doing}: {source}{remedy}", path.display())]
     Io {
-        /// What it was done to.
+        /// The file or program.
         path: PathBuf,
-        /// What was attempted.
+        /// The operation.
         doing: &'static str,
-        /// Its answer.
+        /// The error.
         source: io::Error,
-        /// What helps, after a semicolon; or nothing.
+        /// The remedy, after a semicolon; or empty.
         remedy: &'static str,
     },
-    /// Nothing was ever heard of the plugin.
+    /// The plugin never sent a frame.
     #[error(
         "{}: QEMU ended ({status}) before the program started; see its message above; is the program's \
          loader installed?", path.display()
@@ -80,23 +80,23 @@ pub enum RecordError {
     Silent {
         /// The program.
         path: PathBuf,
-        /// How QEMU ended.
+        /// QEMU's exit status.
         status: String,
     },
-    /// The plugin said something that cannot be; a newer or older one than this.
+    /// The plugin sent an invalid frame; it may be of another version.
     #[error("the recorder's plugin sent {what}; remove {} and try again", plugin.display())]
     Garbled {
-        /// What was wrong.
+        /// The invalid frame.
         what: String,
-        /// The plugin.
+        /// Path of the plugin.
         plugin: PathBuf,
     },
-    /// The kernel does not let us see page faults.
+    /// The kernel does not permit recording page faults.
     #[error("page faults cannot be recorded: {what}; {remedy}")]
     NoFaults {
-        /// What was refused, and by whom.
+        /// What was refused, and why.
         what: String,
-        /// What helps.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The trace cannot be written.
@@ -105,7 +105,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Whether this machine, or this user on it, cannot; otherwise the request was wrong.
+    /// Whether this machine or user lacks a prerequisite; otherwise the request was invalid.
     pub fn is_cannot(&self) -> bool {
         matches!(
             self,
@@ -119,7 +119,7 @@ impl RecordError {
         )
     }
 
-    /// An operation on a file that failed.
+    /// A failed operation on a file.
     pub(crate) fn io(path: &std::path::Path, doing: &'static str, source: io::Error) -> Self {
         Self::Io { path: path.to_path_buf(), doing, source, remedy: "" }
     }

@@ -1,8 +1,7 @@
-//! First touches at native speed: the program runs as always, on base pages, and the kernel tells of every
-//! page fault that it takes in user mode (tracepoint exceptions:page_fault_user, x86) and of what it maps,
-//! forks and executes (perf_event_open(2)). It does not tell what is unmapped, nor what its own code touches
-//! first in the program's stead (read(2) into fresh memory).
-//! See docs/decisions/record.md#3.
+//! Recording of first touches at native speed: the program runs natively on base pages, and the kernel reports every
+//! user-mode page fault (tracepoint exceptions:page_fault_user, x86) and every mmap, fork and exec
+//! (perf_event_open(2)). The kernel reports neither munmap nor first touches by its own code on behalf of the program
+//! (read(2) into fresh memory). See docs/decisions/record.md#3.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -19,15 +18,14 @@ use crate::kernel;
 use crate::session::{Child, Ended, Progress, Recorded, Recording, streams};
 use crate::stream::Stream;
 
-/// How long it waits while nothing is there: in that time 4 MiB a CPU do not fill (some 10^6 faults a
-/// second of 72 bytes each).
+/// Poll interval of idle rings: 4 MiB per CPU cannot fill in that time (some 10^6 faults per second of 72 bytes each).
 const PAUSE: Duration = Duration::from_millis(5);
-/// How often somebody is asked whether to go on.
+/// Poll interval for cancellation.
 const LOOK: Duration = Duration::from_millis(50);
-/// Pages of a ring, as many as one may have.
+/// Ring sizes in pages, tried in this order.
 const PAGES: [usize; 3] = [1024, 128, 16];
 
-/// A recording of faults under way: [`FaultSession::start`], then [`FaultSession::finish`].
+/// A running recording of faults: [`FaultSession::start`], then [`FaultSession::finish`].
 pub struct FaultSession {
     child: Child,
     began: Instant,
@@ -38,7 +36,7 @@ pub struct FaultSession {
 }
 
 impl FaultSession {
-    /// Starts the program. `tracing` are the directories where tracefs may be mounted.
+    /// Starts the program. `tracing` lists directories where tracefs may be mounted.
     pub fn start(recording: &Recording, tracing: &[&Path]) -> Result<Self, RecordError> {
         let event = Event::Tracepoint(tracepoint(tracing)?);
         let words: Vec<_> = recording.arguments.iter().map(|word| word.to_string_lossy()).collect();
@@ -55,7 +53,7 @@ impl FaultSession {
         let most = recording.limits.accesses.unwrap_or(u64::MAX);
         let stream = Stream::new(writer, None, recording.limits.skip, most);
 
-        // On ourselves: what this thread makes inherits them, and they begin when it executes the program.
+        // Events on this thread: its children inherit them, and they start at the program's exec.
         let mut rings = Vec::new();
         let cpus = sys::affinity::online().map_err(|error| RecordError::NoFaults {
             what: error.to_string(),
@@ -74,7 +72,7 @@ impl FaultSession {
         Ok(Self { child, began, rings, stream, output, limit })
     }
 
-    /// The program, to pass signals to.
+    /// The program's pid, for sending signals.
     pub fn pid(&self) -> Pid {
         self.child.pid
     }
@@ -101,7 +99,7 @@ impl FaultSession {
         let mut order = kernel::Order::default();
         let mut looked = Instant::now();
         loop {
-            // Asked first: what the program did before its end is in the rings after it.
+            // Checked before draining, so that the rings contain everything the program did before its end.
             let over = self.child.has_ended();
             let mut most = 0;
             for ring in &mut self.rings {
@@ -148,12 +146,12 @@ fn ring(event: Event, cpu: u32) -> Result<Ring, RecordError> {
     Err(RecordError::NoFaults { what, remedy })
 }
 
-/// Whether there is a tracefs at one of these places.
+/// Whether tracefs is mounted in one of these directories.
 fn is_mounted(tracing: &[&Path]) -> bool {
     tracing.iter().any(|root| root.join("events").exists())
 }
 
-/// The number of the tracepoint of page faults in user mode.
+/// The id of the tracepoint of user-mode page faults.
 fn tracepoint(tracing: &[&Path]) -> Result<u64, RecordError> {
     let mut denied = None;
     for root in tracing {

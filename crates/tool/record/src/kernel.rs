@@ -1,6 +1,5 @@
-//! What the kernel's perf events say, as the frames that `stream` takes. Layouts: perf_event_open(2), "MMAP
-//! layout"; the attributes that decide on them are those of `sys::perf`. Total: a record that makes no
-//! sense is no frame.
+//! Converts perf records to the frames that `stream` takes. Layouts: perf_event_open(2), "MMAP layout"; `sys::perf`
+//! sets the attributes that determine them. Total: a malformed record gives no frame.
 
 use sys::perf::Record;
 
@@ -17,7 +16,7 @@ const MMAP2: u32 = 10;
 /// PERF_RECORD_MISC_COMM_EXEC.
 const BY_EXEC: u16 = 1 << 13;
 
-/// A record, kept until its turn.
+/// A buffered record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     time: u64,
@@ -26,18 +25,18 @@ pub struct Kept {
     body: Vec<u8>,
 }
 
-/// Puts the records of several CPUs in the order of their times. What a CPU says now may be older than what
-/// another said before, but not older than all that was read the round before.
+/// Sorts the records of several CPUs by time. A record of one CPU may be older than one already read from another CPU,
+/// but not older than the latest record of the previous round.
 #[derive(Debug, Default)]
 pub struct Order {
     kept: Vec<Kept>,
-    /// The latest time of the rounds before this one, and with it.
+    /// Latest timestamp of the previous rounds, and including the current one.
     safe: u64,
     latest: u64,
 }
 
 impl Order {
-    /// One more.
+    /// Buffers a record.
     pub fn add(&mut self, record: &Record<'_>) {
         let body = record.body;
         let time = if record.kind == SAMPLE {
@@ -51,7 +50,7 @@ impl Order {
         self.kept.push(Kept { time, kind, misc, body });
     }
 
-    /// Ends a round: those whose turn it is; with `all`, all.
+    /// Ends a round; returns the records that are safe to process, or with `all` all records.
     pub fn due(&mut self, all: bool) -> Vec<Kept> {
         self.kept.sort_by_key(|kept| kept.time);
         let end = if all {
@@ -76,21 +75,21 @@ fn half(body: &[u8], at: usize) -> Option<u32> {
 
 type To<'a> = &'a mut dyn FnMut(Frame<'_>) -> Result<(), RecordError>;
 
-/// Gives the frames of a record to `to`.
+/// Passes the frames of a record to `to`.
 pub fn frames(record: &Kept, to: To<'_>) -> Result<(), RecordError> {
     some(record, to).unwrap_or(Ok(()))
 }
 
-/// `None`: it makes no sense, or nothing to us.
+/// `None`: the record is malformed, or irrelevant.
 fn some(record: &Kept, to: To<'_>) -> Option<Result<(), RecordError>> {
     let body = record.body.as_slice();
     let frame = |pid, what| Frame { pid, instructions: None, what };
     match record.kind {
         SAMPLE => {
             let pid = half(body, 0)?;
-            // Behind the length of the raw data (offset 24): its address and error code.
+            // After the length of the raw data (offset 24): address and error code.
             let (address, error) = (word(body, 28 + 8)?, word(body, 28 + 24)?);
-            // Bit 1: the access was a write (Intel SDM vol. 3, 4.7).
+            // Error code bit 1: a write access (Intel SDM vol. 3, 4.7).
             let access = (address >> 12) << 1 | error >> 1 & 1 | 1 << 45;
             let user = address < 1 << 56;
             let words = [access.to_le_bytes()];
@@ -153,7 +152,7 @@ mod tests {
 
         #[test]
         fn rounds_of_two_cpus_come_out_in_order(times in prop::collection::vec((0u64..20, any::<bool>()), 1..200)) {
-            // Each CPU's times rise; a round reads all of one and then the other up to some moment.
+            // Each CPU's times ascend; a round drains one CPU and then the other, up to a common moment.
             let (mut order, mut now, mut out) = (Order::default(), [0u64; 2], Vec::new());
             for round in times.chunks(8) {
                 let begin = now[0].max(now[1]);

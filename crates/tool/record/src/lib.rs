@@ -1,14 +1,14 @@
-//! Recording unmodified programs as streams of page accesses, on machines without a PMU.
+//! Records unmodified programs as streams of page accesses, without a PMU.
 //!
-//! [`record`] runs a program under qemu-user with a plugin of ours (`plugin/`, in C, built at first use)
-//! that sees every access and every system call; what it sends becomes a trace (`.spt`) with the program's
-//! own mappings. A program takes 20 to 130 times its processor time so (docs/guide/record-and-traces.md).
+//! [`record`] runs a program under qemu-user with our plugin (`plugin/`, in C, built at first use), which sees every
+//! access and every system call; its frames become a trace (`.spt`) with the program's own mappings. A recorded program
+//! takes 20 to 130 times its native CPU time (docs/guide/record-and-traces.md).
 //!
-//! [`FaultSession`] runs a program natively and has the kernel tell of its page faults: first touches only.
+//! [`FaultSession`] runs a program natively and records its page faults: first touches only.
 //!
-//! Frames from the plugin (`wire`) go to the stream of all processes (`stream`), which knows each one's
-//! memory (`space`). Nothing here prints or reads the environment: where to search and where to keep the
-//! plugin is told by who calls.
+//! Frames from the plugin (`wire`) go to the stream of all processes (`stream`), which tracks the memory of each
+//! (`space`). This crate does not print or read the environment: the caller passes the search path and the plugin's
+//! directory.
 #![forbid(unsafe_code)]
 
 mod commons;

@@ -1,29 +1,28 @@
-//! Dense numbers of regions: who has which. Pure.
+//! Allocator of dense region numbers. Pure.
 
 use std::collections::BTreeMap;
 
-/// Regions that are numbered at most: what the laboratory takes (2^20, 2 TiB). The format has four times
-/// as many.
+/// Maximum number of regions: the lab's limit (2^20, 2 TiB). The trace format allows four times as many.
 pub const MAX_NUMBERS: u32 = 1 << 20;
 
-/// Numbers that nobody has: runs, by their first.
+/// Free numbers, as runs by their first number.
 #[derive(Debug, Clone)]
 pub struct Numbers {
     free: BTreeMap<u32, u32>,
 }
 
 impl Numbers {
-    /// None.
+    /// No free numbers.
     pub fn none() -> Self {
         Self { free: BTreeMap::new() }
     }
 
-    /// All that there are.
+    /// All numbers free.
     pub fn all() -> Self {
         Self { free: BTreeMap::from([(0, MAX_NUMBERS)]) }
     }
 
-    /// Takes `count` in a row: those from `wanted` on if they are free, else the lowest that are.
+    /// Takes `count` consecutive numbers: from `wanted` on if those are free, otherwise the lowest free run.
     pub fn take(&mut self, count: u32, wanted: Option<u32>) -> Option<u32> {
         if let Some(wanted) = wanted.filter(|&wanted| self.holds(wanted, count)) {
             self.cut(wanted, count);
@@ -32,7 +31,7 @@ impl Numbers {
         self.take_above(0, count)
     }
 
-    /// Takes the lowest `count` in a row of which none is below `least`.
+    /// Takes the lowest `count` consecutive numbers that are at least `least`.
     pub fn take_above(&mut self, least: u32, count: u32) -> Option<u32> {
         let first = self.free.iter().find_map(|(&begin, &length)| {
             let first = begin.max(least);
@@ -43,7 +42,7 @@ impl Numbers {
         Some(first)
     }
 
-    /// Gives `count` back.
+    /// Returns `count` numbers from `first` on.
     pub fn give(&mut self, first: u32, count: u32) {
         if count == 0 {
             return;
@@ -60,7 +59,7 @@ impl Numbers {
         self.free.insert(begin, end - begin);
     }
 
-    /// The runs: the first of each, and how many.
+    /// The free runs: first number and length.
     #[cfg(test)]
     pub fn runs(&self) -> impl Iterator<Item = (u32, u32)> {
         self.free.iter().map(|(&first, &count)| (first, count))

@@ -1,45 +1,45 @@
-//! What a process's memory is made of, for `space` alone: kinds of mappings, numbered regions, and the pages
-//! of a range within a region. Pure.
+//! Parts of a process's memory for `space`: kinds of mappings, numbered regions, and the slots of a range within a
+//! region. Pure.
 
 use trace::SLOTS;
 
-/// What a mapping is of.
+/// The kind of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Private anonymous memory.
     Anonymous,
     /// The heap.
     Heap,
-    /// Shared memory: whose, and how many pages from its begin.
+    /// Shared memory: object, and offset in pages.
     Shared(u64, u64),
-    /// A file of which nobody sees what is written here.
+    /// A private file mapping, or a read-only shared one.
     File(u64),
 }
 
-/// What may be done to it.
+/// Access rights of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum Rights {
-    /// Nothing.
+    /// No access.
     None,
-    /// It is read (or executed).
+    /// Readable or executable.
     Read,
-    /// It is written.
+    /// Writable.
     Write,
 }
 
-/// A region that has a number.
+/// A region with a number in the trace.
 #[derive(Debug, Clone)]
 pub struct Placed {
-    /// Its number in the address space.
+    /// Region number in the address space.
     pub address: u64,
-    /// Its number in the stream.
+    /// Region number in the trace.
     pub number: u32,
-    /// One bit for each page that is mapped.
+    /// One bit per mapped page.
     pub mapped: [u64; 8],
 }
 
 impl Placed {
-    /// Whether a page is mapped.
+    /// Whether the page in `slot` is mapped.
     #[inline]
     pub fn is_mapped(&self, slot: u32) -> bool {
         self.mapped[(slot / 64) as usize] >> (slot % 64) & 1 == 1
@@ -47,7 +47,7 @@ impl Placed {
 }
 
 impl Kind {
-    /// Whether both may be of one mapping.
+    /// Whether one mapping can contain both kinds.
     pub fn is_like(self, other: Self) -> bool {
         match (self, other) {
             (Self::Shared(..), Self::Shared(..)) => true,
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// The same, `pages` further on.
+    /// The kind of the part that starts `pages` further on.
     pub fn from(self, pages: u64) -> Self {
         match self {
             Self::Shared(object, offset) => Self::Shared(object, offset + pages),
@@ -64,14 +64,14 @@ impl Kind {
     }
 }
 
-/// The slots of `region` that lie in a range of pages: the first, and one more than the last.
+/// The slots of `region` inside a range of pages: the first, and one past the last.
 pub fn slots(region: u64, begin: u64, end: u64) -> (u32, u32) {
     let first = region * u64::from(SLOTS);
     let slot = |page: u64| (page.clamp(first, first + u64::from(SLOTS)) - first) as u32;
     (slot(begin), slot(end))
 }
 
-/// Calls `what` for every 64 slots of `region` of which some lie in a range: which 64, and which of them.
+/// Calls `what` for every 64-slot word of `region` that overlaps the range: index of the word, and mask of the slots.
 pub fn each_bit(region: u64, begin: u64, end: u64, mut what: impl FnMut(usize, u64)) {
     let (mut slot, stop) = slots(region, begin, end);
     while slot < stop {

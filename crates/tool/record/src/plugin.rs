@@ -1,9 +1,9 @@
-//! QEMU, and our plugin for it: found, built at first use, kept in the user's cache. Debian's qemu-user
-//! loads plugins and brings no header for them, so the source here needs none of QEMU's files to build.
+//! QEMU and our plugin: finds QEMU, builds the plugin at first use, and keeps it in the user's cache. Debian's
+//! qemu-user supports plugins but lacks the header, so the plugin's source needs no QEMU file to build.
 //!
-//! A plugin is code that runs as this user: it is loaded only from a file that is this user's (or root's), that nobody else may
-//! write, at a path of which the same holds for each directory.
-//! See docs/decisions/record.md#1, docs/decisions/security.md#2.
+//! A plugin is code that runs as this user: it is loaded only from a file that belongs to this user or root, that
+//! others cannot write, and whose parent directories satisfy the same. See docs/decisions/record.md#1,
+//! docs/decisions/security.md#2.
 
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -25,23 +25,23 @@ const SOURCES: [(&str, &str); 6] = [
     ("plugin.c", include_str!("../plugin/plugin.c")),
 ];
 
-/// How it is built.
+/// Compiler flags.
 const FLAGS: [&str; 4] = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden"];
 
-/// What records programs: QEMU and the plugin.
+/// The tools of a recording: QEMU and the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tools {
     /// qemu-x86_64.
     pub qemu: PathBuf,
-    /// Its version, as it says it.
+    /// QEMU's version, as printed.
     pub version: String,
     /// The plugin.
     pub plugin: PathBuf,
 }
 
 impl Tools {
-    /// Finds QEMU along `search` (as in PATH) and the plugin below `cache`; a plugin that is not there is built
-    /// with the `cc` along `search`. Half a second the first time.
+    /// Finds QEMU along `search` (as in PATH) and the plugin in `cache`; a missing plugin is built with the `cc` along
+    /// `search`, which takes half a second.
     pub fn prepare(search: &str, cache: &Path) -> Result<Self, RecordError> {
         let tools = Self::find(search, cache)?;
         let failed =
@@ -52,7 +52,7 @@ impl Tools {
             let doing = "the QEMU plugin cannot be written there";
             RecordError::Io { path: cache.to_path_buf(), doing, source, remedy }
         })?;
-        // Links are followed once, here: what QEMU is given has none.
+        // Resolve symbolic links once, so that QEMU gets a path without any.
         let cache = cache.canonicalize().map_err(failed)?;
         trust::check(&cache)?;
         let name = tools.plugin.file_name().unwrap_or_default();
@@ -63,13 +63,13 @@ impl Tools {
         Ok(tools)
     }
 
-    /// Whether the plugin is there already, and nobody else can have written it.
+    /// Whether the plugin exists and only this user or root can have written it.
     pub fn is_built(&self) -> bool {
         let metadata = self.plugin.symlink_metadata();
         metadata.is_ok_and(|it| it.is_file() && trust::is_ours(&it))
     }
 
-    /// The same as [`Tools::prepare`], but nothing is built.
+    /// Like [`Tools::prepare`], without building.
     pub fn find(search: &str, cache: &Path) -> Result<Self, RecordError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(RecordError::ThisMachine);
@@ -84,17 +84,17 @@ impl Tools {
         Ok(Self { qemu, version, plugin })
     }
 
-    /// The version's number alone: 7.2.22.
+    /// The version number: 7.2.22.
     pub fn number(&self) -> &str {
         let after = self.version.split("version ").nth(1).unwrap_or(&self.version);
         after.split_whitespace().next().unwrap_or_default()
     }
 }
 
-/// The first file of that name along `search` that may be executed.
+/// The first executable file of that name along `search`.
 fn find(name: &str, search: &str) -> Option<PathBuf> {
     let paths = search.split(':').map(|directory| Path::new(directory).join(name));
-    // QEMU starts itself again when the program executes another, from wherever that is.
+    // Absolute, because QEMU executes itself again when the program calls exec, from any directory.
     let paths = paths.filter_map(|path| std::path::absolute(path).ok());
     paths.into_iter().find(|path| {
         path.metadata()
@@ -115,7 +115,7 @@ fn version(qemu: &Path) -> Result<String, RecordError> {
     }
 }
 
-/// Builds it beside its name, so that a recording that starts meanwhile sees all of it or none.
+/// Builds under a temporary name and renames, so that a concurrent recording sees the whole file or none.
 fn build(plugin: &Path, cache: &Path, search: &str) -> Result<(), RecordError> {
     let cc = find("cc", search).ok_or(RecordError::NoCompiler)?;
     let failed = |source| RecordError::Io {
@@ -146,7 +146,7 @@ fn build(plugin: &Path, cache: &Path, search: &str) -> Result<(), RecordError> {
         let said = line.unwrap_or("it says nothing").trim().to_string();
         return Err(RecordError::Compiler { path: cc, said });
     }
-    // Whatever the umask let the compiler make.
+    // Independent of the umask.
     std::fs::set_permissions(&made, Permissions::from_mode(0o755)).map_err(failed)?;
     std::fs::rename(&made, plugin).map_err(failed)
 }

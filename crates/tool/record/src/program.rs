@@ -1,5 +1,5 @@
-//! What QEMU is to run for a program: the file itself, or the interpreter of a script. Programs that it
-//! cannot run are told before anything is started.
+//! Resolves the file that QEMU runs for a program: the file itself, or a script's interpreter. Refuses unsupported
+//! programs before anything is started.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 use crate::RecordError;
 
-/// A file that QEMU can run, and the program's arguments.
+/// A file that QEMU can run, and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// The file.
     pub file: PathBuf,
-    /// What the program sees as its own name, and its arguments.
+    /// The program's arguments, starting with its name.
     pub arguments: Vec<OsString>,
 }
 
-/// Scripts whose interpreters are scripts: as deep as Linux goes (BINPRM_MAX_RECURSION, fs/exec.c).
+/// Maximum depth of scripts interpreted by scripts, as in Linux (BINPRM_MAX_RECURSION, fs/exec.c).
 const DEPTH: usize = 4;
 
 impl Program {
-    /// What is run for `path`, which was found and may be executed, called by the first of `arguments`.
+    /// Resolves `path`, an executable file; `arguments` start with the program's name.
     pub fn from_path(path: &Path, arguments: Vec<OsString>) -> Result<Self, RecordError> {
         let (mut file, mut arguments) = (path.to_path_buf(), arguments);
         for _ in 0..=DEPTH {
@@ -56,7 +56,7 @@ fn beginning(path: &Path) -> Result<Vec<u8>, RecordError> {
     Ok(start)
 }
 
-/// Whether it is a 64-bit x86 ELF file (System V ABI: class, data, machine).
+/// Checks that it is an x86-64 ELF file (System V ABI: class, data, machine).
 fn check(path: &Path, start: &[u8]) -> Result<(), RecordError> {
     let foreign = |what: &str, remedy| {
         Err(RecordError::Foreign { path: path.to_path_buf(), what: what.to_string(), remedy })

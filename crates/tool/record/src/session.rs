@@ -1,5 +1,4 @@
-//! One recording: QEMU is started with the plugin, its frames are read until the program ends, and the
-//! trace is finished.
+//! One recording: starts QEMU with the plugin, reads frames until the program ends, and finishes the trace.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -28,53 +27,53 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Grace period between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What to record, and how.
+/// Options of a recording.
 #[derive(Debug, Clone)]
 pub struct Recording {
     /// The program's file.
     pub program: PathBuf,
-    /// The name it is called by, and its arguments.
+    /// The program's name and its arguments.
     pub arguments: Vec<OsString>,
-    /// The trace.
+    /// Path of the trace.
     pub output: PathBuf,
-    /// Replace a trace that is there.
+    /// Whether to replace an existing trace.
     pub replace: bool,
-    /// Which accesses to leave out.
+    /// Which accesses to omit.
     pub filter: Filter,
-    /// Instruction fetches too, in a second trace of this name.
+    /// Path of a second trace, of instruction fetches.
     pub instructions: Option<PathBuf>,
-    /// Record what the program executes as well.
+    /// Whether to record programs that the program executes.
     pub follow: bool,
-    /// Where it stops.
+    /// Start and end of the recording.
     pub limits: Limits,
-    /// Where the program's output goes.
+    /// The program's standard streams.
     pub streams: Streams,
 }
 
 /// The program's standard streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// Ours.
+    /// Inherited.
     Inherit,
-    /// Ours, but its output goes where our errors go: our output is another document.
+    /// Inherited, with standard output redirected to standard error, because standard output is another document.
     OutputToErrors,
-    /// No input, and nobody sees its output; its errors go where ours do.
+    /// No input, output discarded, standard error inherited.
     Errors,
 }
 
-/// Where a recording begins and stops. At a limit the program is ended.
+/// Start and end of a recording. At a limit the program is terminated.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
-    /// Accesses to leave out at the beginning.
+    /// Number of accesses to skip at the beginning.
     pub skip: u64,
-    /// Accesses to record.
+    /// Number of accesses to record.
     pub accesses: Option<u64>,
     /// Time to record for.
     pub time: Option<Duration>,
 }
 
 impl Recording {
-    /// The usual: every access counts, exact for every TLB, until the program ends.
+    /// The defaults: same-page filter, which is exact for every TLB, until the program ends.
     pub fn new(program: &Path, arguments: Vec<OsString>, output: &Path) -> Self {
         Self {
             program: program.to_path_buf(),
@@ -93,49 +92,49 @@ impl Recording {
 /// Why a recording ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The program did.
+    /// The program ended.
     Program,
-    /// As many accesses as were asked for are recorded.
+    /// The requested number of accesses is recorded.
     Accesses,
-    /// The time is over.
+    /// The time limit was reached.
     Time,
-    /// Who watched wanted it.
+    /// The `watch` callback stopped it.
     Stopped,
-    /// The program maps more memory than the format can number.
+    /// The program maps more regions than can be numbered.
     Crowded,
 }
 
-/// How far a recording is.
+/// Progress of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Accesses so far.
+    /// Number of accesses so far.
     pub accesses: u64,
-    /// Records of them.
+    /// Number of records so far.
     pub records: u64,
 }
 
-/// A recording that was made.
+/// A finished recording.
 #[derive(Debug, Clone)]
 pub struct Recorded {
-    /// The trace.
+    /// Path of the trace.
     pub path: PathBuf,
-    /// What it holds.
+    /// Totals of the trace.
     pub totals: Totals,
-    /// The trace of instruction fetches, and what it holds.
+    /// Path and totals of the trace of instruction fetches.
     pub fetches: Option<(PathBuf, Totals)>,
-    /// What was seen, with what is not in the trace.
+    /// Counts, including what is not in the trace.
     pub seen: Counts,
-    /// From the program's start to its end, while it was recorded.
+    /// Time from the program's start to its end.
     pub wall: Duration,
-    /// The processor time that it took, with what it waited for, but without the recorder's own.
+    /// CPU time of the program and its waited-for children, without the recorder's.
     pub cpu: Duration,
-    /// How the program ended.
+    /// The program's exit status.
     pub status: ExitStatus,
     /// Why the recording ended.
     pub ended: Ended,
 }
 
-/// A recording under way: [`Session::start`], then [`Session::finish`]. Dropped before, it leaves no trace.
+/// A running recording: [`Session::start`], then [`Session::finish`]. If dropped before, it leaves no trace.
 pub struct Session {
     child: Child,
     began: Instant,
@@ -181,13 +180,13 @@ impl Session {
         Ok(Self { child, began, socket, _scratch: scratch, stream, recording, tools })
     }
 
-    /// The program, to pass signals to. It is reaped by [`Session::finish`].
+    /// The program's pid, for sending signals. [`Session::finish`] reaps it.
     pub fn pid(&self) -> Pid {
         self.child.pid
     }
 
-    /// Records until the program or the recording ends. `watch` is told how far it is now and then, and may stop
-    /// it: the trace is whole then too.
+    /// Records until the program or the recording ends. `watch` is called with the progress at intervals, and may stop
+    /// the recording; the trace is then complete too.
     pub fn finish(
         mut self,
         watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -195,7 +194,7 @@ impl Session {
         let ended = self.frames(watch);
         let program_ended = matches!(ended, Ok(Ended::Program));
         if !program_ended {
-            // Nobody listens to the plugin any more, so it does not wait for us.
+            // Close the socket, so that the plugin stops sending and does not block.
             let (gone, _) = UnixDatagram::pair().map_err(|error| {
                 RecordError::io(&self.tools.qemu, "its socket cannot be closed", error)
             })?;
@@ -226,7 +225,7 @@ impl Session {
         let mut looked = Instant::now();
         loop {
             match self.socket.recv(&mut frame) {
-                // The program has ended: what it still has sent is there already.
+                // The program has ended: its last frames are already in the queue.
                 Ok(0) => break,
                 Ok(length) => self.frame(&frame[..length])?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -248,7 +247,7 @@ impl Session {
             }
         }
         self.socket.set_nonblocking(true).map_err(heard)?;
-        // Not for ever: processes that the program leaves behind go on sending.
+        // For a limited time: processes that outlive the program continue to send.
         while let Ok(length) = self.socket.recv(&mut frame)
             && length > 0
             && looked.elapsed() < GRACE
@@ -266,18 +265,18 @@ impl Session {
     }
 }
 
-/// The program's process, below a guard: it ends with us, and all that it started too, however we end. Dropped before
-/// it is reaped, it is killed.
+/// The program's process under a guard: when we exit or are killed, the program and its descendants are killed too.
+/// Killed if dropped before it is reaped.
 pub(crate) struct Child {
     pub pid: Pid,
     guard: Pid,
-    /// Says when it ended.
+    /// Returns the time of the end.
     waiter: Option<JoinHandle<Instant>>,
 }
 
 impl Child {
-    /// Starts `program` by its command and waits for it from now on; `wake` is a socket that gets an empty
-    /// datagram when it has ended.
+    /// Starts the program and a thread that waits for its end; the thread then sends an empty datagram to the socket
+    /// `wake`.
     pub fn start(
         command: &mut Command,
         thp: Option<ThpControl>,
@@ -292,7 +291,7 @@ impl Child {
             let _ = sys::wait::until_exit(guard);
             let ended = Instant::now();
             if let Some(path) = wake {
-                // The socket may be gone already.
+                // The socket may be closed already.
                 let _ = UnixDatagram::unbound().and_then(|socket| socket.send_to(&[], path));
             }
             ended
@@ -304,12 +303,12 @@ impl Child {
         Ok(Self { pid, guard, waiter: Some(waiter) })
     }
 
-    /// Whether it has ended.
+    /// Whether the program has ended.
     pub fn has_ended(&self) -> bool {
         self.waiter.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Asks the program to end, and makes it.
+    /// Sends SIGTERM, and after a grace period SIGKILL.
     pub fn end(&self) {
         let _ = sys::signal::send(self.pid, SIGTERM);
         let asked = Instant::now();
@@ -321,12 +320,12 @@ impl Child {
         }
     }
 
-    /// Waits for its end: how, when, and after how much processor time.
+    /// Waits for the program's end: exit status, time of the end, and CPU time.
     pub fn reap(&mut self) -> (ExitStatus, Instant, Duration) {
         let ended = self.waiter.take().and_then(|waiter| waiter.join().ok());
         let (status, cpu) = match sys::wait::reap(self.guard) {
             Ok((status, usage)) => (status, usage.user + usage.system),
-            // Somebody else reaped it, who was told how it ended.
+            // Another part of the caller's process reaped it.
             Err(_) => (ExitStatus::from_raw(0), Duration::ZERO),
         };
         (status, ended.unwrap_or_else(Instant::now), cpu)
@@ -355,7 +354,7 @@ pub fn record(
     Session::start(tools, recording)?.finish(watch)
 }
 
-/// Gives a program its standard streams.
+/// Sets the program's standard streams.
 pub(crate) fn streams(command: &mut Command, streams: Streams) {
     match streams {
         Streams::Inherit => {}
@@ -387,7 +386,7 @@ fn header(tools: &Tools, recording: &Recording, fetches: bool) -> Header {
     }
 }
 
-/// The plugin and what it is told. QEMU parts them by commas; two commas are one.
+/// The plugin's path and options. QEMU separates them by commas; two commas escape one.
 fn options(tools: &Tools, recording: &Recording, socket: &Path) -> OsString {
     let MruSets { base, superpage } = match recording.filter {
         Filter::SetMru(sets) => sets,

@@ -1,9 +1,8 @@
-//! One process's memory: what is mapped where, and the dense numbers of its pages. Turns what the kernel
-//! was asked into events of a stream, and addresses into pages. Pure; used by `stream`.
+//! The address space of one process: its mappings, and the dense numbers of its pages. Turns system calls into trace
+//! events, and addresses into pages. Pure; used by `stream`.
 //!
-//! What cannot be touched (PROT_NONE: reserved room of allocators and managed heaps) is not mapped in the
-//! stream before it is made accessible: Linux gives no superpage to a range that holds such memory, so a
-//! simulated one must not either.
+//! Inaccessible memory (PROT_NONE: reservations of allocators and managed heaps) is not mapped in the trace until it is
+//! made accessible: Linux gives no superpage to a range that contains such memory, so a simulator must not either.
 
 #[cfg(test)]
 mod tests;
@@ -16,13 +15,13 @@ use crate::commons::{Commons, Full};
 use crate::numbers::Numbers;
 use crate::parts::{Kind, Placed, Rights, each_bit, slots};
 
-/// Regions above which a mapping is placed piece by piece, as it is touched: 32 GiB. Nobody touches all of
-/// it, and numbers are dense.
+/// Mappings above this number of regions (32 GiB) are placed region by region at first touch: programs never touch all
+/// of such a mapping, and numbers are dense.
 const LAZY: u64 = 1 << 14;
-/// Regions that are found without a search.
+/// Size of the direct-mapped cache of regions.
 const DIRECT_REGIONS: usize = 1 << 12;
 
-/// A mapping from a first page (its key) on.
+/// A mapping; its key is the first page.
 #[derive(Debug, Clone, Copy)]
 struct Area {
     end: u64,
@@ -31,35 +30,35 @@ struct Area {
     lazy: bool,
 }
 
-/// One process's memory.
+/// The address space of one process.
 pub struct Space {
-    /// The process.
+    /// The process in the trace.
     pub process: Process,
     areas: BTreeMap<u64, Area>,
     placed: Vec<Placed>,
-    /// By address: the place in `placed`.
+    /// Index in `placed` by region address.
     index: BTreeMap<u64, u32>,
-    /// The same for regions used lately, by the low bits of their address.
+    /// Direct-mapped cache of `index`, by the low bits of the region address.
     near: Vec<u32>,
-    /// Places in `placed` that stand for nothing.
+    /// Unused entries of `placed`.
     vacant: Vec<u32>,
-    /// Numbers that are this process's until it ends, and those of them that stand for nothing: the format
-    /// lets no other process have them before.
+    /// Number ranges that belong to this process until it ends, and the numbers in them without a region: the format
+    /// forbids other processes to use them before.
     owned: Vec<(u32, u32)>,
     unused: Numbers,
 }
 
-/// No region has it.
+/// Address of an unused entry; no region has it.
 const NOWHERE: u64 = u64::MAX;
 
 impl Space {
-    /// Empty.
+    /// An empty address space.
     pub fn new(process: Process) -> Self {
         let nothing = Placed { address: NOWHERE, number: 0, mapped: [0; 8] };
         Self {
             process,
             areas: BTreeMap::new(),
-            // The first stands for nothing, so that all of `near` points somewhere.
+            // Entry 0 is unused, so that every element of `near` is a valid index.
             placed: vec![nothing],
             index: BTreeMap::new(),
             near: vec![0; DIRECT_REGIONS],
@@ -69,7 +68,7 @@ impl Space {
         }
     }
 
-    /// The page at `page`, mapped now if it was not.
+    /// The numbered page of virtual page `page`, which is mapped first if necessary.
     #[inline]
     pub fn touch(
         &mut self,
@@ -103,8 +102,7 @@ impl Space {
         Ok(Page::new(Region(self.placed[at as usize].number), slot))
     }
 
-    /// A page is accessed that is mapped only now: of a huge mapping, or made accessible by a call that is not
-    /// followed.
+    /// Maps a page at its first access: of a lazy mapping, or made accessible by an unrecorded call.
     fn appear(
         &mut self,
         page: u64,
@@ -122,13 +120,13 @@ impl Space {
         }
     }
 
-    /// The area of a page, with its first page.
+    /// The area that contains a page, with its first page.
     fn area_at(&self, page: u64) -> Option<(u64, Area)> {
         let (&begin, &area) = self.areas.range(..=page).next_back()?;
         (page < area.end).then_some((begin, area))
     }
 
-    /// Maps pages, in place of what was there.
+    /// Maps pages, replacing earlier mappings.
     pub fn map(
         &mut self,
         begin: u64,
@@ -144,7 +142,7 @@ impl Space {
         self.unmap(begin, end, out);
         let lazy = (end - begin) / u64::from(SLOTS) > LAZY;
         match self.areas.range_mut(..begin).next_back() {
-            // A heap that grows stays one area.
+            // A growing heap stays one area.
             Some((_, area))
                 if area.end == begin
                     && (area.kind, kind) == (Kind::Heap, Kind::Heap)
@@ -166,7 +164,7 @@ impl Space {
         Ok(())
     }
 
-    /// Pages are mapped, some of them perhaps already: those of another kind are replaced.
+    /// Maps pages of which some may already be mapped; areas of another kind are replaced.
     pub fn declare(
         &mut self,
         begin: u64,
@@ -215,7 +213,8 @@ impl Space {
         }
     }
 
-    /// What is mapped at `old` goes to `new`, with its kind and rights; what lies there then is new.
+    /// mremap: moves or resizes the mapping at `old` to `new`, with its kind and rights; the pages at `new` count as
+    /// fresh.
     pub fn remap(
         &mut self,
         old: (u64, u64),
@@ -237,7 +236,7 @@ impl Space {
         self.map(new.0, new.1, kind, rights, commons, out)
     }
 
-    /// The heap's end moves.
+    /// brk: moves the end of the heap.
     pub fn heap(
         &mut self,
         old: u64,
@@ -249,14 +248,14 @@ impl Space {
         self.map(old, new, Kind::Heap, Rights::Write, commons, out)
     }
 
-    /// What was mapped at `begin` by one call is unmapped.
+    /// Unmaps the area that one call mapped at `begin`.
     pub fn detach(&mut self, begin: u64, out: &mut Vec<Event>) {
         if let Some(end) = self.areas.get(&begin).map(|area| area.end) {
             self.unmap(begin, end, out);
         }
     }
 
-    /// The rights of pages change.
+    /// mprotect: changes the rights of pages.
     pub fn protect(
         &mut self,
         begin: u64,
@@ -282,12 +281,12 @@ impl Space {
         Ok(())
     }
 
-    /// The program tells something about pages.
+    /// madvise on pages.
     pub fn advise(&mut self, begin: u64, end: u64, advice: Advice, out: &mut Vec<Event>) {
         self.each_run(begin, end, |pages| out.push(Event::Advise(pages, advice)));
     }
 
-    /// A child with the same memory; the event tells the stream.
+    /// Copies the address space to a forked child, with an event.
     pub fn fork(
         &self,
         child: Process,
@@ -314,19 +313,19 @@ impl Space {
         Ok(copy)
     }
 
-    /// It ends: its numbers are for others.
+    /// Ends the process and frees its numbers.
     pub fn end(self, commons: &mut Commons) {
         self.owned.iter().for_each(|&(first, count)| commons.numbers.give(first, count));
     }
 
-    /// The areas of `begin..end` by their first pages, none of which reaches beyond it from now on.
+    /// Splits areas at `begin` and `end`, and returns those in between by their first pages.
     fn areas_in(&mut self, begin: u64, end: u64) -> Vec<(u64, Area)> {
         self.cut(begin);
         self.cut(end);
         self.areas.range(begin..end).map(|(&first, &area)| (first, area)).collect()
     }
 
-    /// No area reaches over `page`: one that does becomes two.
+    /// Splits the area that spans `page`, if any.
     fn cut(&mut self, page: u64) {
         let Some((&begin, &area)) = self.areas.range(..page).next_back() else { return };
         if area.end > page {
@@ -335,7 +334,7 @@ impl Space {
         }
     }
 
-    /// Maps those pages of a part of the area from `of` on that are not.
+    /// Maps the unmapped pages of `begin..end`, a part of the area that starts at `of`.
     fn place(
         &mut self,
         begin: u64,
@@ -376,7 +375,7 @@ impl Space {
         Ok(())
     }
 
-    /// Gives numbers to the regions of a range that have none: neighbours get neighbouring ones.
+    /// Numbers the unnumbered regions of a range; adjacent regions get adjacent numbers if possible.
     fn number(&mut self, begin: u64, end: u64, commons: &mut Commons) -> Result<(), Full> {
         let (mut region, last) = (begin / u64::from(SLOTS), (end - 1) / u64::from(SLOTS));
         while region <= last {
@@ -415,7 +414,7 @@ impl Space {
         Ok(())
     }
 
-    /// Whether the heap lies directly before, in memory and in numbers.
+    /// Whether the preceding page belongs to the heap and has the preceding number.
     fn grows(&self, address: u64, first: Page) -> bool {
         let Some(before) = address.checked_sub(1) else { return false };
         let area = self.areas.range(..=before).next_back();
@@ -429,14 +428,13 @@ impl Space {
         })
     }
 
-    /// The numbered regions that hold pages of a range: address and place in `placed`.
+    /// The numbered regions that overlap a range: address and index in `placed`.
     fn regions(&self, begin: u64, end: u64) -> impl Iterator<Item = (u64, u32)> {
         let last = (end.max(begin + 1) - 1) / u64::from(SLOTS);
         self.index.range(begin / u64::from(SLOTS)..=last).map(|(&region, &at)| (region, at))
     }
 
-    /// The pages of a range that are mapped, in runs of neighbouring numbers; holes within a region belong to
-    /// its run.
+    /// The mapped pages of a range as runs of consecutive numbers; a run includes holes within a region.
     fn each_run(&self, begin: u64, end: u64, mut what: impl FnMut(Pages)) {
         if begin >= end {
             return;

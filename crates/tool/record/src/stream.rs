@@ -1,5 +1,5 @@
-//! From the plugin's frames to a trace: follows processes, their memory and their accesses. Pure but for the
-//! trace that it writes; `session` feeds it.
+//! Turns frames into a trace: tracks processes, their memory and their accesses. Pure except for writing the trace;
+//! `session` feeds it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,39 +12,39 @@ use crate::parts::{Kind, Rights};
 use crate::space::Space;
 use crate::wire::{Frame, Mapped, Message, Span, Words};
 
-/// Bits of the address of a byte in its page.
+/// log2 of the page size.
 const PAGE: u32 = 12;
-/// Paths of programs that were not recorded which are kept.
+/// Maximum number of unrecorded programs that are listed by path.
 const FOREIGN: usize = 16;
 
-/// What was seen so far.
+/// Counts of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Instructions, of all processes, also while accesses were skipped; unknown where only faults are seen.
+    /// Instructions of all processes, including skipped accesses; `None` for fault recordings.
     pub instructions: Option<u64>,
-    /// Accesses, with those that were skipped, before the filter.
+    /// Accesses before the filter, including skipped ones.
     pub accesses: u64,
-    /// Accesses that were skipped at the beginning.
+    /// Accesses skipped at the beginning.
     pub skipped: u64,
-    /// Records that the plugin sent.
+    /// Records received from the plugin.
     pub records: u64,
     /// Instruction fetches.
     pub fetches: u64,
-    /// Processes, one for each program that was executed.
+    /// Processes; each exec starts another.
     pub processes: u32,
-    /// Mappings that were made.
+    /// Mappings created.
     pub mappings: u64,
-    /// Threads that were made.
+    /// Threads created.
     pub threads: u64,
-    /// Programs that were executed and not recorded: the first few.
+    /// Paths of executed but unrecorded programs: the first few.
     pub foreign: Vec<String>,
-    /// How many in all.
+    /// Number of all such programs.
     pub foreign_count: u64,
-    /// Faults that the kernel could not tell of, because we were too slow.
+    /// Records lost because the ring buffer overflowed.
     pub lost: u64,
 }
 
-/// One file being written.
+/// One trace being written.
 struct Sink {
     writer: Writer,
     block: Block,
@@ -62,30 +62,30 @@ impl Sink {
     }
 }
 
-/// A recording being made.
+/// State of a recording.
 pub struct Stream {
     data: Sink,
     code: Option<Sink>,
     commons: Commons,
     /// By pid.
     living: HashMap<u32, Space>,
-    /// Children that have not spoken yet, by name.
+    /// Forked children that have not sent a frame yet, by name.
     unborn: HashMap<u64, Space>,
     running: Option<Process>,
     next: u32,
     skip: u64,
     most: u64,
     seen: Counts,
-    /// Events of the frame being read.
+    /// Events of the current frame.
     events: Vec<Event>,
-    /// No more is recorded: `most` is reached, or there are no more numbers.
+    /// Recording has stopped: `most` is reached, or numbers are exhausted (`crowded`).
     full: bool,
     crowded: bool,
 }
 
 impl Stream {
-    /// Writes data accesses to `data` and instruction fetches to `code`. The first `skip` accesses are left
-    /// out; after `most` more the stream is full.
+    /// Writes data accesses to `data` and instruction fetches to `code`. Skips the first `skip` accesses; after `most`
+    /// more the stream is full.
     pub fn new(data: Writer, code: Option<Writer>, skip: u64, most: u64) -> Self {
         Self {
             data: Sink::new(data),
@@ -104,22 +104,22 @@ impl Stream {
         }
     }
 
-    /// What was seen so far.
+    /// The counts so far.
     pub fn seen(&self) -> &Counts {
         &self.seen
     }
 
-    /// Whether nothing more is taken.
+    /// Whether no more records are accepted.
     pub fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Whether it is full because no more regions can be numbered.
+    /// Whether region numbers are exhausted.
     pub fn is_crowded(&self) -> bool {
         self.crowded
     }
 
-    /// Takes the next frame.
+    /// Processes a frame.
     pub fn frame(&mut self, frame: &Frame<'_>) -> Result<(), RecordError> {
         if let Some(count) = frame.instructions {
             *self.seen.instructions.get_or_insert(0) += count;
@@ -136,12 +136,12 @@ impl Stream {
         }
     }
 
-    /// Ends the trace: what it holds, and what that of the instruction fetches holds.
+    /// Finishes the traces; returns counts, totals of the data trace, and totals of the fetch trace.
     pub fn finish(
         mut self,
         wall: Duration,
     ) -> Result<(Counts, Totals, Option<Totals>), RecordError> {
-        // Who counts instructions sees every access; faults are not a run's accesses.
+        // With an instruction count every access was seen; faults are not all accesses of a run.
         if let Some(instructions) = self.seen.instructions {
             let (accesses, nanoseconds) = (self.seen.accesses, wall.as_nanos() as u64);
             let run = Run { instructions, accesses, nanoseconds };
@@ -172,7 +172,7 @@ impl Stream {
                 self.living.insert(frame.pid, space);
             }
             Message::Forked(name) => {
-                // A process of that pid ended unseen.
+                // An earlier process with this pid ended without an EXIT frame.
                 self.end(frame.pid);
                 if let Some(space) = self.unborn.remove(&name) {
                     self.living.insert(frame.pid, space);
@@ -199,9 +199,9 @@ impl Stream {
         Ok(self.flush_if_long())
     }
 
-    /// A system call that changes a process's memory.
+    /// Applies a system call to a process's memory.
     fn call(&mut self, pid: u32, call: &Message<'_>) -> Result<Result<(), RecordError>, Full> {
-        // A process that ended while another thread of it still spoke.
+        // The process may have ended while another of its threads still sent frames.
         let Some(space) = self.living.get_mut(&pid) else { return Ok(Ok(())) };
         let (commons, out) = (&mut self.commons, &mut self.events);
         match *call {
@@ -310,7 +310,7 @@ impl Stream {
         let Some(mut space) = self.living.remove(&pid) else { return Ok(Ok(())) };
         self.as_process(space.process);
         let (skipping, mut done) = (self.skip, Ok(()));
-        // What is skipped is skipped in both.
+        // While data accesses are skipped, fetches are skipped too.
         for word in words.iter().take_while(|_| skipping == 0) {
             self.seen.fetches += u64::from(word.count);
             let Ok(page) = space.touch(word.page, &mut self.commons, &mut self.events) else {
@@ -379,7 +379,7 @@ impl Stream {
     }
 }
 
-/// The pages that bytes lie in: the first, and one more than the last.
+/// The pages that a byte range overlaps: the first, and one past the last.
 fn pages(span: Span) -> (u64, u64) {
     (span.begin >> PAGE, (span.begin + span.length).div_ceil(1 << PAGE))
 }
@@ -396,7 +396,7 @@ fn rights_of(protection: u64) -> Rights {
 fn kind_of(mapped: &Mapped, commons: &mut Commons) -> (Kind, Rights) {
     let rights = rights_of(mapped.protection);
     let kind = match (mapped.shared, mapped.file) {
-        // Read only, and of a file: the page cache's, like a private mapping.
+        // A read-only shared file mapping uses the page cache, like a private one.
         (true, file) if file != 0 && rights == Rights::Read => Kind::File(file),
         (true, 0) => Kind::Shared(commons.nameless(), 0),
         (true, file) => Kind::Shared(file, mapped.offset >> PAGE),

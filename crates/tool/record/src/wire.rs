@@ -1,13 +1,13 @@
-//! What the plugin sends: frames, read from bytes. `plugin/wire.h` and `plugin/calls.h` write them. Total:
-//! any bytes are either a frame or an error, since a recorded program could send to our socket too.
+//! Parser of frames; `plugin/wire.h` and `plugin/calls.h` write them. Total: any bytes are a frame or an error, because
+//! the recorded program could also send to the socket.
 
-/// The longest frame: a buffer full of records and a head.
+/// Maximum frame size in bytes: a full buffer of records and a head.
 pub const LONGEST: usize = 64 << 10;
 /// "SPR1".
 const MAGIC: u32 = 0x3152_5053;
 /// Magic, kind, pid, tid, instructions.
 const HEAD: usize = 24;
-/// Addresses at and above this are not a program's: 57 bits, the most that x86 page tables have.
+/// Upper bound of user addresses: 57 bits, the maximum of x86 page tables.
 const END: u64 = 1 << 57;
 
 /// A frame.
@@ -15,106 +15,106 @@ const END: u64 = 1 << 57;
 pub struct Frame<'a> {
     /// The process.
     pub pid: u32,
-    /// Instructions of it since the frame before that told any; unknown where nobody counts them.
+    /// Instructions of the process since its last frame with a count; `None` if not counted.
     pub instructions: Option<u64>,
-    /// What it says.
+    /// The payload.
     pub what: Message<'a>,
 }
 
-/// What a frame says.
+/// The payload of a frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Message<'a> {
-    /// A process begins with an empty address space: a new one, or one that executed a program.
+    /// A process starts with an empty address space: at the beginning, or after exec.
     Start,
-    /// Memory is mapped.
+    /// mmap.
     Map(Mapped),
     /// Accesses of one thread, in order.
     Accesses(Words<'a>),
     /// Instruction fetches of one thread, in order.
     Fetches(Words<'a>),
-    /// Memory is unmapped.
+    /// munmap.
     Unmap(Span),
-    /// What `shmat` mapped at this address is unmapped.
+    /// shmdt of the segment at this address.
     Detach(u64),
-    /// A mapping changes its size or its place.
+    /// mremap.
     Remap {
-        /// Where it was.
+        /// Old address range.
         old: Span,
-        /// Where it is.
+        /// New address range.
         new: Span,
-        /// Whether the old place stays mapped (MREMAP_DONTUNMAP).
+        /// Whether the old range stays mapped (MREMAP_DONTUNMAP).
         stays: bool,
     },
-    /// The heap's end moves from one address to another.
+    /// brk: old and new end of the heap.
     Break(u64, u64),
-    /// `madvise`, with its number.
+    /// madvise, with the advice number.
     Advise(Span, u64),
-    /// `mprotect`, with its bits.
+    /// mprotect, with the PROT_ bits.
     Protect(Span, u64),
-    /// The process is about to fork; the child goes by this name.
+    /// The process is about to fork a child with this name.
     Forking(u64),
-    /// This process is the child of that name.
+    /// This process is the child with this name.
     Forked(u64),
-    /// There is no child of that name.
+    /// The fork of the child with this name failed.
     ForkFailed(u64),
-    /// The process ends.
+    /// The process exits.
     Exit,
-    /// It executes a program that is not recorded; its path.
+    /// exec of an unrecorded program; its path.
     Foreign(&'a [u8]),
-    /// It makes another thread.
+    /// A new thread.
     Thread,
-    /// Memory is mapped, or was already and is told of again; whether it is the heap. (Only of perf events.)
+    /// A new or already known mapping, and whether it is the heap (perf records only).
     Declared(Mapped, bool),
-    /// So many events were lost. (Only of perf events.)
+    /// Number of lost records (perf records only).
     Lost(u64),
 }
 
-/// Bytes of memory.
+/// A byte range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The first.
+    /// First address.
     pub begin: u64,
-    /// How many.
+    /// Length in bytes.
     pub length: u64,
 }
 
 /// A mapping as the kernel made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapped {
-    /// Where.
+    /// Address range.
     pub span: Span,
     /// PROT_ bits.
     pub protection: u64,
-    /// Whether writes are seen by others that map it.
+    /// Whether it is MAP_SHARED.
     pub shared: bool,
-    /// Its file or segment; 0: none.
+    /// Identity of its file or segment; 0: none.
     pub file: u64,
-    /// Where in it.
+    /// Offset in the file, in bytes.
     pub offset: u64,
 }
 
-/// Records of accesses.
+/// Access records of a frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Words<'a>(&'a [[u8; 8]]);
 
-/// One record.
+/// One access record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
     /// The virtual page number.
     pub page: u64,
-    /// Whether it is written.
+    /// Whether it is a write.
     pub writes: bool,
-    /// The accesses it stands for, at least 1.
+    /// Number of accesses it represents, at least 1.
     pub count: u32,
 }
 
 impl<'a> Words<'a> {
-    /// Records as the plugin writes them: bit 0 writes, 44 bits of page number, 19 bits of count.
+    /// Records as the plugin writes them: bit 0 write, 44 bits of page number, 19 bits of count.
     pub fn new(words: &'a [[u8; 8]]) -> Self {
         Self(words)
     }
 
-    /// The records, in order.
+    /// Decodes the records, in order.
     pub fn iter(self) -> impl Iterator<Item = Word> + 'a {
         self.0.iter().map(|bytes| {
             let word = u64::from_le_bytes(*bytes);
@@ -124,7 +124,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Reads a frame.
+/// Parses a frame.
 pub fn read(bytes: &[u8]) -> Result<Frame<'_>, String> {
     let wrong = |what: &str| Err(format!("{what} ({} bytes)", bytes.len()));
     let Some((head, body)) = bytes.split_first_chunk::<HEAD>() else {
@@ -177,7 +177,7 @@ fn fields(
             let (old, new) = (Span { begin: field(0)?, length: field(1)? }, field(2)?);
             let old = if old.length == 0 { old } else { self::span(old.begin, old.length)? };
             let new = self::span(new, field(3)?)?;
-            // MREMAP_DONTUNMAP is 4 (linux/mman.h); a length of 0 copies a shared mapping (mremap(2)).
+            // MREMAP_DONTUNMAP is 4 (linux/mman.h); an old length of 0 duplicates a shared mapping (mremap(2)).
             (Message::Remap { old, new, stays: field(4)? & 4 != 0 }, 5)
         }
         7 => (Message::Break(field(0)?, field(1)?), 2),
@@ -198,7 +198,7 @@ fn fields(
     (count == length && fits).then_some(what)
 }
 
-/// Bytes that can be a program's. What is longer than memory is cut at its end: the kernel refused it.
+/// A range of user addresses, truncated at the upper bound; the kernel has refused a longer one.
 fn span(begin: u64, length: u64) -> Option<Span> {
     (begin < END).then(|| Span { begin, length: length.min(END - begin) })
 }

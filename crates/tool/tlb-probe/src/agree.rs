@@ -1,4 +1,4 @@
-//! Costs: estimates under other circumstances each, what is typical of them, and how well that is known.
+//! Costs: a representative value of repeated estimates on different memory, with a confidence interval.
 
 use serde::{Deserialize, Serialize};
 use workload::rng::SplitMix64;
@@ -16,21 +16,21 @@ pub struct Cost {
     /// The 95 % confidence interval of `cycles`, lower and upper end.
     #[serde(default, deserialize_with = "units::cycles_more_or_less")]
     pub interval: Option<(f64, f64)>,
-    /// Whether the interval is no wider than [`TOLERANCE`] on either side would be.
+    /// Whether the interval is within [`TOLERANCE`] on either side.
     pub agreed: bool,
     /// All estimates, in order.
     #[serde(deserialize_with = "units::cycles_more_or_less")]
     pub estimates: Vec<f64>,
 }
 
-/// How far a cost's confidence interval may reach on either side, as a share of it.
+/// Maximum half width of a cost's confidence interval, as a share of the cost.
 pub const TOLERANCE: f64 = 0.10;
-/// Cycles below which a difference is none: a third of a tick of most counters.
+/// Differences below this many cycles count as none: a third of a tick of most counters.
 const NOTHING: f64 = 0.3;
-/// Resamples of a bootstrap.
+/// Number of bootstrap resamples.
 const RESAMPLES: usize = 400;
 
-/// The typical one of so many estimates, each under other circumstances.
+/// The representative value of `count` estimates, each on different memory.
 pub(crate) fn typical(
     count: usize,
     mut estimate: impl FnMut() -> Result<f64, ProbeError>,
@@ -54,7 +54,7 @@ impl Cost {
         is_inside.then_some(()).ok_or("cycles are not inside interval".to_string())
     }
 
-    /// With the percentiles 2.5 and 97.5 of `resamples` for an interval (Efron's bootstrap).
+    /// Uses the percentiles 2.5 and 97.5 of `resamples` as the interval (Efron's bootstrap).
     pub(crate) fn new(cycles: f64, mut resamples: Vec<f64>, estimates: Vec<f64>) -> Self {
         resamples.sort_by(f64::total_cmp);
         let tail = resamples.len() / 40;
@@ -65,9 +65,9 @@ impl Cost {
     }
 }
 
-/// The median of that half which lies closest together (as Rousseeuw's least median of squares): what disturbs
-/// estimates makes them larger, often a third of them (walks of 49 to 55 cycles, and of 66 to 102 among them), which
-/// moves the median of all.
+/// The median of the shortest half of the sorted estimates (as Rousseeuw's least median of squares): disturbances only
+/// enlarge estimates, often a third of them (walks of 49 to 55 cycles, and of 66 to 102 among them), which shifts the
+/// median of all.
 fn center(estimates: &[f64]) -> f64 {
     let mut sorted = estimates.to_vec();
     sorted.sort_by(f64::total_cmp);

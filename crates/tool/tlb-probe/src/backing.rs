@@ -1,8 +1,9 @@
-//! Host backing: whether a guest's superpage is one TLB entry, or many because the host backs it with
+//! Host backing: whether a guest's superpage is one TLB entry, or is fractured into many because the host backs it with
 //! base pages.
 //!
-//! As many lines as miss the first level, one in each base page of one superpage. If the superpage is one
-//! entry, they cost what neighbouring lines cost; if it is fractured, what lines of so many base pages cost.
+//! The test chases more cache lines than the first level has entries, one in each base page of one superpage. If the
+//! superpage is one entry, they cost as much as adjacent lines; if it is fractured, as much as lines in separate base
+//! pages.
 
 use serde::{Deserialize, Serialize};
 use units::PageSize;
@@ -11,47 +12,47 @@ use crate::bench::Bench;
 use crate::probe::ProbeError;
 use crate::statistics::median;
 
-/// What was found.
+/// The verdict of the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Superpages have superpage reach.
+    /// A superpage is one TLB entry.
     Reaches,
-    /// The TLB holds pieces of them: of most, and of none that was looked at the whole.
+    /// Most superpages are fractured, and none is whole.
     Fractured,
-    /// Of some it holds pieces, of others not: it depends on which the program gets.
+    /// Some superpages are fractured, others whole: it depends on which the program gets.
     Mixed,
-    /// Neither is clear, or there is nothing to tell it by.
+    /// The result is unclear, or the first level cannot be overflowed.
     CannotTell,
 }
 
-/// The finding, with what it rests on.
+/// The verdict with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Backing {
-    /// The size of the superpages that were looked at.
+    /// Page size of the superpages tested.
     pub page: PageSize,
-    /// What was found.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Superpages looked at.
+    /// Number of superpages tested.
     #[serde(deserialize_with = "units::count")]
     pub looked_at: u64,
-    /// Of these, fractured.
+    /// Number of fractured superpages.
     #[serde(deserialize_with = "units::count")]
     pub fractured: u64,
-    /// Of these, whole.
+    /// Number of whole superpages.
     #[serde(deserialize_with = "units::count")]
     pub whole: u64,
-    /// Lines in each.
+    /// Number of lines chased in each.
     #[serde(deserialize_with = "units::count")]
     pub lines: u64,
-    /// Cycles per access, one line in each base page of a superpage: the median of all.
+    /// Cycles per access, one line in each base page of a superpage: the median over all superpages.
     #[serde(deserialize_with = "units::cycles")]
     pub within: f64,
-    /// Cycles per access of as many lines side by side in one superpage.
+    /// Cycles per access of the same number of adjacent lines in one superpage.
     #[serde(deserialize_with = "units::cycles")]
     pub together: f64,
-    /// Cycles per access of as many lines in base pages of their own.
+    /// Cycles per access of the same number of lines in separate base pages.
     #[serde(deserialize_with = "units::cycles")]
     pub apart: f64,
 }
@@ -65,10 +66,10 @@ impl Backing {
     }
 }
 
-/// Superpages to look at.
+/// Maximum number of superpages to test.
 const SUPERPAGES: u64 = 16;
 
-/// Looks. `entries` are those of the first level for base pages; `apart` chases base pages.
+/// Runs the test. `entries` is the size of the first level for base pages; `apart` is the cost of chasing base pages.
 pub(crate) fn look(
     bench: &mut Bench,
     entries: u64,
@@ -85,7 +86,7 @@ pub(crate) fn look(
         let packed = bench.least(&shape.together(page, lines))?;
         within.push(spread);
         together.push(packed);
-        // Nearest of the two known cases, the middle third being neither.
+        // Classify by the nearer of the two known costs; the middle third is undecided.
         let share = (spread - packed) / (apart - packed);
         if share < 1.0 / 3.0 {
             whole += 1;
@@ -94,7 +95,7 @@ pub(crate) fn look(
         }
     }
     let (within, together) = (median(&within), median(&together));
-    // Without a first level to overflow, or if that costs nothing, both cases look alike.
+    // If the lines do not overflow the first level, or a miss costs nothing, both cases look alike.
     let tells = lines > entries && apart - together > 1.0;
     let verdict = if tells { verdict(whole, fractured, pages) } else { Verdict::CannotTell };
     let looked_at = pages;
@@ -111,7 +112,7 @@ pub(crate) fn look(
     })
 }
 
-/// What so many of each kind among `pages` say.
+/// The verdict for these numbers of whole and fractured superpages among `pages`.
 fn verdict(whole: u64, fractured: u64, pages: u64) -> Verdict {
     match (whole, fractured) {
         (whole, 0) if 2 * whole > pages => Verdict::Reaches,
@@ -121,7 +122,7 @@ fn verdict(whole: u64, fractured: u64, pages: u64) -> Verdict {
     }
 }
 
-/// Lines that tell: twice the first level's entries.
+/// Number of lines to chase: twice the first level's entries.
 pub(crate) fn lines(entries: u64) -> u64 {
     2 * entries
 }

@@ -1,5 +1,5 @@
-//! `Bench`: pages of one size on a probe's table, and how often to look. The estimators' only access
-//! to the probe.
+//! `Bench`: pages of one size on a probe, and the number of repetitions. The estimators access the probe only through
+//! it.
 
 use std::time::Instant;
 
@@ -11,28 +11,28 @@ use crate::place::Shape;
 use crate::probe::{Offer, Place, Probe, ProbeError};
 use crate::statistics::{above, low, median};
 
-/// How much work to do.
+/// Number of repetitions and footprints.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
-    /// Footprints of a curve: each this many times the one before.
+    /// Ratio of successive footprints of a curve.
     pub step: f64,
-    /// Readings of which the least counts, where one alone is looked at.
+    /// Readings per minimum, for a single footprint.
     pub readings: usize,
-    /// Rounds over a curve, at least and at most: more while its shape is in doubt.
+    /// Minimum and maximum rounds over a curve: more while its shape is uncertain.
     pub rounds: (usize, usize),
     /// Rounds over the footprints around the end of a level.
     pub turns: usize,
-    /// Readings on either side of a rank test. Seven at least: with six no outcome is
-    /// rarer than 1 in 924, and the test asks for 1 in 1000; with nine it bears one disturbed reading.
+    /// Readings on either side of a rank test. At least seven: with six no outcome is rarer than 1 in 924, and the test
+    /// requires 1 in 1000; nine tolerate one disturbed reading.
     pub samples: usize,
     /// Estimates of a cost.
     pub attempts: usize,
-    /// The most pages of a curve.
+    /// Maximum number of pages of a curve.
     pub most_pages: u64,
 }
 
 impl Effort {
-    /// As it should be: curves go to four times the largest TLB there is (4096 entries, Zen 5).
+    /// The default: curves extend to four times the largest known TLB (4096 entries, Zen 5).
     pub const FULL: Self = Self {
         step: 1.09,
         readings: 2,
@@ -42,7 +42,7 @@ impl Effort {
         attempts: 7,
         most_pages: 1 << 14,
     };
-    /// In a hurry.
+    /// Faster, with fewer rounds.
     pub const QUICK: Self = Self {
         step: 1.15,
         readings: 2,
@@ -54,18 +54,18 @@ impl Effort {
     };
 }
 
-/// What chases are made of.
+/// The accesses that chases consist of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Loads: all levels are looked for.
+    /// Loads: all levels are measured.
     Loads,
-    /// Jumps: only the first level is looked for.
+    /// Jumps: only the first level is measured.
     Jumps,
 }
 
 impl Side {
-    /// Cycles that chases of many pages may cost more than those of few though nothing misses. Predictors keep far
-    /// targets in other places than near ones: between 70 and 200 pages jumps come to cost 1.3 more on an Intel core of
+    /// Cycles that chases over many pages may cost more than over few even without a miss. Branch predictors store far
+    /// targets differently from near ones: between 70 and 200 pages jumps become 1.3 cycles slower on an Intel core of
     /// 2023.
     pub fn slack(self) -> f64 {
         match self {
@@ -74,9 +74,8 @@ impl Side {
         }
     }
 
-    /// Cycles below which steps of a curve are none. The least published cost of a hit in a second level is 5 (Arm);
-    /// steps of 1.0 come of data caches (one run in twenty took the second level for two, and found no end of the first
-    /// of them).
+    /// Minimum height of a step, in cycles. The smallest published cost of a second-level hit is 5 (Arm); data caches
+    /// cause steps of 1.0 (one run in twenty split the second level in two and did not find the end of the first part).
     pub fn least_step(self) -> f64 {
         1.5 + self.slack()
     }
@@ -85,25 +84,25 @@ impl Side {
 /// Pages of one size.
 pub(crate) struct Bench<'a> {
     probe: &'a mut dyn Probe,
-    /// Which, and how many.
+    /// Their size and number.
     pub offer: Offer,
-    /// Their shape.
+    /// Their shape in lines and base pages.
     pub shape: Shape,
-    /// How much work to do.
+    /// Number of repetitions.
     pub effort: Effort,
-    /// What its chases are made of.
+    /// The accesses of its chases.
     pub side: Side,
-    /// The first level's entries and the cost of missing it, once known: what the packed chase has to
-    /// be rid of when it needs more pages than that.
+    /// Entries of the first level and cost of missing it, once known: the packed chase is corrected by this cost if it
+    /// needs more pages than the first level has entries.
     pub first: Option<(u64, f64)>,
     seed: u64,
     until: Option<Instant>,
 }
 
-/// Rounds at most, in multiples of those that there are at least.
+/// Maximum number of rounds, as a multiple of the minimum.
 const MORE: usize = 3;
 
-/// Whether the lowest readings agree within a hundredth: no fewer than three, or all.
+/// Whether the lowest three readings (or all, if fewer) agree within a hundredth.
 fn settled(readings: &[f64]) -> bool {
     let mut sorted = readings.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -111,12 +110,12 @@ fn settled(readings: &[f64]) -> bool {
     third.is_none_or(|third| third - sorted[0] <= 0.01 * sorted[0])
 }
 
-/// One reading of a footprint.
+/// One reading of a footprint, in cycles per access.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
     /// One line in each page.
     pub spread: f64,
-    /// As many lines in few pages, as if their translations cost nothing.
+    /// The same number of lines in few pages, corrected for their translation cost.
     pub packed: f64,
 }
 
@@ -137,26 +136,26 @@ impl<'a> Bench<'a> {
         Ok(Self { probe, offer, shape, effort, side, first: None, seed, until })
     }
 
-    /// A chase over these places; each in an order of its own.
+    /// Chases these places in a new random order; returns cycles per access.
     pub fn chase(&mut self, places: &[Place]) -> Result<f64, ProbeError> {
         self.seed = self.seed.wrapping_add(1);
         self.probe.chase(self.offer.page, places, self.seed)
     }
 
-    /// Other memory from now on.
+    /// Switches to other memory.
     pub fn renew(&mut self) -> Result<(), ProbeError> {
         self.probe.renew(self.offer.page)
     }
 
-    /// A footprint of `pages` pages.
+    /// Reads a footprint of `pages` pages.
     pub fn reading(&mut self, pages: u64) -> Result<Reading, ProbeError> {
         let spread = self.chase(&self.shape.spread(pages))?;
         let packed = self.chase(&self.shape.packed(pages))?;
         Ok(Reading { spread, packed: packed - self.control(pages) })
     }
 
-    /// What translation costs the packed chase over `lines` lines: of its pages, as many as the first level
-    /// has entries are in it when a random access comes.
+    /// Translation cost per access of a packed chase over `lines` lines: a random access finds its page in the first
+    /// level with probability entries / pages.
     pub fn control(&self, lines: u64) -> f64 {
         let pages = lines.div_ceil(self.shape.page_lines());
         match self.first {
@@ -167,8 +166,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// One reading of each of these footprints, in a random order, so that what disturbs for a while does not
-    /// meet neighbours alone.
+    /// Reads each of these footprints once, in a random order, so that a temporary disturbance does not affect only
+    /// neighbours.
     pub fn round(&mut self, pages: &[u64]) -> Result<Vec<Reading>, ProbeError> {
         let mut order: Vec<usize> = (0..pages.len()).collect();
         let mut rng = SplitMix64::new(self.seed);
@@ -180,8 +179,8 @@ impl<'a> Bench<'a> {
         Ok(readings)
     }
 
-    /// What translation costs at each of these footprints: low values of several rounds, and of more for those whose
-    /// lowest readings do not agree.
+    /// Translation cost at each of these footprints: low values over several rounds, with more rounds for footprints
+    /// whose lowest readings disagree.
     pub fn in_turn(&mut self, pages: &[u64]) -> Result<Vec<f64>, ProbeError> {
         let mut all = vec![(Vec::new(), Vec::new()); pages.len()];
         for turn in 0..MORE * self.effort.turns {
@@ -198,7 +197,7 @@ impl<'a> Bench<'a> {
         Ok(all.iter().map(|(spread, packed)| low(spread) - low(packed)).collect())
     }
 
-    /// Cycles that an access of these places takes more than one of those: low values of readings in turn.
+    /// Cycles per access by which `these` places are slower than `those`: low values of alternating readings.
     pub fn apart(&mut self, these: &[Place], those: &[Place]) -> Result<f64, ProbeError> {
         let (mut one, mut other) = (Vec::new(), Vec::new());
         for _ in 0..self.effort.turns {
@@ -208,7 +207,7 @@ impl<'a> Bench<'a> {
         Ok(low(&one) - low(&other))
     }
 
-    /// Whether a test comes out: of three times, twice.
+    /// Majority of up to three tests.
     pub fn surely(
         &mut self,
         mut test: impl FnMut(&mut Self) -> Result<bool, ProbeError>,
@@ -217,12 +216,12 @@ impl<'a> Bench<'a> {
         if one == two { Ok(one) } else { test(self) }
     }
 
-    /// Whether there is time for what would only make surer.
+    /// Whether there is time for repetitions that only improve confidence.
     pub fn has_time(&self) -> bool {
         self.until.is_none_or(|until| Instant::now() < until)
     }
 
-    /// The least of some readings of these places.
+    /// The minimum of several readings of these places.
     pub fn least(&mut self, places: &[Place]) -> Result<f64, ProbeError> {
         let mut least = self.chase(places)?;
         for _ in 1..self.effort.readings {
@@ -231,7 +230,7 @@ impl<'a> Bench<'a> {
         Ok(least)
     }
 
-    /// Whether `one` is slower than `other`: by a rank test of alternating samples, and by `least` cycles.
+    /// Whether `one` is slower than `other`: by a rank test of alternating samples, and by at least `least` cycles.
     pub fn slower(
         &mut self,
         mut one: impl FnMut(&mut Self) -> Result<f64, ProbeError>,
@@ -247,7 +246,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A curve of several rounds: of each footprint's readings the low one.
+/// Combines rounds into one curve: for each footprint the low value of its readings.
 pub(crate) fn combined<'a>(
     pages: &[u64],
     rounds: impl IntoIterator<Item = &'a Vec<Reading>>,

@@ -1,5 +1,5 @@
-//! The whole calibration, size after size. The order matters: what base pages cost is needed to judge the
-//! others.
+//! The whole calibration, one page size after the other. Base pages come first: their costs are needed to interpret
+//! other sizes.
 
 use std::time::{Duration, Instant};
 
@@ -16,26 +16,26 @@ use crate::levels::{Sample, Staircase, staircase};
 use crate::probe::{Probe, ProbeError};
 use crate::{fetch, walks, ways};
 
-/// What to do.
+/// Options of a calibration.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How thoroughly.
+    /// Number of repetitions.
     pub effort: Effort,
-    /// Page sizes; empty: all on offer.
+    /// Page sizes to measure; empty: all offered sizes.
     pub pages: Vec<PageSize>,
-    /// The seed of all orders.
+    /// The seed of all random orders.
     pub seed: u64,
-    /// Once so much time is gone, nothing is repeated only to be surer.
+    /// After this time, optional repetitions are skipped.
     pub limit: Option<Duration>,
-    /// What the processor says of itself, for the document and to compare with.
+    /// The CPU's self-description, for the document and for comparison.
     pub processor: Processor,
 }
 
-/// Calibrates what stands behind `probe`, and how instructions are fetched behind `code`; `progress` is told what is
-/// being done.
+/// Calibrates the machine behind `probe`, and instruction fetches behind `code`; `progress` receives the name of each
+/// step.
 ///
 /// # Errors
-/// A size of `options` or the base page is not to be had, or a system call failed.
+/// A size of `options` or the base page is not available, or a system call failed.
 pub fn calibrate(
     probe: &mut dyn Probe,
     code: Option<&mut dyn Probe>,
@@ -57,7 +57,7 @@ pub fn calibrate(
     let mut load_cycles = f64::NAN;
     for offer in offers {
         let page = offer.page;
-        // Base pages are what the others are held against, so they are always measured.
+        // Base pages are always measured: other sizes are compared with them.
         if page != base_page && !options.pages.is_empty() && !options.pages.contains(&page) {
             continue;
         }
@@ -70,7 +70,7 @@ pub fn calibrate(
         let outcome = one_size(&mut bench, typical, progress);
         let (report, stairs) = match outcome {
             Ok(found) => found,
-            // Pages of other sizes may fail to come; what was measured stands.
+            // Other page sizes may fail to be allocated; completed measurements stay valid.
             Err(error @ ProbeError::NotGot { .. }) if page != base_page => {
                 notes.push(error.to_string());
                 continue;
@@ -159,14 +159,14 @@ pub(crate) fn curve(stairs: &Staircase) -> Vec<CurvePoint> {
     stairs.curve.iter().map(point).collect()
 }
 
-/// The footprint at which misses are measured, in multiples of the last level's entries. With twice as many
-/// a level that evicts the least recently used answers nothing, one that evicts at random 20 %; with more
-/// the data no longer fit the second data cache of machines that have 256 KiB of it.
+/// Footprint for measuring misses, as a multiple of the last level's entries. At twice the entries, an LRU level never
+/// hits, and one with random replacement hits in 20 % of accesses; with more, the data no longer fit a second-level
+/// data cache of 256 KiB.
 const BEYOND: u64 = 2;
 
-/// The pages beyond which no access hits the last level. A level that misses ever more misses half the time only at
-/// the end of its range, which is a footprint of the curve, now one and now the next; there the nearest power of two
-/// above five sixths of it (over 3,662 pages a miss cost 20.2 cycles, over 3,990 pages 21.6).
+/// Number of pages beyond which no access hits in the last level. For a level without a sharp end, only at the end of
+/// its range do half of the accesses miss; that end is a footprint of the curve, which varies between runs. So it is
+/// rounded to the next power of two from five sixths (over 3,662 pages a miss cost 20.2 cycles, over 3,990 pages 21.6).
 fn full(end: &End) -> u64 {
     match end.sharp {
         true => end.entries,
@@ -174,9 +174,9 @@ fn full(end: &End) -> u64 {
     }
 }
 
-/// What missing all levels costs: at a footprint well beyond the last, held against as many lines in half
-/// as many pages as the last level keeps. So many pages' lines fall into the sets of the data caches by chance
-/// as those of the footprint do, which those of a few pages do not.
+/// Cost of missing all levels: measured at a footprint well beyond the last level, against the same number of lines in
+/// half as many pages as the last level holds. The lines of that many pages fall into data-cache sets as randomly as
+/// those of the footprint; the lines of a few pages do not.
 fn miss(
     bench: &mut Bench,
     stairs: &Staircase,
@@ -223,8 +223,8 @@ fn ways_of(
     Ok(())
 }
 
-/// Sets are numbered by bits. Where ways and entries do not make so many, one of them is no more than an effect
-/// of a hash (Zen 4's second level), or of what else was in the TLB (47 and 66 of 72 in its first).
+/// Whether the number of sets is a power of two, as set-index bits require. If not, the ways or entries found are an
+/// artefact of a hash (Zen 4's second level) or of other TLB contents (47 and 66 of 72 in its first).
 fn make_sets(entries: u64, ways: u64) -> bool {
     entries.is_multiple_of(ways) && (entries / ways).is_power_of_two()
 }

@@ -1,5 +1,5 @@
-//! `Calibration`: everything that was found, as it is printed and kept (`superpage.tlb/1`). Facts only;
-//! cycles are those of the core, sizes are bytes, unknown is null.
+//! `Calibration`: all results, as printed and saved (`superpage.tlb/1`). Cycles are core cycles, sizes are bytes,
+//! unknown is null.
 
 use host::TlbArray;
 use serde::{Deserialize, Serialize};
@@ -9,81 +9,81 @@ use crate::agree::Cost;
 use crate::backing::Backing;
 use crate::walks::Step;
 
-/// The schema's name and version.
+/// Name and version of the schema.
 pub const SCHEMA: &str = "superpage.tlb/1";
 
-/// What was found.
+/// All results of a calibration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The seed of every random order.
+    /// Seed of all random orders.
     pub seed: u64,
-    /// How long it took.
+    /// Duration in seconds.
     #[serde(deserialize_with = "units::seconds")]
     pub seconds: f64,
-    /// The processor, as far as it says what it is; nothing of it was used to measure.
+    /// The CPU's self-description, which no measurement uses.
     pub processor: Processor,
-    /// The clock.
+    /// The measured clock.
     pub clock: ClockReport,
-    /// The base page.
+    /// Base page size.
     pub base_page: PageSize,
-    /// Cycles of a load that hits the first level of TLB and cache.
+    /// Cycles of a load that hits in the first TLB level and the first data cache.
     #[serde(deserialize_with = "units::cycles")]
     pub load_cycles: f64,
-    /// By page size, ascending.
+    /// Results by page size, ascending.
     pub sizes: Vec<SizeReport>,
-    /// How instructions are fetched, by page size: the pages of code that the first level keeps, and the cycles of jumps
-    /// between them. Empty where that was not measured.
+    /// Instruction fetches by page size: pages of code that the first level holds, and the cycles of jumps between
+    /// them. Empty if not measured.
     #[serde(default)]
     pub instructions: Vec<SizeReport>,
-    /// What longer walks for base pages cost.
+    /// Cost of further page-table levels in walks for base pages.
     pub walk_steps: Vec<Step>,
     /// Whether superpages reach the TLB.
     pub backing: Option<Backing>,
-    /// Accesses far beyond the caches; missing where they were not measured.
+    /// Accesses to memory far larger than the caches; missing if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accesses: Option<Accesses>,
-    /// What is in doubt: findings that repeated readings, or what the processor says of itself, contradict.
+    /// Doubtful results: those that repeated readings or the CPU's self-description contradict.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// What could not be measured, and why.
+    /// Failed measurements, with reasons.
     pub notes: Vec<String>,
 }
 
-/// What the processor says of itself.
+/// The CPU's self-description.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Processor {
-    /// Its name.
+    /// Model name.
     pub model: Option<String>,
-    /// Its maker.
+    /// Vendor.
     pub vendor: Option<String>,
     /// `cpu family` of x86.
     #[serde(default)]
     pub family: Option<u32>,
-    /// `model` of x86, Arm's part number.
+    /// `model` of x86, `CPU part` of Arm.
     #[serde(default)]
     pub number: Option<u32>,
-    /// Whether this is a virtual machine, if that is known.
+    /// Whether this is a virtual machine, if known.
     pub guest: Option<bool>,
-    /// TLB arrays by CPUID; empty where it does not tell.
+    /// TLB arrays from CPUID; empty if it has none.
     pub arrays: Vec<TlbArray>,
 }
 
-/// The clock, measured.
+/// The measured clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct ClockReport {
-    /// The core's cycles in a microsecond, by a chain of dependent additions.
+    /// Core clock in MHz, from a chain of dependent additions.
     #[serde(deserialize_with = "units::mhz")]
     pub core_mhz: f64,
-    /// The time-stamp counter's ticks in a microsecond.
+    /// Frequency of the time-stamp counter in MHz.
     #[serde(deserialize_with = "units::mhz")]
     pub counter_mhz: Option<f64>,
-    /// The lowest and highest clock of the core between measurements.
+    /// Lowest and highest core clock between measurements, in MHz.
     #[serde(deserialize_with = "units::mhz")]
     pub seen_mhz: (f64, f64),
-    /// Chases that were made again because the clock changed under them.
+    /// Number of chases repeated because the clock changed during them.
     pub retried: u32,
 }
 
@@ -108,47 +108,47 @@ impl LevelReport {
     }
 }
 
-/// Accesses to memory far beyond the caches.
+/// Accesses to memory far larger than the caches.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Accesses {
-    /// The bytes of that memory.
+    /// Size of that memory in bytes.
     #[serde(deserialize_with = "units::bytes")]
     pub bytes: u64,
-    /// Loads each of which needs the one before.
+    /// Loads whose address depends on the previous load.
     pub dependent: OnPages,
-    /// Updates that do not wait for each other, as those of GUPS.
+    /// Independent updates, as in GUPS.
     pub independent: OnPages,
 }
 
-/// Nanoseconds of an access, by what it lies on.
+/// Nanoseconds per access, by the backing of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OnPages {
-    /// Base pages.
+    /// On base pages.
     #[serde(deserialize_with = "units::nanoseconds")]
     pub base_ns: f64,
-    /// Superpages.
+    /// On superpages.
     #[serde(deserialize_with = "units::nanoseconds")]
     pub superpage_ns: f64,
 }
 
-/// One page size.
+/// Results for one page size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SizeReport {
-    /// The size.
+    /// Page size.
     pub page: PageSize,
-    /// How its pages were got.
+    /// How the pages were allocated.
     pub means: String,
     /// TLB levels, first to last.
     pub levels: Vec<LevelReport>,
-    /// What a miss of all levels costs beyond a hit in the first, page tables being in the caches.
+    /// Cycles of a miss in all levels beyond a first-level hit, with page tables in the data caches.
     pub miss: Option<Cost>,
-    /// The footprint at which that was measured.
+    /// Number of pages at which `miss` was measured.
     #[serde(deserialize_with = "units::count")]
     pub miss_pages: Option<u64>,
-    /// The share of resamples of the curve's rounds in which the same levels are found; null or missing: unknown.
+    /// Share of resamples of the curve's rounds that have the same levels; null or missing: unknown.
     #[serde(default, deserialize_with = "units::share")]
     pub confidence: Option<f64>,
-    /// The curve.
+    /// The curve of latency against footprint.
     pub curve: Vec<CurvePoint>,
 }
 
@@ -156,21 +156,21 @@ pub struct SizeReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct LevelReport {
-    /// The most neighbouring pages whose translations it keeps; null if the curve ends first.
+    /// Maximum number of adjacent pages whose translations the level holds; null if the curve ends first.
     #[serde(deserialize_with = "units::count")]
     pub entries: Option<u64>,
-    /// Where `entries` may as well lie: what noise allows of a level that ends with its first miss; else from the
-    /// first misses to where half of all accesses miss.
+    /// Confidence range of `entries`: for a sharp end from noise; otherwise from the first misses to where half of all
+    /// accesses miss.
     #[serde(default, deserialize_with = "units::count")]
     pub range: Option<(u64, u64)>,
-    /// Whether it ends with its first miss. If not, sets are drawn by a hash, and `entries` is where misses cost a
-    /// tenth of all they will.
+    /// Whether the level misses abruptly when it is full. If not, a hash selects the sets, and `entries` is where
+    /// misses reach a tenth of their final cost.
     #[serde(default = "yes")]
     pub sharp: bool,
-    /// Its ways; as many as entries: fully associative; null: it does not show.
+    /// Associativity; equal to `entries`: fully associative; null: not found.
     #[serde(deserialize_with = "units::count")]
     pub ways: Option<u64>,
-    /// What a hit costs beyond one in the first level; null for the first.
+    /// Cycles of a hit beyond a first-level hit; null for the first level.
     pub hit: Option<Cost>,
 }
 
@@ -181,40 +181,40 @@ fn yes() -> bool {
 /// A point of the curve, in cycles per access.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
-    /// Pages.
+    /// Number of pages.
     #[serde(deserialize_with = "units::count")]
     pub pages: u64,
-    /// One line in each page.
+    /// Cycles for one line in each page.
     #[serde(deserialize_with = "units::cycles")]
     pub spread: f64,
-    /// As many lines in few pages, freed of what their own translation cost.
+    /// Cycles for the same number of lines in few pages, corrected for their translation cost.
     #[serde(deserialize_with = "units::cycles_more_or_less")]
     pub packed: f64,
 }
 
 impl Calibration {
-    /// What was found for a page size.
+    /// The results for a page size.
     pub fn size(&self, page: PageSize) -> Option<&SizeReport> {
         self.sizes.iter().find(|size| size.page == page)
     }
 
-    /// What was found for the base page.
+    /// The results for the base page.
     pub fn base(&self) -> Option<&SizeReport> {
         self.size(self.base_page)
     }
 
-    /// Nanoseconds of so many cycles.
+    /// Converts core cycles to nanoseconds.
     pub fn nanoseconds(&self, cycles: f64) -> f64 {
         nanoseconds(cycles, self.clock.core_mhz)
     }
 }
 
-/// Nanoseconds of so many cycles at a clock.
+/// Nanoseconds of `cycles` at a clock in MHz.
 pub fn nanoseconds(cycles: f64, mhz: f64) -> f64 {
     cycles * 1000.0 / mhz
 }
 
-/// Cycles of so many nanoseconds at a clock.
+/// Cycles of `nanoseconds` at a clock in MHz.
 pub fn cycles(nanoseconds: f64, mhz: f64) -> f64 {
     nanoseconds * mhz / 1000.0
 }

@@ -1,5 +1,5 @@
-//! Doubts: findings that resamples of their own readings, or what the processor says of itself, contradict. A wrong
-//! structure without a word is worse than none.
+//! Doubts: results that resamples of their own readings or the CPU's self-description contradict. A wrong result
+//! without a warning is worse than no result.
 
 use host::TlbKind;
 use units::PageSize;
@@ -7,18 +7,18 @@ use units::PageSize;
 use crate::backing::Verdict;
 use crate::document::{Calibration, LevelReport, SizeReport};
 
-/// The share of resamples below which a size's levels are in doubt.
+/// The levels of a size are in doubt below this share of agreeing resamples.
 pub(crate) const DOUBTFUL: f64 = 0.8;
-/// The share by which entries found may differ from those that CPUID names.
+/// Tolerated relative difference between measured entries and those of CPUID.
 const CLOSE: f64 = 0.02;
 
 impl Calibration {
-    /// The entries of this level for loads from pages of this size by CPUID; `None` where it does not tell.
+    /// CPUID's entries of this level for loads from pages of this size; `None` if CPUID has none.
     pub fn said(&self, page: PageSize, level: u32) -> Option<u64> {
         self.said_of(TlbKind::Data, page, level)
     }
 
-    /// The entries of the first level for code in pages of this size by CPUID; `None` where it does not tell.
+    /// CPUID's first-level entries for code in pages of this size; `None` if CPUID has none.
     pub fn said_of_code(&self, page: PageSize) -> Option<u64> {
         self.said_of(TlbKind::Instruction, page, 1)
     }
@@ -29,14 +29,14 @@ impl Calibration {
                 && array.page_sizes.contains(&page)
                 && (array.kind == kind || array.kind == TlbKind::Unified)
         });
-        // Arrays beside one another hold different pages of the size.
+        // Parallel arrays hold different pages of the size, so their entries add up.
         Some(arrays.map(|array| u64::from(array.entries)).sum()).filter(|entries| *entries > 0)
     }
 
-    /// What is in doubt.
+    /// All warnings.
     pub(crate) fn doubts(&self) -> Vec<String> {
         let whole = self.backing.as_ref().is_none_or(|found| found.verdict == Verdict::Reaches);
-        // The TLB holds other pages than these where superpages are fractured: there is nothing to compare.
+        // The TLB holds smaller pages if superpages are fractured, so there is nothing to compare.
         let compared = |size: &&SizeReport| whole || size.page == self.base_page;
         let shaky = self.sizes.iter().filter_map(shaky);
         let code = self.instructions.iter().filter(compared).filter_map(|size| {
@@ -54,7 +54,7 @@ impl Calibration {
             .collect()
     }
 
-    /// Where CPUID says otherwise.
+    /// Contradictions to CPUID.
     fn contradicted(&self, size: &SizeReport) -> Vec<String> {
         let page = size.page;
         let levels = (1..=size.levels.len().max(2) as u32).filter_map(|number| {
@@ -69,7 +69,7 @@ impl Calibration {
         levels.collect()
     }
 
-    /// What is to be said of a level of which CPUID names another number of entries.
+    /// A warning if CPUID names another number of entries for a level.
     fn contradiction(
         &self,
         what: &str,
@@ -108,7 +108,7 @@ impl Calibration {
     }
 }
 
-/// Levels that resamples do not agree on.
+/// A warning if resamples disagree about the levels.
 fn shaky(size: &SizeReport) -> Option<String> {
     let confidence = size.confidence.filter(|share| *share < DOUBTFUL)?;
     let share = (100.0 * confidence).floor();

@@ -1,6 +1,5 @@
-//! Where a level ends: by footprints around the place, read in turn, nearer and nearer. Nothing is decided by one
-//! comparison alone, as a bisection does, which a neighbour's burst at one step leads astray for good.
-//! See docs/decisions/tlb.md#2 and #7.
+//! The end of a level: surveys of footprints around it, read in turn and refined. No single comparison decides, as in a
+//! bisection, which one burst of a neighbour would mislead for good. See docs/decisions/tlb.md#2 and #7.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,42 +8,41 @@ use crate::levels::{Plateau, Sample};
 use crate::probe::ProbeError;
 use crate::statistics::{ascending, median};
 
-/// The pages that a level keeps.
+/// The capacity of a level in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// How many.
+    /// Number of entries.
     pub entries: u64,
-    /// Where it may as well lie. Of a level that ends with its first miss: what the noise allows. Of one that
-    /// misses ever more (sets drawn by a hash): from the first misses to where half of the accesses miss.
+    /// Confidence range of `entries`: for a sharp end from noise; for a gradual one (hashed sets) from the first misses
+    /// to where half of the accesses miss.
     pub range: (u64, u64),
-    /// Whether it ends with its first miss.
+    /// Whether the level misses abruptly when it is full.
     pub sharp: bool,
 }
 
-/// Where [`REACHED`] of a step follows the first miss within this part of a level's entries, the first miss is its
-/// end: a level of four ways takes a fortieth, a fully associative one that evicts at random a twentieth.
+/// An end is sharp if [`REACHED`] of a step follows the first miss within 1/STEEP of the level's entries: a level of
+/// four ways takes a fortieth, a fully associative one with random replacement a twentieth.
 const STEEP: u64 = 16;
-/// Where misses come slowly, a level ends where they cost this part of the next step.
+/// A gradual end is where misses reach this share of the next step.
 const REACHED: f64 = 0.1;
-/// What a level costs more than at its reference by this part of the next step, misses.
+/// A level misses where it costs more than at its reference by this share of the next step.
 const MISSES: f64 = 0.02;
-/// Up to here the cost of a level that overflows set after set grows in proportion.
+/// Up to this share of the step, the cost of a level whose sets overflow one after the other grows linearly.
 const RAMP: f64 = 0.3;
-/// Footprints of one survey, and surveys until an end is given up.
+/// Footprints per survey, and maximum number of surveys.
 const POINTS: u64 = 16;
 const SURVEYS: usize = 12;
-/// Further surveys of a place where noise hides the end.
+/// Number of repeated surveys where noise hides the end.
 const AGAIN: usize = 2;
 
-/// Cycles beyond the plateau's, against pages.
+/// Pages, and cycles above the plateau.
 type Survey = Vec<(u64, f64)>;
 
-/// The pages that a level holds; `None`: it does not end before `limit`. `rise` is the height of the next step.
+/// The end of a level; `None`: beyond `limit`. `rise` is the height of the next step.
 ///
-/// A level of sets that evicts the least recently used answers a chase to its last entry, and then ever fewer:
-/// it ends with the first miss. One whose sets are drawn by a hash misses a little long before (Zen 5's second:
-/// 0.1 to 0.3 of 36 cycles from half of its 4,096 entries on), and where exactly is a matter of chance: it ends
-/// where a tenth of the step is reached.
+/// An LRU level with indexed sets hits in a cyclic chase until it is full, and then ever less: its end is the first
+/// miss. A level with hashed sets misses a little long before (Zen 5's second level: 0.1 to 0.3 of 36 cycles from half
+/// of its 4,096 entries on), at a point that is random: its end is where a tenth of the step is reached.
 pub(crate) fn end(
     bench: &mut Bench,
     plateau: &Plateau,
@@ -59,10 +57,10 @@ pub(crate) fn end(
     let crossing = |part: f64| smooth.iter().position(|excess| *excess >= slack.max(part * rise));
     let Some(reached) = crossing(REACHED) else { return Ok(None) };
     let at = |index: usize| after[index.min(after.len() - 1)].pages;
-    // A footprint of the curve more on either side.
+    // Extend by one footprint of the curve on either side.
     let mut low = at(reached.saturating_sub(2)).max(plateau.first);
     let mut high = at(reached + 1).min(limit).max(low + 1);
-    // What many pages cost without a miss is in both then.
+    // Then both contain the cost of many pages without a miss.
     let reference = match bench.side {
         Side::Loads => plateau.reference,
         Side::Jumps => (at(reached) * 4 / 5).max(plateau.first),
@@ -73,7 +71,7 @@ pub(crate) fn end(
         let survey = survey(bench, reference, low, high, step)?;
         let width = high - low;
         match judge(&survey, rise, sharp) {
-            // The curve misled.
+            // The curve was misleading.
             Found::Before if low <= plateau.first.max(2) => return Ok(None),
             Found::Before => {
                 (low, high) =
@@ -81,7 +79,7 @@ pub(crate) fn end(
             }
             Found::Beyond if high >= limit => return Ok(None),
             Found::Beyond => (low, high) = (high - step, (high + width).min(limit)),
-            // Noise may look so, once.
+            // Noise may look gradual once.
             Found::Gradual(entries) if sharp.is_none() && feet.is_empty() => feet.push(entries),
             Found::Gradual(entries) if step <= (entries / 24).max(1) => {
                 let first = crossing(MISSES).map_or(entries, |first| at(first.max(1) - 1));
@@ -99,7 +97,7 @@ pub(crate) fn end(
                 }
                 sharp = Some(true);
                 coarse = coarse.or(Some((entries, step.max(either))));
-                // Nearer than the noise allows there is nothing to see, but more often.
+                // Noise limits the resolution: repeat instead of refining.
                 if step > 1 && either >= 2 * step && feet.len() < AGAIN {
                     feet.push(entries);
                     continue;
@@ -121,14 +119,14 @@ pub(crate) fn end(
             break;
         }
     }
-    // Nearer it was not found.
+    // A finer survey did not find it.
     Ok(coarse.map(|(entries, step)| {
         let range = (entries.saturating_sub(step), entries + step);
         End { entries, range, sharp: true }
     }))
 }
 
-/// Reads the footprints from `low` to `high`, `step` apart, in turn.
+/// Reads the footprints from `low` to `high` with distance `step`, in turn.
 fn survey(
     bench: &mut Bench,
     reference: u64,
@@ -148,15 +146,15 @@ fn survey(
         .collect())
 }
 
-/// What a survey says of the end.
+/// The result of a survey.
 enum Found {
-    /// It lies before.
+    /// The end lies below the survey.
     Before,
-    /// It lies beyond.
+    /// The end lies above the survey.
     Beyond,
-    /// So many entries and the first miss, give or take so many.
+    /// Number of entries before the first miss, and its uncertainty in pages.
     Sharp(u64, u64),
-    /// So many entries, and misses long before.
+    /// Number of entries of a gradual end.
     Gradual(u64),
 }
 
@@ -179,31 +177,31 @@ fn judge(survey: &Survey, rise: f64, known: Option<bool>) -> Found {
             return Found::Gradual(crossing_of(&survey, &smooth, rise, reached));
         }
     }
-    // The ramp, up to where it leaves proportion, and its foot.
+    // The linear ramp, and its foot.
     let ramp = smooth.iter().take_while(|excess| **excess < RAMP * rise).count();
     if ramp == 0 {
         return Found::Before;
     }
     let (foot, slope) = hinge(&survey[..ramp]);
-    // Where all sets overflow at once there is no ramp: what follows is far above it.
+    // If all sets overflow at once there is no ramp: the next value is far above it.
     let steep = |(next, excess): &(u64, f64)| 4.0 * slope * ((next - foot) as f64) < *excess;
     if survey.get(ramp).is_some_and(steep) {
         return Found::Sharp(pages(ramp - 1), 0);
     }
-    // Flat parts need not be quite at the reference's height.
+    // The flat part may differ slightly from the reference's height.
     let flats: Vec<f64> =
         raw[..ramp].iter().zip(&survey).filter(|(_, at)| at.0 <= foot).map(|(e, _)| *e).collect();
     let height = if flats.len() >= 3 { median(&flats) } else { 0.0 };
     let left = left_by(&survey[..ramp], foot, slope);
     let sigma = noise(if flats.len() >= 4 { &flats } else { &left });
-    // The first translation too many drives out another: two pages miss at least.
+    // The first page too many evicts another page, so at least two pages miss.
     let first = rise / foot as f64;
     if slope <= 0.0 || smooth[smooth.len() - 1] - height < first.max(4.0 * sigma) {
         return Found::Beyond;
     }
-    // Where noise hides the first miss, the ramp as a whole tells. A set that evicts by a tree of bits, given one page too
-    // many, may answer some of them: in the order in which the fewest miss, a third of what the next set costs (one run
-    // in twelve found 97 entries of 96).
+    // If noise hides the first miss, use the whole ramp. A set with tree-PLRU replacement and one page too many may hit
+    // for some of them: in the best order a third of the cost of the next set (one run in twelve found 97 entries of
+    // 96).
     let either = (2.5 * sigma / slope).ceil() as u64;
     let least = if sigma > 0.0 { slope / 4.0 } else { first.min(slope / 4.0) };
     match smooth.iter().position(|excess| *excess - height > least) {
@@ -215,14 +213,14 @@ fn judge(survey: &Survey, rise: f64, known: Option<bool>) -> Found {
     }
 }
 
-/// What a ramp leaves of the values.
+/// Residuals of the ramp.
 fn left_by(points: &[(u64, f64)], foot: u64, slope: f64) -> Vec<f64> {
     let left = |(pages, excess): &(u64, f64)| excess - slope * pages.saturating_sub(foot) as f64;
     points.iter().map(left).collect()
 }
 
-/// Where a level that misses ever more has [`REACHED`]: by the line through the footprints around it, and no further
-/// than these reach.
+/// Interpolates where a gradual end reaches [`REACHED`], by a line through the footprints around it, clamped to these
+/// footprints.
 fn crossing_of(survey: &Survey, smooth: &[f64], rise: f64, reached: usize) -> u64 {
     let near = |excess: f64| (REACHED / 4.0 * rise..2.5 * REACHED * rise).contains(&excess);
     let mut points: Vec<(u64, f64)> = Vec::new();
@@ -239,8 +237,7 @@ fn crossing_of(survey: &Survey, smooth: &[f64], rise: f64, reached: usize) -> u6
     at.clamp(points[0].0 as f64, points[points.len() - 1].0 as f64) as u64
 }
 
-/// The values, without those that lie far above the second least of all that follow: what descends again was a
-/// disturbance.
+/// Replaces values far above the second least of all later values: a cost that falls again was a disturbance.
 fn undisturbed(values: &[f64]) -> Vec<f64> {
     let (mut least, mut second) = (f64::INFINITY, f64::INFINITY);
     let far = 4.0 * noise(values);
@@ -255,13 +252,13 @@ fn undisturbed(values: &[f64]) -> Vec<f64> {
     kept
 }
 
-/// How far neighbouring values lie apart where nothing changes: the median of their differences.
+/// Noise: the median difference of neighbouring values.
 fn noise(values: &[f64]) -> f64 {
     let apart: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     if apart.is_empty() { 0.0 } else { median(&apart) }
 }
 
-/// The foot and the slope of max(0, s · (pages - foot)), by least squares; without a slope the last point.
+/// Fits max(0, s · (pages - foot)) by least squares: foot and slope; without a slope the last point.
 fn hinge(points: &[(u64, f64)]) -> (u64, f64) {
     let (first, last) = (points[0].0, points[points.len() - 1].0);
     let fit = |foot: u64| {
@@ -272,7 +269,7 @@ fn hinge(points: &[(u64, f64)]) -> (u64, f64) {
         let left: f64 = points.iter().map(|(p, excess)| (excess - slope * x(*p)).powi(2)).sum();
         (left, foot, slope)
     };
-    // Of equals, the last.
+    // Among equal fits, the largest foot.
     let best =
         (first..=last).rev().map(fit).min_by(|a, b| a.0.total_cmp(&b.0)).expect("one at least");
     (best.1, best.2)

@@ -1,5 +1,5 @@
-//! Levels: a curve of latency against footprint, divided into plateaus, and where each ends to the page.
-//! See docs/decisions/tlb.md#8.
+//! Levels: divides a curve of latency against footprint into plateaus, and locates the end of each to the page. See
+//! docs/decisions/tlb.md#8.
 
 use workload::rng::SplitMix64;
 
@@ -9,8 +9,7 @@ use crate::end::{End, end};
 use crate::probe::ProbeError;
 use crate::statistics::{self, Point, Segment};
 
-/// A plateau is at least this many points and spans at least this factor of pages; the first and the
-/// curve of very few pages aside.
+/// Minimum number of points of a plateau, except the first one and curves of very few pages.
 const PLATEAU_POINTS: usize = 3;
 /// A point of the curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,9 +17,9 @@ pub(crate) struct Sample {
     pub pages: u64,
     /// Cycles per access, one line in each page.
     pub spread: f64,
-    /// Cycles per access, as many lines in few pages.
+    /// Cycles per access, the same number of lines in few pages.
     pub packed: f64,
-    /// How far the readings lie apart: from the low one to the median.
+    /// Spread of the readings: median minus low value.
     pub apart: f64,
 }
 
@@ -29,49 +28,48 @@ impl Sample {
         self.spread - self.packed
     }
 
-    /// What to think of its precision: a clock's tick in a chase, what is left of disturbances, and how far the
-    /// readings lie apart.
+    /// Estimated standard error: resolution of the clock, residual disturbances, and spread of the readings.
     fn sigma(&self) -> f64 {
         0.05 + 0.005 * self.spread + 0.5 * self.apart
     }
 }
 
-/// A stretch of the curve at one height.
+/// A part of the curve with constant height.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Plateau {
     pub first: u64,
     pub last: u64,
-    /// Where its height is best read: before data caches ran out under it.
+    /// Footprint at which its height is best read: before data caches overflow.
     pub middle: u64,
     pub height: f64,
-    /// The middle of its last part, after data caches ran out: what its end is held against.
+    /// Middle of its last part, after data caches overflow: the reference for its end.
     pub reference: u64,
-    /// The control's height: what steps from plateau to plateau are held against.
+    /// Height of the packed chase: the reference for steps between plateaus.
     packed: f64,
 }
 
-/// What one curve says.
+/// The levels found in a curve.
 #[derive(Debug, Clone)]
 pub(crate) struct Staircase {
     pub curve: Vec<Sample>,
-    /// Where each TLB level ends, first to last; `None` for the last if the curve ends before it does.
+    /// Ends of the TLB levels, first to last; `None` for the last level if it extends beyond the curve.
     pub ends: Vec<Option<End>>,
-    /// What a hit in each costs beyond one in the first.
+    /// Cost of a hit in each level beyond a first-level hit.
     pub hits: Vec<Cost>,
-    /// The share of resamples of the curve's rounds that have the same levels.
+    /// Share of resamples of the curve's rounds with the same levels.
     pub confidence: f64,
 }
 
 impl Staircase {
-    /// Where the last level ends.
+    /// The end of the last level.
     pub fn last(&self) -> Option<End> {
         *self.ends.last()?
     }
 }
 
-/// Resamples of a curve's rounds.
+/// Number of resamples of a curve's rounds.
 const RESAMPLES: usize = 40;
-/// More rounds are made while fewer resamples than this agree.
+/// Further rounds are made while a smaller share of resamples agrees.
 const CONFIDENT: f64 = 0.95;
 
 /// Footprints of a curve.
@@ -87,8 +85,8 @@ fn grid(limit: u64, step: f64) -> Vec<u64> {
     pages
 }
 
-/// Measures the curve, finds its levels and where they end. More rounds are made, over other memory, while
-/// resamples of those there are would find other levels.
+/// Measures the curve and finds its levels and their ends. Further rounds on other memory follow while resamples of the
+/// existing rounds have other levels.
 pub(crate) fn staircase(
     bench: &mut Bench,
     typical: Option<(f64, f64)>,
@@ -98,7 +96,7 @@ pub(crate) fn staircase(
     let (least, most) = bench.effort.rounds;
     let mut rounds: Vec<Vec<Reading>> = Vec::new();
     loop {
-        // Readings are kept as they are.
+        // Readings are stored uncorrected.
         bench.first = None;
         rounds.push(bench.round(&grid)?);
         if rounds.len() < least {
@@ -120,8 +118,8 @@ pub(crate) fn staircase(
     }
 }
 
-/// The plateaus of the curve, freed of what the first level's misses cost the control, which is known only when
-/// the first level is.
+/// The plateaus of the curve, after the packed chase is corrected for first-level misses, which needs the first level's
+/// end.
 fn first_level(
     bench: &mut Bench,
     curve: &mut [Sample],
@@ -131,7 +129,7 @@ fn first_level(
     let [first, second, ..] = plateaus[..] else { return Ok(plateaus) };
     let rise = second.height - first.height;
     let lines = bench.shape.page_lines();
-    // Footprints whose control has more pages than the first level has entries.
+    // Skip if no packed chase has more pages than the first level has entries.
     if curve.last().is_none_or(|last| last.pages.div_ceil(lines) <= first.last) {
         return Ok(plateaus);
     }
@@ -143,14 +141,14 @@ fn first_level(
     Ok(self::plateaus(curve, bench.side.least_step()))
 }
 
-/// Takes from the control what translation costs it.
+/// Subtracts the translation cost from the packed chase.
 fn relieve(bench: &Bench, curve: &mut [Sample]) {
     for sample in curve {
         sample.packed -= bench.control(sample.pages);
     }
 }
 
-/// Where the levels end.
+/// Finds the ends of the levels.
 fn ends(
     bench: &mut Bench,
     curve: &[Sample],
@@ -158,8 +156,8 @@ fn ends(
     limit: u64,
 ) -> Result<Vec<Option<End>>, ProbeError> {
     let least = bench.side.least_step();
-    // What lies beyond the last level: the curve at half as many pages again as where it has left it for good,
-    // where page tables are still cached.
+    // Height beyond the last level: the curve at 1.5 times the footprint where it finally leaves the level, where page
+    // tables are still cached.
     let beyond = |level: &Plateau| {
         let above = |sample: &&Sample| sample.excess() > level.height + least;
         let left = curve.iter().rev().take_while(above).last();
@@ -191,7 +189,7 @@ fn resamples(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>]) -> Vec<Vec<Sa
     (0..RESAMPLES).map(resample).collect()
 }
 
-/// The share of resamples that begin with the same levels.
+/// Share of resamples that start with the same levels.
 fn confidence(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau]) -> f64 {
     let least = bench.side.least_step();
     let near = |a: f64, b: f64| (a - b).abs() <= least.max(0.15 * b.abs());
@@ -204,7 +202,7 @@ fn confidence(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Pla
             let ends = found.last as f64 / level.last as f64;
             near(found.height, level.height) && (0.5..2.0).contains(&ends)
         };
-        // Nor may there be a level more, which the whole curve's division overlooked.
+        // A resample may not have an additional level that the division of the whole curve missed.
         let top = curve.last().map_or(0.0, Sample::excess);
         let more = bench.side == Side::Loads
             && found.get(known.len()).is_some_and(|next| {
@@ -216,8 +214,8 @@ fn confidence(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Pla
     resamples(bench, grid, rounds).iter().filter(same).count() as f64 / RESAMPLES as f64
 }
 
-/// What hits cost, by the heights of the plateaus. A curve's rounds lie further apart in time than readings made for
-/// this alone would, and so do not share what disturbs for a while.
+/// Cost of hits, from the heights of the plateaus. A curve's rounds are further apart in time than dedicated readings,
+/// so a temporary disturbance affects fewer of them.
 fn hits(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau]) -> Vec<Cost> {
     let height = |curve: &[Sample], level: &Plateau| {
         let inside = curve.iter().filter(|s| (level.first..=level.last).contains(&s.pages));
@@ -240,7 +238,7 @@ fn hits(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau])
     (0..known.len()).map(cost).collect()
 }
 
-/// The plateaus of a curve, those apart by less than `least` cycles, or only through the data caches, taken together.
+/// The plateaus of a curve; merges those that differ by less than `least` cycles, or only because of the data caches.
 fn plateaus(curve: &[Sample], least: f64) -> Vec<Plateau> {
     let points: Vec<Point> = curve
         .iter()
@@ -254,9 +252,9 @@ fn plateaus(curve: &[Sample], least: f64) -> Vec<Plateau> {
             continue;
         };
         let step = plateau.height - before.height;
-        // Where the data moved from one cache to the next, spread lines and packed lines do not
-        // overlap their misses with translation alike. That changes the excess by a part of the
-        // control's step (on Zen 4: 1 of 10 cycles); a level of the TLB does not come with one.
+        // Where the data move to the next cache level, spread and packed lines overlap cache misses with translation
+        // differently. That changes the excess by a fraction of the packed chase's step (on Zen 4: 1 of 10 cycles),
+        // whereas a TLB level does not change the packed chase.
         let data = (plateau.packed - before.packed).abs();
         if step < least.max(data / 4.0) {
             (before.last, before.reference) = (plateau.last, plateau.middle);
@@ -281,8 +279,8 @@ fn plateau(curve: &[Sample], segment: Segment, least: f64) -> Option<Plateau> {
     Some(Plateau { first, last, middle, height, reference: middle, packed })
 }
 
-/// The height of a sloping stretch whose ends lie apart less than half of what levels do: where readings are good to
-/// a hundredth of a cycle, a plateau's own slope shows (one run in ten took the second level for a slope).
+/// The height of a sloping segment whose ends differ by less than half of a level's step: if readings are precise to a
+/// hundredth of a cycle, a plateau's own slope is visible (one run in ten took the second level for a slope).
 fn nearly_level(inside: &[Sample], least: f64) -> Option<f64> {
     let height =
         |part: &[Sample]| statistics::median(&part.iter().map(Sample::excess).collect::<Vec<_>>());
@@ -291,7 +289,7 @@ fn nearly_level(inside: &[Sample], least: f64) -> Option<f64> {
     (apart.abs() < least / 2.0).then(|| height(inside))
 }
 
-/// The plateaus that are TLB levels: up to the first on which translations are walked for.
+/// The plateaus that are TLB levels: those before the first plateau with page walks.
 fn tlb_levels(
     bench: &mut Bench,
     plateaus: Vec<Plateau>,
@@ -307,14 +305,14 @@ fn tlb_levels(
     Ok(levels)
 }
 
-/// Cycles that a walk costs more at least when its tables lie apart: more than data caches do by chance.
+/// Minimum cycles by which distant page tables make a walk slower: more than random effects of data caches.
 const MIN_WALK: f64 = 0.5;
-/// Base pages whose page tables share an entry of the third level.
+/// Base pages mapped by one third-level page-table entry.
 const THIRD: u64 = 1 << 18;
 
-/// Whether translations are walked for at this footprint. A hit in a TLB costs the same wherever the page
-/// tables lie; a walk costs more when each page's entry hangs on upper entries of its own. So the pages
-/// are moved apart, each keeping the low bits of its number and with them its set.
+/// Whether accesses at this footprint walk the page table. A TLB hit costs the same wherever the page tables lie; a
+/// walk costs more if each page has separate upper page-table entries. So the pages are moved apart, and keep the low
+/// bits of their numbers and thus their TLB sets.
 fn walks(
     bench: &mut Bench,
     plateau: &Plateau,
@@ -324,7 +322,7 @@ fn walks(
     let size = (THIRD / shape.parts).max(512);
     let regions = bench.offer.span / size;
     if regions.min(pages) < 8 {
-        // There is no room: what base pages cost decides.
+        // The address range is too small: decide by the costs of base pages.
         let (hit, miss) = typical.unwrap_or((0.0, f64::INFINITY));
         return Ok((plateau.height - hit).abs() > (plateau.height - miss).abs());
     }

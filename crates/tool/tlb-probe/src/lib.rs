@@ -1,9 +1,9 @@
-//! What address translation costs on a machine, found by measurement alone: TLB levels, entries, ways,
-//! the cycles of a hit in each and of a walk, the sizes of the page-walk caches, and, in a virtual
-//! machine, whether the guest's superpages reach the TLB.
+//! Measures the cost of address translation on a machine: TLB levels, entries, ways, the cycles of a hit in each and of
+//! a walk, the sizes of the page-walk caches, and, in a virtual machine, whether the guest's superpages are single TLB
+//! entries.
 //!
-//! A [`Probe`] is all that is seen of the machine: [`Live`] is this one; tests put simulated ones of known geometry
-//! behind it. Prints nothing.
+//! A [`Probe`] is the only interface to the machine: [`Live`] is this machine; tests use simulated machines of known
+//! geometry. Prints nothing.
 #![forbid(unsafe_code)]
 
 mod agree;

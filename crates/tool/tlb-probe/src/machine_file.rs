@@ -1,6 +1,6 @@
-//! A machine's file from what was measured: text for `machines/this.toml`, every line saying where its number
-//! is from. What cannot be measured from here (the kernel's costs, data caches) is taken from the preset of the
-//! same cores, or else from the one that is nearest by maker and second level.
+//! Writes a machine file from measurements: text for `machines/this.toml`, with the source of each number. Values that
+//! cannot be measured here (the kernel's costs, data caches) come from the preset of the same cores, or from the most
+//! similar one by vendor and second level.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ use machine::{Array, Footprint, Machine, Nested, SIZES, Size, Tally, Tlb, preset
 use crate::backing::Verdict;
 use crate::document::{Calibration, LevelReport, SizeReport, cycles};
 
-/// The name of this machine in its own file.
+/// Name of this machine in its own file.
 pub const THIS: &str = "this";
 
 impl Calibration {
-    /// The machine as `Machine::from_toml` reads it.
+    /// The machine in the format of `Machine::from_toml`.
     pub fn to_machine(&self) -> String {
         let (name, text, nearest) = self.nearest();
         let mut out = String::new();
@@ -73,21 +73,21 @@ impl Calibration {
             line(format!("host-page = \"{}\"   # {source}", nested.host_page.name()));
             line(format!("levels = {}   # (assumed)", nested.levels));
         }
-        // The rest of the preset as it stands: its comments say where its numbers are from.
+        // The rest of the preset unchanged, with its comments on sources.
         line(format!("\n# (assumed) all that follows is from `{name}`, with that file's sources."));
         let rest = &text[text.find("[[caches]]").unwrap_or(text.len())..];
         let independent = self.independent(&format!("{out}{rest}"));
         out + rest + &independent.unwrap_or_default()
     }
 
-    /// What accesses cost on the machine of this text that do not wait for each other: the part of a walk is of the walks
-    /// that the model has there.
+    /// Cost of independent accesses on the machine described by `text`: the walk's part is a share of the walk cycles
+    /// that the model predicts there.
     fn independent(&self, text: &str) -> Option<String> {
         let far = self.accesses?;
         let machine = Machine::from_toml(text, THIS).ok()?;
         let pages = far.bytes / self.base_page.bytes();
         let regions = pages.div_ceil(1 << Size::Large.shift()).max(1);
-        // The entries above the leaves' tables are cached for so many regions.
+        // The page-walk cache holds the upper entries of this many regions.
         let cached = machine.walk_caches.pde.map_or(0, |pde| u64::from(pde.entries)).min(regions);
         let mut walks = Tally::default();
         walks.walks[Size::Base as usize][1] = cached;
@@ -105,13 +105,13 @@ impl Calibration {
         ))
     }
 
-    /// Cycles of so many nanoseconds.
+    /// Converts nanoseconds to core cycles.
     fn cycles(&self, nanoseconds: f64) -> f64 {
         cycles(nanoseconds, self.clock.core_mhz)
     }
 
-    /// The preset of these cores by the numbers that the processor gives, which two calibrations agree on; of an
-    /// unknown processor the one whose maker and second level fit.
+    /// The preset of the same cores by family and model, if two calibrations confirm it; for an unknown CPU, the one
+    /// that matches vendor and second level.
     fn nearest(&self) -> (&'static str, &'static str, Machine) {
         let vendor = self.processor.vendor.as_deref().unwrap_or("");
         let said = |array: &&host::TlbArray| {
@@ -138,7 +138,7 @@ impl Calibration {
         (name, text, machine)
     }
 
-    /// The size of host page that the measurement speaks of, or that is assumed.
+    /// The host page size that was measured or is assumed.
     fn nested(&self) -> Option<(Nested, &'static str)> {
         let nested = |host_page| Nested { host_page, levels: 4 };
         match self.backing.as_ref().map(|backing| backing.verdict) {
@@ -161,7 +161,7 @@ impl Calibration {
         }
     }
 
-    /// What was measured of pages of this size; nothing of larger ones that the TLB holds in pieces.
+    /// Measured level for pages of this size; `None` for larger pages if they are fractured.
     fn measured(&self, size: Size, index: usize) -> Option<&LevelReport> {
         let whole = self.backing.as_ref().is_none_or(|found| found.verdict == Verdict::Reaches);
         if size != Size::Base && !whole {
@@ -172,7 +172,7 @@ impl Calibration {
         self.sizes.iter().find(of)?.levels.get(index)
     }
 
-    /// One array, shaped like the preset's where nothing better is known.
+    /// One TLB array; unmeasured properties are the preset's.
     fn array(&self, key: &str, tlb: &Tlb, index: usize) -> Vec<String> {
         let sizes: Vec<Size> =
             (0..SIZES).map(|s| Size::ALL[s]).filter(|s| tlb.holds[*s as usize]).collect();
@@ -183,7 +183,7 @@ impl Calibration {
             && base.is_some_and(|base| base.miss.is_some() && base.levels.len() == 1)
             && tlb.holds[Size::Base as usize]
         {
-            // Measured: there is no second level.
+            // The measurement found no second level.
             return Vec::new();
         }
         let pages: Vec<String> = sizes.iter().map(|size| format!("\"{}\"", size.name())).collect();
@@ -194,7 +194,7 @@ impl Calibration {
                 (entries, ways, "(measured)".to_string())
             }
             Some((entries, _)) => {
-                // As many sets as the preset has, each with as many ways as come nearest.
+                // As many sets as in the preset, with the nearest number of ways.
                 let sets = u64::from(tlb.array.sets());
                 let ways = ((entries as f64 / sets as f64).round() as u64).max(1);
                 (sets * ways, ways, format!("(measured) {entries}, in {sets} sets (assumed)"))

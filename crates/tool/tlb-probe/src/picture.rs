@@ -1,5 +1,5 @@
-//! The staircase as a picture: cycles per access against footprint, one panel for each page size, its levels
-//! marked. Pure: the same document gives the same bytes.
+//! The staircase as an SVG: cycles per access against footprint, one panel per page size, with its levels marked. Pure:
+//! equal documents give equal bytes.
 
 use report::axis::{Axis, line, note_at, polyline};
 use report::frame::{self, text};
@@ -11,15 +11,15 @@ use crate::document::{Calibration, SizeReport};
 const STYLE: &str = include_str!("style.css");
 const WIDTH: f64 = 900.0;
 const MARGIN: f64 = 20.0;
-/// Room for the labels of the upright axis.
+/// Space for the labels of the vertical axis.
 const GUTTER: f64 = 44.0;
 const HEIGHT: f64 = 220.0;
-/// Room above a panel for its title and the levels' names, and below for the axis.
+/// Space above a panel for its title and the levels' names, and below for the axis.
 const ABOVE: f64 = 52.0;
 const BELOW: f64 = 44.0;
 
 impl Calibration {
-    /// The picture.
+    /// Draws the SVG.
     pub fn to_svg(&self) -> String {
         let model = self.processor.model.as_deref().unwrap_or("this machine");
         let title = format!("What address translation costs: {model}");
@@ -51,7 +51,7 @@ fn panel(size: &SizeReport, title: &str, y: f64) -> Vec<Element> {
     let highest = size.curve.iter().map(|point| point.spread.max(point.packed)).fold(1.0, f64::max);
     let cycles = Axis::amounts(highest);
     let mut plot = frame::plot(MARGIN + GUTTER, y + ABOVE, width, HEIGHT).all(cycles.up(HEIGHT));
-    // Powers of four: a footprint is a matter of doublings.
+    // Powers of four, on a logarithmic axis.
     for power in (0..=40).step_by(2) {
         let count = (1u64 << power) as f64;
         if count >= low && count <= last.pages as f64 {

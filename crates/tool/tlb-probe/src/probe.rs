@@ -1,23 +1,22 @@
-//! `Probe`: the calibrator's whole view of a machine. What is estimated is estimated through this
-//! trait alone, so that a simulated machine of known geometry can stand behind it and be found out.
-//! See docs/decisions/tlb.md#5.
+//! `Probe`: the calibrator's only interface to a machine, so that tests can replace it by a simulated machine of known
+//! geometry. See docs/decisions/tlb.md#5.
 
 use std::fmt;
 
 use units::PageSize;
 
-/// What a chase runs over: a line of a page. Pages are numbered from the start of an address range
-/// that is aligned to a gigabyte at least.
+/// A cache line of a page: one stop of a chase. Pages are numbered from the start of an address range aligned to at
+/// least a gigabyte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The page's number, in pages of the size that is probed.
+    /// Page number, in pages of the probed size.
     pub page: u64,
-    /// The cache line within it.
+    /// Index of the cache line in the page.
     pub line: u64,
 }
 
 impl Place {
-    /// Its bytes from the start, with lines of `line` bytes.
+    /// Offset from the start of the range in bytes, for lines of `line` bytes.
     pub fn offset(&self, page: PageSize, line: u64) -> usize {
         (self.page * page.bytes() + self.line * line) as usize
     }
@@ -26,22 +25,22 @@ impl Place {
 /// A page size that the machine offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// The size.
+    /// Page size.
     pub page: PageSize,
-    /// How its pages are got, in words.
+    /// How its pages are allocated, in words.
     pub means: String,
-    /// The most pages that one chase may touch.
+    /// Maximum number of pages in one chase.
     pub pages: u64,
-    /// The pages of the address range: every number is below.
+    /// Number of pages in the address range.
     pub span: u64,
 }
 
 /// Page sizes that are not offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotOffered {
-    /// The sizes; none: superpages, whose size is not known.
+    /// The sizes; empty: superpages of unknown size.
     pub sizes: Vec<PageSize>,
-    /// Why, and the remedy.
+    /// Reason and remedy.
     pub why: String,
 }
 
@@ -55,41 +54,41 @@ impl fmt::Display for NotOffered {
     }
 }
 
-/// What cycles are counted in.
+/// The measured clocks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clock {
-    /// Cycles of the core in a microsecond.
+    /// Core clock in MHz.
     pub core_mhz: f64,
-    /// Ticks of the time-stamp counter in a microsecond, where there is one.
+    /// Frequency of the time-stamp counter in MHz, if there is one.
     pub counter_mhz: Option<f64>,
-    /// The lowest and the highest clock of the core seen so far.
+    /// Lowest and highest core clock so far, in MHz.
     pub seen_mhz: (f64, f64),
-    /// Readings that were thrown away because the clock changed under them.
+    /// Number of readings discarded because the clock changed during them.
     pub retried: u32,
 }
 
 impl Clock {
-    /// How far the clock moved during the measurement, as a share of it.
+    /// Relative change of the clock during the measurement, as a share of the core clock.
     pub fn drift(&self) -> f64 {
         (self.seen_mhz.1 - self.seen_mhz.0) / self.core_mhz
     }
 }
 
-/// Why a probe has no answer.
+/// Why a probe failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// Nobody offered pages of this size.
+    /// The probe does not offer pages of this size.
     #[error("pages of {0} are not available")]
     NotOffered(PageSize),
-    /// The pages were promised and did not come.
+    /// Offered pages could not be allocated.
     #[error("pages of {page}: {why}")]
     NotGot {
-        /// Of this size.
+        /// Page size.
         page: PageSize,
         /// What happened, and the remedy.
         why: String,
     },
-    /// Somebody asked to stop.
+    /// A stop was requested.
     #[error("interrupted")]
     Interrupted,
     /// A system call failed.
@@ -97,25 +96,24 @@ pub enum ProbeError {
     System(#[from] sys::SysError),
 }
 
-/// A machine, as far as a program can feel it.
+/// A machine, as the calibrator sees it.
 pub trait Probe {
-    /// The page sizes it offers, the base page first, ascending.
+    /// The page sizes it offers, ascending; the base page is first.
     fn offers(&self) -> Vec<Offer>;
 
-    /// Bytes of a cache line.
+    /// Size of a cache line in bytes.
     fn line(&self) -> u64;
 
-    /// Mean cycles per access of a chase over `places`: each load's address is what the load before
-    /// it read, in an order drawn from `seed` in which all are met once before one is met again.
-    /// Caches and TLBs are as such a chase leaves them.
+    /// Mean cycles per access of a pointer chase over `places`: each load reads the address of the next, in a random
+    /// cyclic order drawn from `seed`. Caches and TLBs are in the steady state of the chase.
     fn chase(&mut self, page: PageSize, places: &[Place], seed: u64) -> Result<f64, ProbeError>;
 
-    /// Other memory for pages of this size from now on: what a walk costs depends on where frames and page
-    /// tables lie. A probe on which it does not has nothing to do.
+    /// Switches to other memory for pages of this size, because the cost of a walk depends on the location of frames
+    /// and page tables. The default, for probes without such a dependence, does nothing.
     fn renew(&mut self, _page: PageSize) -> Result<(), ProbeError> {
         Ok(())
     }
 
-    /// The clock, as far as it is known by now.
+    /// The clocks as measured so far.
     fn clock(&self) -> Clock;
 }

@@ -1,11 +1,10 @@
-//! Statistics: a rank test, the best division of a curve into segments, medians. Pure.
+//! Statistics: a rank test, segmentation of a curve, medians. Pure.
 
-/// The chance of an error that a rank test may make. Bisecting makes a dozen tests for a bound.
+/// Significance level of the rank test. A bisection makes a dozen tests.
 const ALPHA: f64 = 0.001;
 
-/// Whether `higher` was drawn from something that tends to be greater than what `lower` was drawn
-/// from: the one-sided test of Mann and Whitney (Annals of Mathematical Statistics 18, 1947) by its
-/// exact distribution; a tie counts half.
+/// Whether `higher` comes from a distribution with greater values than `lower`: the one-sided test of Mann and Whitney
+/// (Annals of Mathematical Statistics 18, 1947) by its exact distribution; a tie counts half.
 pub fn above(higher: &[f64], lower: &[f64]) -> bool {
     let wins = |h: &f64| -> f64 {
         let win = |l: &f64| match h.partial_cmp(l) {
@@ -19,9 +18,9 @@ pub fn above(higher: &[f64], lower: &[f64]) -> bool {
     tail(higher.len(), lower.len(), u.floor() as usize) < ALPHA
 }
 
-/// The chance that the U of `m` against `n` values is `u` at least, all drawn from one distribution.
+/// Probability that U of `m` against `n` values is at least `u` if all come from one distribution.
 fn tail(m: usize, n: usize, u: usize) -> f64 {
-    // Orders of m and n values with this U: the coefficients of the Gaussian binomial.
+    // Number of orders of m and n values by U: the coefficients of the Gaussian binomial.
     let most = m * n;
     let mut ways = vec![0.0f64; most + 1];
     ways[0] = 1.0;
@@ -37,7 +36,7 @@ fn tail(m: usize, n: usize, u: usize) -> f64 {
     ways[u.min(most)..].iter().sum::<f64>() / all
 }
 
-/// The median; not a number of nothing.
+/// The median; NaN for an empty slice.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -49,8 +48,8 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The mean of the lower fourth of the values, and the next: of three, the least, of seven, the least two. What
-/// disturbs a reading makes it slower; the very least of many may owe that to a misread clock.
+/// Mean of the n/4 + 1 lowest values: of three, the lowest, of seven, the lowest two. Disturbances make readings
+/// slower, but the single lowest of many may come from a misread clock.
 pub fn low(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -58,8 +57,8 @@ pub fn low(values: &[f64]) -> f64 {
     lower.iter().sum::<f64>() / lower.len() as f64
 }
 
-/// The nearest values that never descend, by least squares: neighbours that do are pooled until none is left (Ayer et
-/// al., Annals of Mathematical Statistics 26, 1955).
+/// Isotonic regression: the nearest ascending values by least squares, by pooling adjacent violators (Ayer et al.,
+/// Annals of Mathematical Statistics 26, 1955).
 pub fn ascending(values: &[f64]) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for value in values {
@@ -76,37 +75,36 @@ pub fn ascending(values: &[f64]) -> Vec<f64> {
 /// A point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Where.
+    /// Abscissa.
     pub x: f64,
-    /// What.
+    /// Ordinate.
     pub y: f64,
     /// The standard error of `y`.
     pub sigma: f64,
 }
 
-/// A stretch of a curve.
+/// A segment of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Segment {
-    /// Its first point.
+    /// Index of its first point.
     pub first: usize,
-    /// Its last point.
+    /// Index of its last point.
     pub last: usize,
-    /// Its height if it is level; `None`: it slopes.
+    /// Its height if it is level; `None` if it slopes.
     pub level: Option<f64>,
 }
 
 impl Segment {
-    /// Its points.
+    /// Number of its points.
     pub fn points(&self) -> usize {
         self.last - self.first + 1
     }
 }
 
-/// The best division of a curve into level and sloping segments: the one with the least sum of
-/// squares, in standard errors, plus a penalty for each number that describes it, found by dynamic
-/// programming (Jackson et al., IEEE Signal Processing Letters 12, 2005). The penalty is that of
-/// the Bayesian information criterion (Yao, Statistics & Probability Letters 6, 1988), a level
-/// segment having two numbers (height and end), a sloping one three.
+/// The best segmentation of a curve into level and sloping segments: least sum of squared residuals, in standard
+/// errors, plus a penalty per parameter, found by dynamic programming (Jackson et al., IEEE Signal Processing Letters
+/// 12, 2005). The penalty is that of the Bayesian information criterion (Yao, Statistics & Probability Letters 6,
+/// 1988); a level segment has two parameters (height and end), a sloping one three.
 pub fn segments(points: &[Point]) -> Vec<Segment> {
     let n = points.len();
     let penalty = (n.max(2) as f64).ln();
@@ -140,7 +138,7 @@ pub fn segments(points: &[Point]) -> Vec<Segment> {
     found
 }
 
-/// Weighted sums over a stretch.
+/// Weighted sums over a segment.
 #[derive(Default)]
 struct Sums {
     w: f64,
@@ -162,13 +160,13 @@ impl Sums {
         self.yy += w * y * y;
     }
 
-    /// The best height, and the squares that it leaves.
+    /// The best height, and its squared residuals.
     fn flat(&self) -> (f64, f64) {
         let height = self.y / self.w;
         (height, (self.yy - height * self.y).max(0.0))
     }
 
-    /// The squares that the best line leaves.
+    /// Squared residuals of the best line.
     fn sloping(&self) -> f64 {
         let (sxx, sxy) = (self.xx - self.x * self.x / self.w, self.xy - self.x * self.y / self.w);
         let syy = self.yy - self.y * self.y / self.w;

@@ -1,5 +1,4 @@
-//! What scripts read: `NAME=value` lines, as libhugetlbfs' tlbmiss_cost.sh printed two. What was not measured is
-//! not there.
+//! Output for scripts: `NAME=value` lines in the style of libhugetlbfs' tlbmiss_cost.sh. Unmeasured values are omitted.
 
 use std::fmt::Write;
 
@@ -8,8 +7,8 @@ use crate::backing::Verdict;
 use crate::document::Calibration;
 
 impl Calibration {
-    /// The lines. `TLB_MISS_COST` is what an access costs beyond a hit of the first level when no level has its
-    /// translation, in cycles of the core, for base pages.
+    /// Formats the lines. `TLB_MISS_COST` is the cost of an access that misses all levels beyond a first-level hit, in
+    /// core cycles, for base pages.
     pub fn to_variables(&self) -> String {
         let mut out = String::new();
         let mut line = |name: &str, value: Option<f64>| {
@@ -17,7 +16,7 @@ impl Calibration {
                 let _ = writeln!(out, "{name}={}", value.round());
             }
         };
-        // A cost with the ends of its confidence interval.
+        // A cost and its confidence interval.
         let mut cost = |name: &str, cost: Option<&Cost>| {
             let end = |of: fn((f64, f64)) -> f64| cost.and_then(|cost| cost.interval.map(of));
             line(name, cost.map(|cost| cost.cycles));
@@ -47,7 +46,7 @@ impl Calibration {
         line("TLB_WARNINGS", Some(self.warnings.len() as f64));
         line("TLB_CORE_MHZ", Some(self.clock.core_mhz));
         line("TLB_COUNTER_MHZ", self.clock.counter_mhz);
-        // Some nanoseconds: rounded to one, a third of it would be lost.
+        // Two decimals: rounding some nanoseconds to an integer would lose up to a third.
         for (name, cycles) in [("TLB_MISS_COST_NS", miss), ("TLB_L2_HIT_COST_NS", hit)] {
             if let Some(ns) = cycles.map(|it| it * 1e9 / hertz).filter(|ns| ns.is_finite()) {
                 let _ = writeln!(out, "{name}={ns:.2}");

@@ -1,9 +1,8 @@
-//! Walks: what each further page-table entry costs, and how many the walk caches keep.
+//! Page walks: the cost of each further page-table entry, and the capacity of the page-walk caches.
 //!
-//! The same pages, enough to miss every TLB level, in groups of eight whose leaf entries share a cache
-//! line, are dealt to more and more regions. Up to the walk cache's size nothing changes; beyond it
-//! accesses of a random order find their region's entry there with probability size / regions, and
-//! otherwise read one entry more.
+//! A fixed set of pages, enough to miss every TLB level, in groups of eight whose leaf entries share a cache line, is
+//! distributed over more and more regions. Up to the capacity of the walk cache nothing changes; beyond it, a random
+//! access finds its region's entry with probability capacity / regions, and otherwise reads one more entry.
 
 use std::ops::RangeInclusive;
 
@@ -12,35 +11,35 @@ use serde::{Deserialize, Serialize};
 use crate::bench::Bench;
 use crate::probe::{Place, ProbeError};
 
-/// What one step up the page table costs, and the cache that saves it.
+/// Cost of one more page-table level, and the capacity of the walk cache that avoids it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Page-table entries that a walk reads with this step: 2 for the entry above the leaf's table.
+    /// Page-table entries that a walk reads with this step: 2 for the entry above the leaf table.
     pub reads: u32,
-    /// What the walk caches keep of such entries; `None`: no change shows.
+    /// Capacity of the walk cache for these entries; `None`: no bend found.
     #[serde(deserialize_with = "units::count")]
     pub entries: Option<u64>,
-    /// Cycles of the step when it is not saved; `None`: no change shows.
+    /// Cycles of the step on a walk-cache miss; `None`: no bend found.
     #[serde(deserialize_with = "units::cycles")]
     pub cycles: Option<f64>,
-    /// Regions and cycles per access.
+    /// Numbers of regions, and cycles per access.
     #[serde(deserialize_with = "units::cycles_more_or_less")]
     pub curve: Vec<(u64, f64)>,
 }
 
-/// Pages whose leaf entries share a line.
+/// Number of pages whose leaf entries share a cache line.
 const GROUP: u64 = 8;
-/// log2 of the entries of a table.
+/// log2 of the entries of a page table.
 const TABLE: u32 = 9;
 
-/// The steps above the leaf's table, lowest first. `entries` are those of the last TLB level.
+/// The steps above the leaf table, lowest first. `entries` is the capacity of the last TLB level.
 pub(crate) fn steps(bench: &mut Bench, entries: u64) -> Result<Vec<Step>, ProbeError> {
-    // Whole eights of groups.
+    // A multiple of eight groups.
     let groups = (3 * entries).min(bench.offer.pages) / GROUP / GROUP * GROUP;
     let mut steps = Vec::new();
     for reads in 2..=4u32 {
         let region = 1u64 << (TABLE * (reads - 1));
-        // At the lowest step a region has 64 groups at most, and 512 at the others, dealt by eights.
+        // At the lowest step a region has at most 64 groups; at the others at most 512, assigned in eights.
         let (parts, dealt) = if reads == 2 { (64, groups) } else { (64, groups / GROUP) };
         let least = dealt.div_ceil(parts).max(1);
         let most = dealt.min(bench.offer.span / region).min(512);
@@ -48,7 +47,7 @@ pub(crate) fn steps(bench: &mut Bench, entries: u64) -> Result<Vec<Step>, ProbeE
             break;
         }
         let (first, second) = curves(bench, groups, reads, least..=most)?;
-        // Told only if it is found twice.
+        // Reported only if found twice.
         let (entries, cycles) = match (bend(&first), bend(&second)) {
             (Some((a, up)), Some((b, _))) if 4 * a.abs_diff(b) <= a.max(b) => (Some(a), Some(up)),
             _ => (None, None),
@@ -59,10 +58,11 @@ pub(crate) fn steps(bench: &mut Bench, entries: u64) -> Result<Vec<Step>, ProbeE
     Ok(steps)
 }
 
-/// Regions and cycles per access.
+/// Numbers of regions, and cycles per access.
 type Curve = Vec<(u64, f64)>;
 
-/// Cycles per access against regions, twice, in turn: to populate the pages takes longer than to chase them.
+/// Cycles per access against regions, measured twice in alternation, because populating pages takes longer than chasing
+/// them.
 fn curves(
     bench: &mut Bench,
     groups: u64,
@@ -80,9 +80,9 @@ fn curves(
     Ok((first, second))
 }
 
-/// The groups dealt to `regions` regions of the level that a walk of `reads` entries reads up to. Below
-/// that level every group has tables of its own, and above the lowest step eight groups at a time are
-/// neighbours, their entries sharing a line: so what the lower entries cost does not change.
+/// Distributes the groups over `regions` regions of the level that a walk of `reads` entries reaches. Below that level
+/// every group has its own tables, and above the lowest step eight groups at a time are adjacent, so that their entries
+/// share a cache line: the cost of the lower entries stays constant.
 pub(crate) fn places(bench: &Bench, groups: u64, regions: u64, reads: u32) -> Vec<Place> {
     let shape = bench.shape;
     let region = 1u64 << (TABLE * (reads - 1));
@@ -95,7 +95,7 @@ pub(crate) fn places(bench: &Bench, groups: u64, regions: u64, reads: u32) -> Ve
                 (eight % regions, eight / regions * GROUP + within)
             }
         };
-        // Where in its leaf table a group lies goes round, so that TLB sets are used evenly.
+        // The position of a group in its leaf table rotates, to use TLB sets evenly.
         let leaf = match reads {
             2 => (part + at * 37) % 64,
             _ => group * 37 % 64,
@@ -106,8 +106,8 @@ pub(crate) fn places(bench: &Bench, groups: u64, regions: u64, reads: u32) -> Ve
     (0..groups * GROUP).map(|index| shape.place(page(index), index)).collect()
 }
 
-/// The bend of a + d · max(0, 1 - p / regions). Beyond four times the bend the upper entries begin to miss
-/// the data caches, so it is looked for again without what lies there, until it stays.
+/// The bend p of a + d · max(0, 1 - p / regions). Beyond four times the bend the upper entries start to miss the data
+/// caches, so the fit is repeated without that part until it is stable.
 fn bend(curve: &[(u64, f64)]) -> Option<(u64, f64)> {
     let mut found = fit(curve)?;
     for _ in 0..4 {
@@ -121,8 +121,8 @@ fn bend(curve: &[(u64, f64)]) -> Option<(u64, f64)> {
     Some(found)
 }
 
-/// p and d by least squares over all p, if that explains the curve better than a constant by the Bayesian
-/// information criterion, and by a cycle.
+/// Fits p and d by least squares over all p; `None` unless the Bayesian information criterion prefers the fit to a
+/// constant, and d exceeds a cycle.
 fn fit(curve: &[(u64, f64)]) -> Option<(u64, f64)> {
     let n = curve.len() as f64;
     let mean = curve.iter().map(|point| point.1).sum::<f64>() / n;
@@ -137,7 +137,7 @@ fn fit(curve: &[(u64, f64)]) -> Option<(u64, f64)> {
     };
     let best = (from..to * 9 / 10).map(fit).filter(|fit| fit.0.is_finite());
     let (left, entries, cycles) = best.min_by(|a, b| a.0.total_cmp(&b.0))?;
-    // Readings are good to half a cycle; without a floor an exact curve would have no noise at all.
+    // Readings are precise to half a cycle; without this floor an exact curve would have no noise.
     let noise = 0.25 * n;
     let better = n * ((flat + noise) / (left + noise)).ln() > 2.0 * n.ln();
     (better && cycles > 1.0 && entries > from).then_some((entries, cycles))

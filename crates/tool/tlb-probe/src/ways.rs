@@ -1,20 +1,20 @@
-//! Ways: pages a power of two apart fall into one set, and one more than it has ways drives one out.
+//! Associativity: pages at a power-of-two distance share a set, and one page more than the ways evicts another.
 
 use crate::bench::Bench;
 use crate::probe::{Place, ProbeError};
 
-/// The most ways that are looked for: with more pages in one set two would share a line of the first data
-/// cache's sets, and pages 4 GiB apart drive each other out of it on processors that choose its way by a
-/// hash of the address (Zen: bits 12 to 27; Lipp et al., Take A Way, AsiaCCS 2020).
+/// Maximum number of ways to test: with more pages in one set, two pages would share a set of the L1 data cache, and
+/// pages 4 GiB apart evict each other on CPUs that predict the cache way by a hash of the address (Zen: bits 12 to 27;
+/// Lipp et al., Take A Way, AsiaCCS 2020).
 const MAX_WAYS: u64 = 60;
-/// Pages between those of one set of the first level, which has 64 sets at most (assumed). Two pages of one
-/// line are then 128 MiB apart, which such a hash still tells.
+/// Distance in pages within one set of the first level, which has at most 64 sets (assumed). Two pages with the same
+/// line are then 128 MiB apart, which such a hash still distinguishes.
 const MIN_STRIDE: u64 = 1 << 9;
-/// Pages between those of one set of the second level: beyond every bit that chooses a set; exclusive ors of
-/// two groups of 7 to 9 bits end at bit 18.
+/// Distance in pages within one set of the second level: beyond every index bit; exclusive ors of two groups of 7 to 9
+/// bits end at bit 18.
 const SECOND_STRIDE: u64 = 1 << 20;
 
-/// Ways of the first level, if it shows them; as many as its entries: fully associative.
+/// Ways of the first level, if found; equal to its entries: fully associative.
 pub(crate) fn of_first(
     bench: &mut Bench,
     entries: u64,
@@ -28,8 +28,8 @@ pub(crate) fn of_first(
     Ok(found.filter(|ways| *ways <= entries))
 }
 
-/// Ways of the second level, given the first's entries and ways. So that the first answers none of the
-/// accesses, pages of other sets are walked along with those of the one that is filled.
+/// Ways of the second level, given the first level's entries and ways. Pages of other sets are chased together with
+/// those of the tested set, so that the first level never hits.
 pub(crate) fn of_second(
     bench: &mut Bench,
     first: (u64, Option<u64>),
@@ -41,25 +41,25 @@ pub(crate) fn of_second(
     }
     let Some(stride) = stride(bench, MAX_WAYS + 1, SECOND_STRIDE) else { return Ok(None) };
     let shape = bench.shape;
-    // Too many for the first level, and for each of its sets.
+    // More than the first level holds, and more than each of its sets holds.
     let full = first.1 == Some(first.0);
     let fill = if full { first.0 + 8 } else { first.0 * 3 / 2 };
-    // At least so many, less one, if there are 24 ways at most (Zen 4: most of all).
+    // A lower bound of the number of sets minus one, for at most 24 ways (Zen 4 has the most).
     let sets = (entries / 24).clamp(16, 128) - 1;
     let places = |count: u64| -> Vec<Place> {
-        // Small numbers, zero aside: below the number of sets, none is the first set's, and an exclusive or
-        // of it with higher bits, all of them zero, leaves it as it is.
+        // Small nonzero numbers: below the number of sets, so never in the tested set; the higher bits are zero, so an
+        // exclusive or with them changes nothing.
         let others = (0..fill).map(|i| 1 + i % sets + i / sets * stride);
         let pages = (0..count).map(|i| i * stride).chain(others);
         pages.enumerate().map(|(index, page)| shape.place(page, index as u64)).collect()
     };
-    // The set's pages must not be found in the first level either.
+    // The tested set's pages must not hit in the first level either.
     let least = first.1.filter(|ways| *ways < first.0).map_or(1, |ways| ways + 1);
     first_slower(bench, least, MAX_WAYS, rise, places)
 }
 
-/// Whether a level keeps as many pages far apart as neighbours. Looked at only where the data of so many fit
-/// the first data cache: nothing larger is fully associative.
+/// Whether a level holds as many distant pages as adjacent ones. Tested only if the data fit the L1 data cache: no
+/// larger level is fully associative.
 fn is_full(bench: &mut Bench, entries: u64, rise: f64) -> Result<bool, ProbeError> {
     let room = stride(bench, entries, MIN_STRIDE);
     let (Some(stride), true) = (room, entries <= 256) else { return Ok(false) };
@@ -71,13 +71,13 @@ fn is_full(bench: &mut Bench, entries: u64, rise: f64) -> Result<bool, ProbeErro
     Ok(!apart)
 }
 
-/// The largest power of two of pages up to `most` that may lie between `count` pages.
+/// The largest power-of-two distance up to `most` for `count` pages in the address range.
 fn stride(bench: &Bench, count: u64, most: u64) -> Option<u64> {
     let most = (bench.offer.span / count).min(most);
     (most >= MIN_STRIDE && bench.offer.pages >= count).then(|| 1 << most.ilog2())
 }
 
-/// The most pages of the set before accesses become slower: by bisection.
+/// The largest number of pages in the tested set before accesses become slower, by bisection.
 fn first_slower(
     bench: &mut Bench,
     least: u64,
@@ -102,7 +102,7 @@ fn first_slower(
         }
         Ok(Some(low))
     };
-    // What others do may lead a bisection astray: of three, two have to agree.
+    // Other load may mislead a bisection: two of three must agree.
     let (one, two) = (bisect(bench)?, bisect(bench)?);
     if one == two {
         return Ok(one);

@@ -1,45 +1,42 @@
-//! Counts of events, from wherever they come: the live counters and every reader of files make
-//! them, [`crate::interpret`] turns them into an estimate.
+//! Event counts: from live counters and from the file readers; [`crate::interpret`] turns them into an estimate.
 
 use crate::events;
 
-/// How often an event happened.
+/// The count of one event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Count {
-    /// The event's name as it was printed or asked for, modifiers included.
+    /// The event's name as printed or requested, with modifiers.
     pub event: String,
-    /// How often, corrected for the time it was not counted; `None` where the processor does not
-    /// have the event or no counter was free.
+    /// The count, scaled up for multiplexing; `None` if the CPU lacks the event or no counter was free.
     pub value: Option<f64>,
-    /// The share of the time it was really counted, where that is known.
+    /// Share of the time that the counter ran, if known.
     pub counted: Option<f64>,
-    /// Counts of one group are of the same intervals of time. Files do not tell: all are of
-    /// group 0 there.
+    /// Group number: counts of one group cover the same time intervals. Counts from files are all in group 0.
     pub group: u32,
-    /// Where it comes from, in words.
+    /// Origin of the count, in words.
     pub source: String,
 }
 
-/// What a miss costs on a machine.
+/// Cost of a TLB miss on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MissCost {
-    /// Cycles of a miss that walks the page table.
+    /// Cycles of a miss in all TLB levels: a page walk.
     pub walk: f64,
-    /// Cycles of a miss of the first level that hits the second, if that is known.
+    /// Cycles of a first-level miss that hits in the second level, if known.
     pub second_level_hit: Option<f64>,
-    /// Whether that is of page tables in the caches, as a calibration measures it.
+    /// Whether `walk` was calibrated with page tables in the data caches.
     pub is_of_cached_tables: bool,
-    /// Who says so.
+    /// Origin of the costs, in words.
     pub source: String,
 }
 
 impl Count {
-    /// The name by which tables know the event.
+    /// The normalized event name, as used in the event tables.
     pub fn name(&self) -> String {
         events::normal(&self.event)
     }
 
-    /// Whether it counts the processor's cycles.
+    /// Whether the event counts CPU cycles.
     pub fn is_cycles(&self) -> bool {
         const NAMES: [&str; 6] = [
             "cycles",
@@ -52,7 +49,7 @@ impl Count {
         NAMES.contains(&self.name().as_str())
     }
 
-    /// In which mode it was counted: by the modifiers `u` and `k`.
+    /// The mode in which it was counted, by the modifiers `u` and `k`.
     pub fn mode(&self) -> Mode {
         let modifiers = events::modifiers(&self.event);
         match (modifiers.contains('u'), modifiers.contains('k')) {
@@ -63,22 +60,22 @@ impl Count {
     }
 }
 
-/// In which mode of the processor something was counted.
+/// CPU mode in which events were counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// User mode.
     User,
-    /// The kernel's.
+    /// Kernel mode.
     Kernel,
-    /// Either.
+    /// User and kernel mode.
     Both,
 }
 
 impl Mode {
-    /// In the order in which they are preferred: what is of all the time first.
+    /// All modes in order of preference: counts that cover all modes first.
     pub const ALL: [Self; 3] = [Self::Both, Self::User, Self::Kernel];
 
-    /// In words after "in".
+    /// The mode as a phrase to follow "in".
     pub fn in_words(self) -> &'static str {
         match self {
             Self::User => "user mode",

@@ -1,5 +1,5 @@
-//! The one answer of this room: how much of a program's time went into translating addresses, and
-//! which method says so. Made by the methods, shown by `cli`.
+//! `Estimate`: the share of a program's time that went into address translation, and the method that found it. Made by
+//! the methods, printed by `cli`.
 
 use std::collections::HashMap;
 
@@ -7,43 +7,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::formula;
 
-/// What translating addresses costs a program.
+/// The cost of address translation for a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// What made the numbers, or why there are none.
+    /// The method, or the reason why there is no number.
     pub method: Method,
-    /// The share of the program's time in which an address was being translated beyond the first
-    /// level of the TLB; unknown where the method says so.
+    /// Share of the program's time spent on translation beyond the first TLB level; `None` with [`Method::Unknown`].
     pub share: Option<Interval>,
-    /// The part of it for loads and stores, where the method tells it apart.
+    /// The part of `share` for loads and stores, if the method separates it.
     pub dtlb: Option<Interval>,
-    /// The part of it for instruction fetches, where the method tells it apart.
+    /// The part of `share` for instruction fetches, if the method separates it.
     pub itlb: Option<Interval>,
-    /// What no more translating would gain.
+    /// The possible gain from superpages.
     pub gain: Option<Gain>,
-    /// Which of the program's cycles were counted; unknown where a file does not say.
+    /// The cycles that were counted; `None` if a file does not tell.
     pub scope: Option<Scope>,
-    /// The counts that the shares were computed from.
+    /// The counts behind the shares.
     pub evidence: Vec<Evidence>,
-    /// What a reader should know about them, a line each.
+    /// Notes for the reader, one line each.
     pub notes: Vec<String>,
 }
 
-/// What made an estimate.
+/// The method of an estimate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "kebab-case")]
 pub enum Method {
-    /// The processor counted the cycles of its page walks.
+    /// Page-walk cycles counted by the CPU.
     PmuWalkCycles,
-    /// The processor counted misses; what one costs was measured or given.
+    /// Misses counted by the CPU, times a measured or given cost.
     PmuMissesTimesCost,
-    /// Misses, their cost and the cycles were given.
+    /// Misses, their cost and cycles, all given by the user.
     GivenMissesTimesCost,
-    /// A recorded trace was run through a model of the TLB with the costs of a machine.
+    /// A recorded trace, simulated in a TLB model with a machine's costs.
     RecordedTrace,
-    /// None could.
+    /// No method was possible.
     Unknown {
-        /// Why, and what would help, in one line.
+        /// The reason and the remedy, in one line.
         reason: String,
     },
 }
@@ -52,38 +51,38 @@ pub enum Method {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// The program's own.
+    /// User mode only.
     User,
-    /// The program's own and the kernel's on its behalf.
+    /// User mode, and kernel mode on the program's behalf.
     UserAndKernel,
 }
 
-/// What no more translating would gain.
+/// The gain from eliminating address translation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// The share of the time that superpages are likely to give back: [`formula::WALK_EXPOSURE`].
+    /// Share of the time that superpages are likely to save: [`formula::WALK_EXPOSURE`].
     pub saved: Interval,
-    /// How many times as fast the program can become at most by what the share is of: where instruction fetches are not
-    /// known, by loads and stores alone. None if it does nothing but translate, where loads or stores were not counted,
-    /// or where misses are priced by a measured cost.
+    /// Upper bound of the speedup if `share` dropped to zero; without counts of instruction fetches, for loads and
+    /// stores alone. `None` if the share is 1, if loads or stores were not counted, or if misses were multiplied by a
+    /// measured cost.
     pub speedup_at_most: Option<f64>,
 }
 
-/// One count that an estimate rests on.
+/// One count that an estimate is based on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The event's name as its processor's manual has it, or the name of a given number.
+    /// The event's name in the CPU's manual, or the name of a given number.
     pub name: String,
-    /// How often it happened, corrected for the time it was not counted.
+    /// The count, scaled up for multiplexing.
     pub value: f64,
-    /// The share of the time it was really counted: below 1 the value is an extrapolation.
+    /// Share of the time that the counter ran; below 1, `value` is extrapolated.
     pub counted: Option<f64>,
-    /// Where the number comes from: a raw event, a file and line, a flag.
+    /// Origin of the number: a raw event, a file and line, a flag.
     pub source: String,
 }
 
 impl Method {
-    /// Its name, as it stands in documents.
+    /// The method's name in documents.
     pub fn name(&self) -> &'static str {
         match self {
             Self::PmuWalkCycles => "pmu-walk-cycles",
@@ -94,7 +93,7 @@ impl Method {
         }
     }
 
-    /// What it did, in words that follow a number.
+    /// The method in words that follow a number.
     pub fn in_words(&self) -> &str {
         match self {
             Self::PmuWalkCycles => "page-walk cycles, counted by the processor",
@@ -109,7 +108,7 @@ impl Method {
 }
 
 impl Estimate {
-    /// That it is not known, and why.
+    /// An unknown estimate with its reason.
     pub fn unknown(reason: impl Into<String>) -> Self {
         let method = Method::Unknown { reason: reason.into() };
         Self {
@@ -124,8 +123,8 @@ impl Estimate {
         }
     }
 
-    /// An estimate from its two parts; the share is both together. A part that is not known is
-    /// left out of the share, and a note says so. Without any it is unknown.
+    /// An estimate from its two parts; the share combines both. A missing part is left out of the share, and a note
+    /// says so. Without any part the estimate is unknown.
     pub fn from_parts(method: Method, dtlb: Option<Interval>, itlb: Option<Interval>) -> Self {
         let (share, left_out) = match (dtlb, itlb) {
             (Some(data), Some(fetches)) => (data.and(fetches), None),
@@ -140,13 +139,13 @@ impl Estimate {
         if dtlb.is_some() { estimate } else { estimate.without_bound() }
     }
 
-    /// An estimate whose method does not tell loads and stores from instruction fetches.
+    /// An estimate whose method does not separate loads and stores from instruction fetches.
     pub fn of_share(method: Method, share: Interval) -> Self {
         let gain = Some(formula::gain(share));
         Self { method, share: Some(share), gain, ..Self::unknown("") }
     }
 
-    /// Without a largest speedup: there is more to translate than is known.
+    /// Removes the upper bound of the speedup, since part of the translation cost is unknown.
     pub(crate) fn without_bound(mut self) -> Self {
         if let Some(gain) = &mut self.gain {
             gain.speedup_at_most = None;
@@ -154,19 +153,19 @@ impl Estimate {
         self
     }
 
-    /// With what it rests on.
+    /// Adds evidence.
     pub fn with_evidence(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
         self.evidence.extend(evidence);
         self
     }
 
-    /// With one more line for the reader.
+    /// Adds a note.
     pub fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
-    /// Why there is no number, if there is none.
+    /// The reason if the estimate is unknown.
     pub fn reason(&self) -> Option<&str> {
         match &self.method {
             Method::Unknown { reason } => Some(reason),
@@ -176,16 +175,15 @@ impl Estimate {
 }
 
 impl Evidence {
-    /// A number that was wholly counted, or given.
+    /// A number that was given, or counted without multiplexing.
     pub fn new(name: impl Into<String>, value: f64, source: impl Into<String>) -> Self {
         Self { name: name.into(), value, counted: None, source: source.into() }
     }
 }
 
-// A share of a program's time, known between two bounds. Made by every method, read by all.
+// Interval: a share of a program's time between two bounds.
 
-/// A share of time: at least `low`, at most `high`, most likely `mid`. Always
-/// `0 <= low <= mid <= high <= 1`.
+/// A share of time: lower bound, best estimate, upper bound. Always `0 <= low <= mid <= high <= 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Bounds", into = "Bounds")]
 pub struct Interval {
@@ -194,7 +192,7 @@ pub struct Interval {
     high: f64,
 }
 
-/// The three numbers as they stand in documents, unchecked.
+/// The serialized form, not yet checked.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Bounds {
     low: f64,
@@ -203,34 +201,34 @@ struct Bounds {
 }
 
 impl Interval {
-    /// `None` unless the numbers are shares in this order; NaN is no share.
+    /// `None` unless the numbers are ordered and between 0 and 1; NaN is refused.
     pub fn new(low: f64, mid: f64, high: f64) -> Option<Self> {
         let ordered = 0.0 <= low && low <= mid && mid <= high && high <= 1.0;
         ordered.then_some(Self { low, mid, high })
     }
 
-    /// A share that is known exactly. `None` unless it is one.
+    /// An exact share; `None` unless it is between 0 and 1.
     pub fn exactly(share: f64) -> Option<Self> {
         Self::new(share, share, share)
     }
 
-    /// At least this.
+    /// The lower bound, a share.
     pub fn low(self) -> f64 {
         self.low
     }
 
-    /// Most likely this.
+    /// The best estimate, a share.
     pub fn mid(self) -> f64 {
         self.mid
     }
 
-    /// At most this.
+    /// The upper bound, a share.
     pub fn high(self) -> f64 {
         self.high
     }
 
-    /// Both shares of one time together: at least the larger (they may overlap wholly), at most
-    /// the sum (not at all), most likely the sum; never more than the whole.
+    /// Combines two shares of the same time: at least the larger (full overlap), at most the sum (no overlap), most
+    /// likely the sum; never more than 1.
     pub fn and(self, other: Self) -> Self {
         Self {
             low: self.low.max(other.low),
@@ -239,7 +237,7 @@ impl Interval {
         }
     }
 
-    /// Each bound times its own factor; factors are shares in ascending order.
+    /// Multiplies each bound by its own factor; the factors are shares in ascending order.
     pub fn scaled(self, factors: Self) -> Self {
         Self {
             low: self.low * factors.low,
@@ -264,44 +262,44 @@ impl TryFrom<Bounds> for Interval {
     }
 }
 
-// Whose misses they are: samples of an event by the mapping that the data lies in and by the
-// function that touched it. Made by the readers of samples, shown by `cli`.
+// Attribution: samples of an event by the mapping of the data address and by the function that accessed it. Made by the
+// readers of samples, printed by `cli`.
 
 /// The samples of one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attribution {
-    /// The event as it was recorded.
+    /// The event's name as recorded.
     pub event: String,
-    /// How many samples.
+    /// Number of samples.
     pub samples: u64,
-    /// How many of them say which address was touched.
+    /// Number of samples with a data address.
     pub with_address: u64,
-    /// By mapping of the data, largest first: a file's path, `[heap]`, `[stack]`, `//anon`, or
+    /// Shares by mapping of the data address, largest first: a file's path, `[heap]`, `[stack]`, `//anon`, or
     /// `unknown`. Empty if no sample has an address.
     pub mappings: Vec<Share>,
-    /// By function, or file where functions are not named, largest first.
+    /// Shares by function, or by file if functions are unnamed, largest first.
     pub symbols: Vec<Share>,
 }
 
-/// One mapping's or function's part.
+/// The share of one mapping or function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// Which.
+    /// Name of the mapping or function.
     pub name: String,
-    /// Events that its samples stand for.
+    /// Number of events that its samples represent.
     pub events: f64,
-    /// Of the whole.
+    /// Its share of all events.
     pub share: f64,
 }
 
-/// A name that could not be found.
+/// The name of an unresolved mapping or function.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// No table is longer; the rest goes under one name.
+/// Maximum number of names in a table; further names are merged into `REST`.
 const MAX_NAMES: usize = 1 << 16;
 const REST: &str = "(others)";
 
-/// Gathers samples of one event.
+/// Accumulates the samples of one event.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     samples: u64,
@@ -312,7 +310,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A sample that stands for `weight` events; `mapping` where it has an address.
+    /// Adds a sample that represents `weight` events; `mapping` if the sample has an address.
     pub fn add(&mut self, weight: f64, mapping: Option<&str>, symbol: &str) {
         self.samples += 1;
         self.events += weight;
@@ -323,17 +321,17 @@ impl Tally {
         put(&mut self.symbols, symbol, weight);
     }
 
-    /// How many events the samples stand for.
+    /// Number of events that the samples represent.
     pub fn events(&self) -> f64 {
         self.events
     }
 
-    /// How many samples there are.
+    /// Number of samples.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// The finished tables.
+    /// Converts the sums into sorted shares.
     pub fn finish(self, event: &str) -> Attribution {
         Attribution {
             event: event.to_string(),
@@ -356,7 +354,7 @@ fn put(table: &mut HashMap<String, f64>, name: &str, weight: f64) {
 
 fn shares(table: HashMap<String, f64>) -> Vec<Share> {
     let mut rows: Vec<(String, f64)> = table.into_iter().collect();
-    // Largest first, and by name where equal, so that every reading gives one order.
+    // Largest first, equal counts by name, for a deterministic order.
     rows.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let all: f64 = rows.iter().map(|(_, events)| events).sum();
     let share = |events: f64| if all > 0.0 { events / all } else { 0.0 };

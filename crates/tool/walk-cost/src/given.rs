@@ -1,40 +1,39 @@
-//! Misses, their cost and the cycles as somebody else measured them: flags, or a file of
-//! `key = value`. LWN "Huge pages" part 5 is the model: samples of a profiler, each standing for
-//! a number of events.
+//! Misses, their cost and cycles from other measurements: flags, or a file of `key = value`. Modelled on LWN "Huge
+//! pages" part 5: a profiler's samples, each representing a number of events.
 
 use crate::{Estimate, Evidence, Method, formula};
 
-/// Numbers that were given.
+/// Numbers given by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Given {
     /// TLB misses, or samples of them.
     pub misses: Option<f64>,
-    /// Misses of loads and stores, where they are known apart.
+    /// Misses of loads and stores, if known separately.
     pub dtlb_misses: Option<f64>,
-    /// Misses of instruction fetches, where they are known apart.
+    /// Misses of instruction fetches, if known separately.
     pub itlb_misses: Option<f64>,
-    /// Misses that one sample stands for; 1 if the numbers are misses.
+    /// Misses per sample; 1 if the numbers are misses.
     pub miss_period: Option<f64>,
-    /// Cycles that one miss costs.
+    /// Cycles per miss.
     pub cost: Option<f64>,
-    /// The same in nanoseconds, with the clock beside it.
+    /// Nanoseconds per miss; needs `mhz`.
     pub cost_ns: Option<f64>,
-    /// The clock in MHz that `cost_ns` was measured at.
+    /// Clock in MHz at which `cost_ns` was measured.
     pub mhz: Option<f64>,
-    /// Cycles of page walks, or samples of them: with the misses they give the cost of one.
+    /// Cycles of page walks, or samples of them: divided by the misses, the cost of one.
     pub walk_cycles: Option<f64>,
-    /// Cycles of walks that one sample stands for; 1 if the number is cycles.
+    /// Walk cycles per sample; 1 if the number is cycles.
     pub walk_period: Option<f64>,
     /// Cycles, or samples of them.
     pub cycles: Option<f64>,
-    /// Cycles that one sample stands for; 1 if the number is cycles.
+    /// Cycles per sample; 1 if the number is cycles.
     pub cycle_period: Option<f64>,
 }
 
-/// The keys of a file, and where their numbers go.
+/// Accessor of the field that a key sets.
 type Place = fn(&mut Given) -> &mut Option<f64>;
 
-/// Every key, as it stands in files.
+/// All keys and their fields.
 pub const KEYS: [(&str, Place); 11] = [
     ("misses", |given| &mut given.misses),
     ("dtlb_misses", |given| &mut given.dtlb_misses),
@@ -50,7 +49,7 @@ pub const KEYS: [(&str, Place); 11] = [
 ];
 
 impl Given {
-    /// What is given here, and what `other` gives where this does not.
+    /// Fills missing numbers from `other`.
     pub fn or(mut self, mut other: Self) -> Self {
         for (_, place) in KEYS {
             let value = place(&mut self).or(*place(&mut other));
@@ -59,12 +58,12 @@ impl Given {
         self
     }
 
-    /// Whether nothing is given.
+    /// Whether no number is given.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What one miss costs by the cycles of all walks (LWN "Huge pages" part 5, section 2.3), in cycles.
+    /// Cycles per miss, from the cycles of all walks (LWN "Huge pages" part 5, section 2.3).
     fn cost_by_walks(&self) -> Option<f64> {
         let parts = [self.dtlb_misses, self.itlb_misses];
         let misses = self.misses.or_else(|| parts.into_iter().flatten().reduce(|a, b| a + b))?;
@@ -73,7 +72,7 @@ impl Given {
         (misses > 0.0).then_some(walks / misses)
     }
 
-    /// The estimate; unknown with what is missing or wrong.
+    /// The estimate; unknown, with the missing or wrong number as the reason.
     pub fn estimate(&self) -> Estimate {
         let negative = KEYS.iter().find(|(_, place)| {
             place(&mut self.clone()).is_some_and(|value| !value.is_finite() || value < 0.0)
@@ -95,7 +94,7 @@ impl Given {
         estimate.with_evidence(given.chain(found).collect::<Vec<_>>())
     }
 
-    /// The shares of the time; unknown with what is missing.
+    /// Computes the shares of time; unknown if a number is missing.
     fn of_shares(&self, by_walks: Option<f64>) -> Estimate {
         let in_ns = self.cost_ns.zip(self.mhz);
         let in_ns = in_ns.and_then(|(ns, mhz)| formula::ns_to_cycles(ns, mhz));
@@ -124,7 +123,7 @@ impl Given {
             formula::misses_times_cost(misses * self.miss_period.unwrap_or(1.0), cost, cycles)
         };
         let given = [self.misses, self.dtlb_misses, self.itlb_misses].into_iter().flatten();
-        // Both parts together too: neither may hide that the price is too high.
+        // Check the sum too: each part alone may look plausible although the cost is too high.
         if let Err(above) = priced(given.sum()) {
             return Estimate::unknown(above.to_string());
         }
@@ -193,7 +192,7 @@ mod tests {
         }
     }
 
-    /// The same, section 2.3: one run counts the walker's cycles, another the misses.
+    /// The same article, section 2.3: one run counts walk cycles, another counts misses.
     #[test]
     fn the_cost_of_a_miss_is_walk_cycles_over_misses() {
         let given = Given {
@@ -207,7 +206,7 @@ mod tests {
             let found = estimate.evidence.iter().find(|it| it.name == "cost of a miss");
             found.map(|it| format!("{:.1}", it.value))
         };
-        // Known without the cycles of the program, of which it is then no share.
+        // The cost is known, but without the program's cycles there is no share.
         assert_eq!(cost(given).as_deref(), Some("563.8"));
         assert!(given.estimate().reason().is_some_and(|why| why.contains("cycles is missing")));
         assert_eq!(percent(Given { cycles: Some(5_437_020_000.0 * 4.0), ..given }), "25.00");

@@ -1,24 +1,24 @@
-//! From counts to an estimate: which of the counted events say most, and what they say together.
-//! Pure; called for live counters and for files alike.
+//! From counts to an estimate: selects the most informative events and combines them. Pure; the same for live counters
+//! and files.
 
 use crate::count::{Count, MissCost, Mode};
 use crate::events::{self, Meaning, Says, Side, Table};
 use crate::{Estimate, Evidence, Interval, Method, Scope, formula};
 
-/// Cycles under which a count says nothing of a program: starting one (exec, the dynamic loader)
-/// takes about a million (inferred from 0.5 ms of `/bin/true` at 2 to 4 GHz).
+/// Minimum number of cycles for a meaningful count: program start (exec, the dynamic loader) takes about a million
+/// (inferred from 0.5 ms of `/bin/true` at 2 to 4 GHz).
 pub const MIN_CYCLES: f64 = 1e6;
 
-/// What the counts alone do not say.
+/// Information beyond the counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'a> {
-    /// The processor's table, if it is known whose counts these are.
+    /// Event table of the CPU, if the CPU is known.
     pub table: Option<&'static Table>,
-    /// What a miss costs there, if that is known.
+    /// Cost of a miss on the CPU, if known.
     pub cost: Option<&'a MissCost>,
 }
 
-/// The estimate these counts allow; unknown, with the reason, where they allow none.
+/// The best estimate from these counts; unknown, with the reason, if there is none.
 pub fn interpret(counts: &[Count], context: Context) -> Estimate {
     let counted = Counted::sort(counts, context);
     let estimate = counted.estimate(context);
@@ -33,7 +33,7 @@ pub fn interpret(counts: &[Count], context: Context) -> Estimate {
 const DATA: &[Side] = &[Side::Load, Side::Store, Side::Data];
 const CODE: &[Side] = &[Side::Fetch];
 
-/// The counts that say something, by what they say.
+/// The usable counts with their meanings.
 struct Counted<'a> {
     cycles: Vec<&'a Count>,
     said: Vec<(Says, &'a Count)>,
@@ -80,9 +80,9 @@ impl<'a> Counted<'a> {
         self.by_walk_cycles(context).unwrap_or_else(|| self.by_misses(context))
     }
 
-    /// From cycles of walks, where the processor counts them.
+    /// Estimate from walk cycles, if they were counted.
     fn by_walk_cycles(&self, context: Context) -> Option<Estimate> {
-        // Unknown walkers: four, the most of any table here, so that the lower bound holds.
+        // For an unknown number of walkers assume four, the maximum of all tables, so that the lower bound holds.
         let walkers = context.table.map_or(4, |table| table.walkers);
         let (data, fetch) = (self.busy(DATA, walkers), self.busy(CODE, walkers));
         let mut estimate = match (data, fetch) {
@@ -119,7 +119,7 @@ impl<'a> Counted<'a> {
         Some(estimate)
     }
 
-    /// The estimate with a note, and without a bound, if these were not counted of loads or of stores.
+    /// Adds a note and removes the speedup bound if loads or stores were not counted.
     fn without_uncounted(
         &self,
         mut estimate: Estimate,
@@ -136,8 +136,8 @@ impl<'a> Counted<'a> {
         estimate
     }
 
-    /// How long a walk for one of these took: the cycles of walks that overlap are summed where the processor sums
-    /// them, else those in which any was under way, which is less.
+    /// Mean cycles per walk of these accesses: from walk cycles summed over concurrent walks if available; otherwise
+    /// from cycles with any walk in progress, a lower bound.
     fn of_a_walk(&self, sides: &[Side]) -> Option<(f64, &'static str)> {
         let both = |meaning| {
             let of =
@@ -152,7 +152,7 @@ impl<'a> Counted<'a> {
         })
     }
 
-    /// The time in which a walk for one of these was under way: of each side by the event that says most.
+    /// Share of time with a walk of these accesses in progress: for each side from its most informative event.
     fn busy(&self, sides: &[Side], walkers: u32) -> Option<Interval> {
         let rates = |meaning| sides.iter().filter_map(move |side| self.rate(*side, meaning));
         let active = rates(Meaning::Active).filter_map(|rate| formula::active(rate, 1.0));
@@ -160,7 +160,7 @@ impl<'a> Counted<'a> {
         let others = sides.iter().filter(|side| self.rate(**side, Meaning::Active).is_none());
         let sums = others.filter_map(|side| self.rate(*side, Meaning::Outstanding));
         let sum = sums.reduce(|a, b| a + b);
-        // A core that does not have the event counts zero of it, even while it walks.
+        // A core that lacks the event counts zero even while it walks.
         let walks = rates(Meaning::Walks).sum::<f64>() > 0.0;
         let sum = sum.filter(|sum| *sum > 0.0 || !walks);
         let outstanding = sum.and_then(|sum| formula::outstanding(sum, 1.0, walkers));
@@ -171,7 +171,7 @@ impl<'a> Counted<'a> {
         formula::active(stalled?, 1.0)
     }
 
-    /// From misses times what one costs.
+    /// Estimate from misses times the cost of one.
     fn by_misses(&self, context: Context) -> Estimate {
         let Some(cost) = context.cost else {
             return Estimate::unknown(
@@ -182,7 +182,7 @@ impl<'a> Counted<'a> {
         let (data, fetch) = (self.misses(DATA, cost), self.misses(CODE, cost));
         let both = [data, fetch].into_iter().flatten();
         let of_walk = Evidence::new("cost of a walk, cycles", cost.walk, &cost.source);
-        // Both parts together: neither may hide that the price is too high.
+        // Check the sum too: each part alone may look plausible although the cost is too high.
         if let Err(above) = formula::misses_times_cost(both.map(|part| part.cost).sum(), 1.0, 1.0) {
             return Estimate::unknown(above.to_string()).with_evidence([of_walk]);
         }
@@ -230,8 +230,8 @@ impl<'a> Counted<'a> {
         Some(Misses { cost: rate(of)? * cost.walk, of })
     }
 
-    /// Events of this kind per cycle, the cycles being those of the same group where it has them.
-    /// An event that was counted in several groups is taken once: they are estimates of one number.
+    /// Rate of this kind of event per cycle, preferably of cycles from the same group. An event counted in several
+    /// groups is taken once: the counts estimate the same number.
     fn rate(&self, side: Side, meaning: Meaning) -> Option<f64> {
         let of_kind = self.said.iter().filter(|(says, _)| *says == Says { side, meaning });
         let mut rates: Vec<(String, f64)> = Vec::new();
@@ -248,7 +248,7 @@ impl<'a> Counted<'a> {
             }
         }
         let summed = rates.iter().map(|(_, rate)| rate).copied();
-        // Two names of one thing (walk_completed and miss_causes_a_walk) are not added either.
+        // Two names of the same event (walk_completed and miss_causes_a_walk) must not be added.
         match meaning {
             Meaning::WalksOfOneSize | Meaning::HitsOfOneSize => summed.reduce(|a, b| a + b),
             _ => summed.reduce(f64::max),
@@ -260,7 +260,7 @@ impl<'a> Counted<'a> {
         self.said.iter().any(|(says, count)| says.meaning == meaning && count.value.is_some())
     }
 
-    /// The mode in which an event is compared with cycles: one in which both were counted.
+    /// The mode in which both the event and cycles were counted.
     fn in_mode_of_cycles(&self, count: &Count) -> Option<Mode> {
         let name = count.name();
         let is_whole = |mode: &Mode| {
@@ -270,8 +270,7 @@ impl<'a> Counted<'a> {
         Mode::ALL.into_iter().find(is_whole)
     }
 
-    /// How often an event happened in a mode, and in which group that was counted. What was counted in user mode and in
-    /// the kernel's apart is added.
+    /// Count and group of an event in a mode. Separate counts in user and kernel mode are added.
     fn in_mode(&self, name: &str, mode: Mode) -> Option<(f64, u32)> {
         let of = |mode| {
             let counts = self.said.iter().map(|(_, count)| count);
@@ -285,7 +284,7 @@ impl<'a> Counted<'a> {
         of(mode).or_else(|| apart().filter(|_| mode == Mode::Both))
     }
 
-    /// Cycles in a mode, those of the group where it has them.
+    /// Cycles in a mode, preferably those of the group.
     fn cycles_of(&self, group: u32, mode: Mode) -> Option<f64> {
         let of = |mode| {
             let known = || {
@@ -299,7 +298,7 @@ impl<'a> Counted<'a> {
         of(mode).or_else(|| apart().filter(|_| mode == Mode::Both))
     }
 
-    /// Of which cycles the shares are.
+    /// The cycles that the shares refer to.
     fn scope(&self) -> Option<Scope> {
         let of_said = self.said.iter().filter_map(|(_, count)| self.in_mode_of_cycles(count));
         let of_said: Vec<Mode> = of_said.collect();
@@ -313,7 +312,7 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// That counts are left out for which there are no cycles of their mode.
+    /// Notes about counts that are ignored because cycles were not counted in their mode.
     fn left_out(&self) -> impl Iterator<Item = String> {
         let is_any_known = Mode::ALL.into_iter().any(|mode| self.cycles_of(0, mode).is_some());
         let counts = self.said.iter().map(|(_, count)| *count).filter(move |_| is_any_known);
@@ -356,11 +355,11 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// What the misses of one part cost per cycle.
+/// Cost of the misses of one side.
 #[derive(Clone, Copy)]
 struct Misses {
     cost: f64,
-    /// Which events counted them.
+    /// Meaning of the events that counted them.
     of: Meaning,
 }
 

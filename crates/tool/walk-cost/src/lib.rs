@@ -1,11 +1,10 @@
-//! What translating addresses costs a program: an [`Estimate`] and the ways to one.
+//! The cost of address translation for a program: an [`Estimate`] and the methods to obtain one.
 //!
-//! An estimate names its [`Method`]: walk cycles counted by the processor, misses counted by the
-//! processor times the cost of one, misses and cost that were given, or a recorded trace. Unknown
-//! is a method too, with its reason; it is never zero.
+//! An estimate names its [`Method`]: walk cycles counted by the CPU, misses counted by the CPU times the cost of one,
+//! given misses and cost, or a recorded trace. Unknown is a method too, with a reason; it is never reported as zero.
 //!
-//! Nothing here prints, reads the environment or starts programs. Called by `cli`; calls `machine`
-//! for files and `sys` for counters.
+//! This crate does not print, read the environment or start programs. `cli` calls it; it uses `host` and `sys` for
+//! counters.
 #![forbid(unsafe_code)]
 
 pub mod events;

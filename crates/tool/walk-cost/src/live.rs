@@ -1,5 +1,5 @@
-//! Counting on this machine: the events of its table, in groups, of a program or of processes.
-//! Called by `cli`, which starts the program and decides when counting ends.
+//! Live counting of the CPU's event table, in groups, for a program or for processes. `cli` starts the program and
+//! decides when counting ends.
 
 use host::{Cpu, Hypervisor, Pmu, Root};
 use sys::SysError;
@@ -9,22 +9,22 @@ use units::Pid;
 use crate::events::{Event, Table};
 use crate::{Count, Scope, events};
 
-/// What can be counted here.
+/// The events that can be counted on this machine.
 #[derive(Clone, Debug)]
 pub struct Counters {
     pmu: Pmu,
-    /// What every group begins with.
+    /// The leader of every group: cycles.
     cycles: Encoded,
-    /// The processor's events.
+    /// Event table of the CPU.
     pub table: &'static Table,
 }
 
-/// Counters at work.
+/// Open counters.
 #[derive(Debug)]
 pub struct Counting {
-    /// The same groups for each thread that is counted.
+    /// One instance of each group per thread.
     groups: Vec<OpenGroup>,
-    /// Events that this processor, or its kernel, does not have.
+    /// Events that the CPU or the kernel lacks.
     missing: Vec<&'static str>,
     modes: Modes,
     pmu: String,
@@ -32,7 +32,7 @@ pub struct Counting {
 
 #[derive(Debug)]
 struct OpenGroup {
-    /// Which of the table's groups.
+    /// Index of the group in the table.
     index: u32,
     events: Vec<&'static Event>,
     /// The cycles first, then `events`.
@@ -40,7 +40,7 @@ struct OpenGroup {
 }
 
 impl Counters {
-    /// The counters of this machine; why not, where there are none or their events are not known.
+    /// Finds the counters of this machine, or the reason why there are none or the CPU's events are unknown.
     pub fn find(root: &Root, cpu: Option<&Cpu>) -> Result<Self, CountersUnavailable> {
         let pmu = Pmu::read(root).ok().flatten().ok_or_else(|| no_pmu(cpu))?;
         let table = cpu.and_then(events::table_of);
@@ -50,13 +50,13 @@ impl Counters {
         Ok(Self { cycles: cycles_of(&pmu), pmu, table })
     }
 
-    /// Counts what the calling thread starts from now on, from its exec on.
+    /// Counts all programs that the calling thread starts from now on, from their exec on.
     pub fn of_children(&self) -> Result<Counting, CountersUnavailable> {
         self.count(&[Target::Children])
     }
 
-    /// Counts processes, all their threads, and what they start, from now on. Threads that end
-    /// before they can be counted are left out; if none is left, there is no such process.
+    /// Counts all threads of these processes, and all threads and processes that they create from now on. Threads that
+    /// exit before they can be counted are skipped; if none is left, the result is [`CountersUnavailable::NoProcess`].
     pub fn of_processes(&self, root: &Root, pids: &[Pid]) -> Result<Counting, CountersUnavailable> {
         let mut threads = Vec::new();
         for pid in pids {
@@ -71,8 +71,8 @@ impl Counters {
     }
 
     fn count(&self, targets: &[Target]) -> Result<Counting, CountersUnavailable> {
-        // The kernel's part of a program's time is its own too; where that may not be counted,
-        // the program's part alone says most.
+        // A program's time includes the kernel's work for it; if kernel mode may not be counted, fall back to user
+        // mode.
         match self.count_in(targets, Modes::All) {
             Err(error) if is_refusal(&error) => {
                 self.count_in(targets, Modes::User).map_err(|error| explain(&error))
@@ -89,12 +89,12 @@ impl Counters {
             for (index, group) in self.table.groups.iter().enumerate() {
                 match self.open(group, index as u32, *target, modes, &mut counting.missing) {
                     Ok(group) => counting.groups.push(group),
-                    // A thread that has ended meanwhile is no failure.
+                    // The thread has exited meanwhile: not an error.
                     Err(error) if error.errno() == libc::ESRCH => {
                         failure.get_or_insert(error);
                         break;
                     }
-                    // What none of its events can be counted of.
+                    // No event of this group can be counted.
                     Err(error) if !is_refusal(&error) && index > 0 => {
                         counting.missing.extend(group.iter().map(|event| event.name));
                     }
@@ -108,8 +108,7 @@ impl Counters {
         }
     }
 
-    /// One group with the cycles; events that do not exist, or do not fit, are left out one by
-    /// one from the last.
+    /// Opens one group with the cycles; drops events that do not exist or do not fit, the last first.
     fn open(
         &self,
         group: &'static [Event],
@@ -147,7 +146,7 @@ impl Counters {
 }
 
 impl Counting {
-    /// Stops, and gives the counts: of all threads together.
+    /// Stops counting and returns the counts, summed over all threads.
     pub fn finish(mut self) -> Result<Vec<Count>, SysError> {
         for open in &self.groups {
             open.group.stop()?;
@@ -202,9 +201,8 @@ impl Counting {
     }
 }
 
-/// The cycles of this PMU. Where there are cores of two kinds, the generic event is told which by
-/// its upper half (`PERF_PMU_CAP_EXTENDED_HW_TYPE`, linux/perf_event.h); type 0 is
-/// `PERF_TYPE_HARDWARE`, configuration 0 its cycles.
+/// The cycles event of this PMU. On hybrid CPUs the upper half of the generic event's config selects the PMU
+/// (`PERF_PMU_CAP_EXTENDED_HW_TYPE`, linux/perf_event.h); type 0 is `PERF_TYPE_HARDWARE`, config 0 its cycles.
 fn cycles_of(pmu: &Pmu) -> Encoded {
     match pmu.name.as_str() {
         "cpu_core" => Encoded::Encoded { pmu: 0, config: [u64::from(pmu.kind) << 32, 0, 0] },
@@ -212,8 +210,7 @@ fn cycles_of(pmu: &Pmu) -> Encoded {
     }
 }
 
-/// Counted for a part of the time, taken for the whole (perf_event_open(2), "time_running");
-/// never counted is unknown.
+/// Scales a multiplexed count up to the whole time (perf_event_open(2), "time_running"); `None` if it never ran.
 fn scaled(count: sys::perf::Count) -> Option<f64> {
     let share = share_counted(count)?;
     (share > 0.0).then(|| count.value as f64 / share)
@@ -228,32 +225,32 @@ fn is_refusal(error: &SysError) -> bool {
     matches!(error.errno(), libc::EACCES | libc::EPERM | libc::ENOSYS)
 }
 
-/// No such event, or not so many at once.
+/// Whether the event does not exist, or the group is too large.
 fn lacks_an_event(error: &SysError) -> bool {
     matches!(error.errno(), libc::ENOENT | libc::EOPNOTSUPP | libc::EINVAL | libc::ENODEV)
 }
 
-// Why hardware events cannot be counted, told apart, each with its remedy. The kernel's errno
-// alone is ambiguous: EPERM may be a container's filter, EACCES the administrator's limit.
+// Reasons why PMU events cannot be counted, each with its remedy. The kernel's errno alone is ambiguous: EPERM may be a
+// container's seccomp filter, EACCES the administrator's limit.
 
-/// Why hardware events cannot be counted.
+/// Why PMU events cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountersUnavailable {
-    /// The kernel has no driver for one, as in a virtual machine whose host offers none.
+    /// The kernel has no PMU driver, as in a virtual machine without a virtual PMU.
     #[error("this machine has no performance counters: {place}")]
     NoPmu {
-        /// Where it is, and what could be done.
+        /// Kind of machine, and the remedy.
         place: String,
     },
-    /// There are counters, but it is not known what they count.
+    /// The CPU has a PMU, but its events are in no table.
     #[error(
         "no event table for this processor ({model}); count its events with perf stat and use --from"
     )]
     UnknownProcessor {
-        /// Its name.
+        /// The CPU's model name.
         model: String,
     },
-    /// The kernel's limit for those without privilege.
+    /// The kernel's limit for unprivileged users.
     #[error(
         "kernel.perf_event_paranoid is {level}: counting needs CAP_PERFMON, or as root: sysctl \
          kernel.perf_event_paranoid=2"
@@ -262,7 +259,7 @@ pub enum CountersUnavailable {
         /// The limit.
         level: i32,
     },
-    /// The container's runtime filters the system call.
+    /// The container runtime filters the system call.
     #[error(
         "the container does not allow perf_event_open: run it with a seccomp profile that does, \
          or with --cap-add PERFMON (docker, podman)"
@@ -271,19 +268,19 @@ pub enum CountersUnavailable {
     /// A system-call filter outside of a container.
     #[error("a seccomp filter does not allow perf_event_open: run superpage outside of it")]
     Seccomp,
-    /// The process is somebody else's.
+    /// The process belongs to another user.
     #[error("the process belongs to another user: run superpage as that user, or as root")]
     AnotherUser,
-    /// It has ended.
+    /// The process does not exist.
     #[error("no such process")]
     NoProcess,
     /// CONFIG_PERF_EVENTS is off.
     #[error("this kernel cannot count events: it was built without CONFIG_PERF_EVENTS")]
     NoKernelSupport,
-    /// More descriptors than this process may have: one for each event of each thread.
+    /// Too few file descriptors: each event of each thread needs one.
     #[error("too many threads for this process's limit of open files; raise it: ulimit -n 65536")]
     TooManyThreads,
-    /// The counters are in use, or the events are not to be had.
+    /// The counters are in use, or the events are unavailable.
     #[error("the counters are not available: {error}; does another profiler use them?")]
     Other {
         /// The system call's error.
@@ -291,24 +288,24 @@ pub enum CountersUnavailable {
     },
 }
 
-/// What tells the reasons apart, read from the machine.
+/// Facts about this machine that select the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// `kernel.perf_event_paranoid`; `None` where the kernel has no such events at all.
+    /// `kernel.perf_event_paranoid`; `None` if the kernel has no perf events.
     pub paranoid: Option<i32>,
-    /// Whether a system-call filter is in force for us (`Seccomp: 2` in /proc/self/status).
+    /// Whether a seccomp filter applies to this process (`Seccomp: 2` in /proc/self/status).
     pub filtered: bool,
-    /// Whether we are in a container.
+    /// Whether this process runs in a container.
     pub container: bool,
 }
 
 impl Facts {
-    /// Reads them.
+    /// Reads the facts.
     pub fn read(root: &Root) -> Self {
         let paranoid = root.read("/proc/sys/kernel/perf_event_paranoid").ok();
         let status = root.read("/proc/self/status").unwrap_or_default();
         let seccomp = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
-        // docker and podman mark their containers so; systemd-nspawn and LXC say it to pid 1.
+        // Marker files of docker and podman, and of systemd-nspawn and LXC.
         let marked = ["/.dockerenv", "/run/.containerenv", "/run/systemd/container"];
         Self {
             paranoid: paranoid.and_then(|text| text.trim().parse().ok()),
@@ -317,7 +314,7 @@ impl Facts {
         }
     }
 
-    /// Why the kernel refused with this errno.
+    /// The reason for this errno.
     pub fn why(&self, errno: i32, error: String) -> CountersUnavailable {
         match errno {
             libc::ESRCH => CountersUnavailable::NoProcess,
@@ -328,9 +325,9 @@ impl Facts {
             libc::EPERM | libc::ENOSYS if self.filtered => CountersUnavailable::Seccomp,
             libc::ENOSYS => CountersUnavailable::NoKernelSupport,
             libc::EACCES | libc::EPERM => match self.paranoid {
-                // Beyond 2 nothing may be counted (Debian's and Android's levels 3 and 4).
+                // Above 2 nothing may be counted (Debian's and Android's levels 3 and 4).
                 Some(level) if level > 2 => CountersUnavailable::Paranoid { level },
-                // At 2 a process of one's own may be counted in user mode: it is another's.
+                // At 2 one may count one's own processes in user mode, so the process is another user's.
                 Some(_) => CountersUnavailable::AnotherUser,
                 None => CountersUnavailable::NoKernelSupport,
             },
@@ -339,12 +336,12 @@ impl Facts {
     }
 }
 
-/// Why the kernel refused, from this machine's facts.
+/// The reason for an error on this machine.
 fn explain(error: &SysError) -> CountersUnavailable {
     Facts::read(&Root::real()).why(error.errno(), error.to_string())
 }
 
-/// Why there is no PMU.
+/// The reason for a missing PMU.
 fn no_pmu(cpu: Option<&Cpu>) -> CountersUnavailable {
     let place = match cpu.map(|cpu| &cpu.hypervisor) {
         Some(Hypervisor::Present(name)) => {
@@ -382,12 +379,12 @@ mod tests {
         assert_eq!(share_counted(count(0, 0, 0)), None);
     }
 
-    /// The kernel's own events in the place of a processor's, so that all but the PMU is real.
+    /// Counters of software events in place of the CPU's, so that only the PMU is fake.
     fn software(table: &'static Table) -> Counters {
         let dir = tempfile::tempdir().unwrap();
         let pmu = dir.path().join("sys/bus/event_source/devices/cpu");
         std::fs::create_dir_all(pmu.join("format")).unwrap();
-        // PERF_TYPE_SOFTWARE, whose whole configuration is the event's number.
+        // PERF_TYPE_SOFTWARE, whose config is the event number.
         std::fs::write(pmu.join("type"), "1").unwrap();
         std::fs::write(pmu.join("format/event"), "config:0-63").unwrap();
         let pmu = Pmu::read(&Root::at(dir.path())).unwrap().unwrap();
@@ -399,8 +396,8 @@ mod tests {
         Event { name, select, umask, cmask: 0, says }
     }
 
-    /// linux/perf_event.h: PERF_COUNT_SW_PAGE_FAULTS 2, CONTEXT_SWITCHES 3, and none of that
-    /// number; the last cannot be expressed without a unit mask's place.
+    /// linux/perf_event.h: PERF_COUNT_SW_PAGE_FAULTS 2, CONTEXT_SWITCHES 3, and a number that does not exist; the last
+    /// event needs a unit mask, for which the format has no field.
     static SOFTWARE: Table = Table {
         name: "software",
         walkers: 1,
@@ -425,7 +422,7 @@ mod tests {
         let status = std::process::Command::new("sh").args(["-c", script]).status().unwrap();
         assert!(status.success());
         let counts = counting.unwrap().finish().unwrap();
-        // Each of the four programs faults in its own memory.
+        // Each of the four programs page-faults.
         assert!(value(&counts, "faults").unwrap() > 100.0, "{counts:?}");
         assert!(value(&counts, "switches").is_some());
         for missing in ["no such event", "masked", "nothing else"] {

@@ -1,4 +1,4 @@
-//! What libhugetlbfs lacked: superpage_map(3) and its kin. These print nothing.
+//! The functions that libhugetlbfs lacked: superpage_map(3) and its relatives. They print nothing.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -40,7 +40,7 @@ pub extern "C" fn superpage_map(
     hand_out(memory, length, |memory| memory.start)
 }
 
-/// `None` for flags and nodes that mean nothing.
+/// `None` for invalid flags or nodes.
 fn request(length: usize, page_size: usize, flags: c_uint, node: c_int) -> Option<Request> {
     if flags & !ALL != 0 || flags & (OR_THP | OR_BASE) == OR_THP | OR_BASE || node < -1 {
         return None;
@@ -67,7 +67,7 @@ fn request(length: usize, page_size: usize, flags: c_uint, node: c_int) -> Optio
     })
 }
 
-/// `int superpage_unmap(void *address, size_t length)`: all of one mapping, 0 or -1 with errno.
+/// `int superpage_unmap(void *address, size_t length)`: unmaps one whole mapping; 0 or -1 with errno.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_unmap(address: *mut c_void, length: size_t) -> c_int {
     let region =
@@ -76,13 +76,12 @@ pub extern "C" fn superpage_unmap(address: *mut c_void, length: size_t) -> c_int
         reason::remember(Reason::NotOurs);
         return raw::fails_with(libc::EINVAL);
     };
-    // SAFETY: handed out by this library and taken out of the table by this call: the caller gives
-    // it up by calling.
+    // SAFETY: handed out by this library and removed from the table by this call; the caller gives the memory up.
     raw::answer(unsafe { raw::munmap(region.start, region.mapped) })
 }
 
-/// `ssize_t superpage_coverage(const void *address, size_t length)`: bytes on superpages now, or -1
-/// with errno where that is unknown.
+/// `ssize_t superpage_coverage(const void *address, size_t length)`: bytes on superpages now, or -1 with errno if that
+/// is unknown.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_coverage(address: *const c_void, length: size_t) -> ssize_t {
     match raw::keeping_errno(|| coverage::superpage_bytes(address as usize, length)) {
@@ -91,14 +90,13 @@ pub extern "C" fn superpage_coverage(address: *const c_void, length: size_t) -> 
     }
 }
 
-/// `int superpage_node(const void *address)`: the NUMA node whose page is there, or -1 with ENOENT
-/// where none is yet.
+/// `int superpage_node(const void *address)`: the NUMA node of the page, or -1 with ENOENT if the page is not present.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_node(address: *const c_void) -> c_int {
     let mut status: c_int = 0;
     let null = std::ptr::null::<c_int>();
     let before = raw::errno();
-    // move_pages(2) with no target nodes moves nothing and says where a page is.
+    // move_pages(2) without target nodes moves nothing and reports the node of each page.
     // SAFETY: one address in a live local, one status in another.
     let code = unsafe {
         let (addresses, statuses) = (&raw const address, &raw mut status);

@@ -1,4 +1,4 @@
-//! What a range of this process's memory is made of, as the kernel's page tables say.
+//! How much of a range lies on superpages, according to the kernel's page tables.
 
 use std::ffi::c_int;
 
@@ -7,10 +7,10 @@ use crate::pagemap::{self, PAGE_IS_HUGE, PAGE_IS_PRESENT, Region};
 use crate::raw::{self, Errno};
 use crate::text;
 
-/// The kernel holds the address space's lock for one call: 64 MiB of base pages take about 0.3 ms.
+/// One call holds the mmap lock: 64 MiB of base pages take about 0.3 ms.
 const STRIDE: u64 = 64 << 20;
 
-/// Bytes of `start..start+length` that lie on superpages now. Untouched memory does not.
+/// Bytes of `start..start+length` on superpages now. Untouched memory does not count.
 pub fn superpage_bytes(start: usize, length: usize) -> Result<usize, Errno> {
     let end = start.checked_add(length).ok_or(libc::EINVAL)?;
     match scan(start as u64, end as u64) {
@@ -54,8 +54,8 @@ fn scan_with(fd: c_int, start: u64, end: u64) -> Result<u64, Errno> {
     Ok(bytes)
 }
 
-/// From the sums per mapping: known where a mapping lies inside the range, or has no superpages, or
-/// nothing else. `ENOTSUP` where that leaves it open.
+/// Sums of each VMA: exact for a VMA that lies within the range or has no superpages. `ENOTSUP` if a VMA with
+/// superpages extends beyond the range.
 fn from_smaps(start: u64, end: u64) -> Result<u64, Errno> {
     let mut file = File::open(c"/proc/self/smaps").ok_or_else(raw::errno)?;
     let mut line = [0; 128];
@@ -77,7 +77,7 @@ fn from_smaps(start: u64, end: u64) -> Result<u64, Errno> {
     if file.is_broken { Err(libc::EIO) } else { Ok(bytes) }
 }
 
-/// `start-end` of a line that begins a mapping.
+/// `start-end` of the first line of a VMA.
 fn addresses(line: &[u8]) -> Option<(u64, u64)> {
     let (first, rest) = text::hexadecimal(line)?;
     let (last, rest) = text::hexadecimal(rest.strip_prefix(b"-")?)?;

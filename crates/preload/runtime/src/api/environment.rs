@@ -1,13 +1,13 @@
-//! What `HUGETLB_*` asks for: read once, at the first call that needs it or by the constructor of
-//! the compatible library.
+//! The `HUGETLB_*` variables: read once, at the first call that needs them or by the constructor of the compatible
+//! library.
 //!
-//! Not here: the heap (`HUGETLB_MORECORE*`) and program segments (`HUGETLB_ELFMAP` and its kin).
-//! Never read: what concerned the link editor (`HUGETLB_LDSCRIPT_PATH`, `HUGETLB_DEPRECATED_LINK`)
-//! and `HUGETLB_NO_PREFAULT`, which has meant nothing since the kernel reserves private mappings.
+//! Other modules read the variables of the heap (`HUGETLB_MORECORE*`) and of program segments (`HUGETLB_ELFMAP` and its
+//! relatives). Not supported: the variables of the link editor (`HUGETLB_LDSCRIPT_PATH`, `HUGETLB_DEPRECATED_LINK`),
+//! and `HUGETLB_NO_PREFAULT`, which has no effect since the kernel reserves private mappings.
 //!
 //! # Safety
-//! The settings lie in memory that is mapped once and never given back. Threads that come first at
-//! the same time each read the environment; the first to publish wins, the others' page is lost.
+//! The settings lie in memory that is mapped once and never unmapped. Threads that come first at the same time each
+//! read the environment; the first to publish wins, and the pages of the others leak.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -21,26 +21,25 @@ const DEFAULT_VERBOSE: c_int = 2;
 const DEBUG_VERBOSE: c_int = 4;
 
 pub struct Settings {
-    /// Messages up to this level are shown.
+    /// Messages up to this level are printed.
     pub verbose: c_int,
-    /// shmget asks for superpages.
+    /// shmget requests superpages.
     pub shm: bool,
-    /// Mappings reserve nothing ahead; they are filled at once instead.
+    /// Mappings reserve no pages; they are populated at once instead.
     pub no_reserve: bool,
-    /// `HUGETLB_DEFAULT_PAGE_SIZE`, as it was written.
+    /// `HUGETLB_DEFAULT_PAGE_SIZE`, as written.
     pub page_size: Text<64>,
-    /// `HUGETLB_PATH`: mounts, separated by colons. Longer than the kernel's longest path, because
-    /// it names several.
+    /// `HUGETLB_PATH`: mounts, separated by colons. Longer than PATH_MAX, because it contains several paths.
     pub path: Text<16384>,
-    /// `HUGETLB_FEATURES` was given.
+    /// `HUGETLB_FEATURES` is set.
     has_features: bool,
-    /// `HUGETLB_DEBUG` was given: every message.
+    /// `HUGETLB_DEBUG` is set: print every message.
     debug: bool,
 }
 
 static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What applies where no memory can be had for the settings.
+/// Defaults, for when there is no memory for the settings.
 static DEFAULTS: Settings = Settings {
     verbose: DEFAULT_VERBOSE,
     shm: false,
@@ -60,13 +59,13 @@ pub fn settings() -> &'static Settings {
 #[cold]
 fn read() -> &'static Settings {
     let Some(fresh) = kernel::forever::<Settings>() else { return &DEFAULTS };
-    // SAFETY: fresh, zeroed, large enough and page-aligned; all zeroes are valid settings; nobody
-    // else has the address yet.
+    // SAFETY: fresh, zeroed, large enough and page-aligned; all zeroes are valid settings; no other thread has the
+    // address yet.
     unsafe { (*fresh).fill() };
     let null = std::ptr::null_mut();
     match SETTINGS.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
-            // SAFETY: as above; published, so from now on it is only read.
+            // SAFETY: as above; published, and only read from now on.
             let settings = unsafe { &*fresh };
             settings.say_what_is_ignored();
             settings
@@ -79,8 +78,8 @@ fn read() -> &'static Settings {
 impl Settings {
     fn fill(&mut self) {
         self.verbose = DEFAULT_VERBOSE;
-        // SAFETY: getauxval reads the vector the kernel made. In a program with more privileges
-        // than its caller the environment is not to be trusted.
+        // SAFETY: getauxval reads the vector the kernel made. A program with more privileges than its caller must not
+        // trust the environment.
         if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
             return;
         }
@@ -88,7 +87,7 @@ impl Settings {
         crate::environment::each_variable(|name, value| {
             let value = value.to_bytes();
             match name {
-                // As atoi: what is no number is zero, which shows nothing.
+                // As atoi: text that is not a number is zero, which prints nothing.
                 b"HUGETLB_VERBOSE" => self.verbose = text::number(value).map_or(0, as_level),
                 b"HUGETLB_RESTRICT_EXE" => applies = crate::settings::names_this_program(value),
                 b"HUGETLB_SHM" => self.shm = is_yes(value),
@@ -130,7 +129,7 @@ fn is_yes(value: &[u8]) -> bool {
     value.eq_ignore_ascii_case(b"yes")
 }
 
-/// For messages.
+/// `HUGETLB_DEFAULT_PAGE_SIZE`, for messages.
 pub fn page_size_as_written() -> Shown<'static> {
     Shown(settings().page_size.bytes())
 }

@@ -1,9 +1,8 @@
-//! Unlinked files of superpages.
+//! Unlinked files on superpages.
 //!
-//! In a mount where there is one, because programs look at what they got: they ask fstatfs, they
-//! read the path from /proc, and an administrator sets aside pages for a mount (`min_size=`) or
-//! limits it (`size=`). Where the table has no mount of the size, `memfd_create(MFD_HUGETLB)` gives
-//! the same file without one, for which libhugetlbfs had only an error.
+//! In a hugetlbfs mount if there is one, because programs check what they got: they call fstatfs and read the path from
+//! /proc, and an administrator reserves pages for a mount (`min_size=`) or limits it (`size=`). If no mount has the
+//! size, `memfd_create(MFD_HUGETLB)` creates the same file without one, where libhugetlbfs returned an error.
 //! See docs/decisions/libhugetlbfs.md#5.
 
 use std::ffi::{CStr, c_int};
@@ -14,7 +13,7 @@ use super::sizes;
 use crate::raw;
 use crate::text::Text;
 
-/// A file of pages of this size; `None` with errno.
+/// A file with pages of this size; `None` with errno.
 pub fn unlinked(size: usize) -> Option<c_int> {
     match mounts::find(size) {
         Found::Path(directory) => in_mount(directory),
@@ -23,7 +22,7 @@ pub fn unlinked(size: usize) -> Option<c_int> {
             raw::set_errno(libc::ENOSYS);
             None
         }
-        // Nothing is known about mounts: the caller gets the error libhugetlbfs gave, not a guess.
+        // The mounts are unknown: return libhugetlbfs' error rather than guess.
         Found::Unknown => {
             raw::set_errno(libc::ENOENT);
             None
@@ -31,7 +30,7 @@ pub fn unlinked(size: usize) -> Option<c_int> {
     }
 }
 
-/// A file in a mount, if there is one; says nothing if not.
+/// A file in a hugetlbfs mount; `None`, and no message, if there is no mount.
 pub fn unlinked_in_mount(size: usize) -> Option<c_int> {
     match mounts::find(size) {
         Found::Path(directory) => raw::keeping_errno(|| in_mount(directory)),
@@ -39,12 +38,12 @@ pub fn unlinked_in_mount(size: usize) -> Option<c_int> {
     }
 }
 
-/// Never has a name where the kernel allows that (`O_TMPFILE`, hugetlbfs since 5.1), so that no
-/// kill leaves a file behind which holds superpages.
+/// A file that never has a name, if the kernel supports that (`O_TMPFILE`, hugetlbfs since 5.1): a killed process
+/// leaves no file behind that holds superpages.
 fn in_mount(directory: &CStr) -> Option<c_int> {
     let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_EXCL;
     let before = raw::errno();
-    // SAFETY: a C string; the mode goes with O_TMPFILE.
+    // SAFETY: a C string; O_TMPFILE takes the mode.
     let fd = unsafe { libc::open(directory.as_ptr(), flags, 0o600) };
     if fd >= 0 {
         return Some(fd);
@@ -66,7 +65,7 @@ fn in_mount(directory: &CStr) -> Option<c_int> {
     Some(fd)
 }
 
-/// The kernel mounts a hugetlbfs of its own for these. Close-on-exec is off, as in a mount.
+/// A file in the kernel's internal hugetlbfs mount. Close-on-exec is off, as for files in a mount.
 fn memory(size: usize) -> Option<c_int> {
     let flags = libc::MFD_HUGETLB | (size.trailing_zeros() << libc::MAP_HUGE_SHIFT);
     // SAFETY: a C string.

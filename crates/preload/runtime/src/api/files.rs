@@ -1,18 +1,17 @@
-//! Small files of /proc and /sys, through libc's own symbols and with fixed buffers.
+//! Reads small files of /proc and /sys by libc's own functions, with fixed buffers.
 
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::raw;
 use crate::text;
 
-/// An open file, read byte by byte from a buffer. However little one `read` returns, reading goes
-/// on until it returns nothing.
+/// An open file, read byte by byte from a buffer. Short reads are continued until a read returns 0.
 pub struct File {
     fd: c_int,
     buffer: [u8; 2048],
     next: usize,
     end: usize,
-    /// Set when a read failed: what came before is not all there is.
+    /// Set when a read failed: the data is incomplete.
     pub is_broken: bool,
 }
 
@@ -21,7 +20,7 @@ impl File {
         Self::open_path(path.as_ptr())
     }
 
-    /// The same for a text that ends with a zero byte.
+    /// As [`File::open`], for a zero-terminated text.
     pub fn open_path(path: *const libc::c_char) -> Option<Self> {
         // SAFETY: callers pass a C string; the flags need no mode.
         let fd = unsafe { libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -38,7 +37,7 @@ impl File {
         Some(byte)
     }
 
-    /// Copies the next line without its end, cut to what fits, into `line`; `None` after the last.
+    /// Copies the next line without its newline into `line`, truncated; `None` at the end of the file.
     pub fn line<'a>(&mut self, line: &'a mut [u8]) -> Option<&'a [u8]> {
         let mut len = 0;
         let mut any = false;
@@ -73,12 +72,12 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is ours, and nobody uses it after this.
+        // SAFETY: the descriptor is ours, and not used after this.
         raw::keeping_errno(|| unsafe { libc::close(self.fd) });
     }
 }
 
-/// The number a file holds.
+/// The number in a file.
 pub fn number(path: *const libc::c_char) -> Option<u64> {
     raw::keeping_errno(|| {
         let mut line = [0; 32];
@@ -87,7 +86,7 @@ pub fn number(path: *const libc::c_char) -> Option<u64> {
     })
 }
 
-/// The number after `key` at the start of a line, as /proc/meminfo has it.
+/// The number after `key` at the beginning of a line, as in /proc/meminfo.
 pub fn keyed_number(path: &CStr, key: &[u8]) -> Option<u64> {
     raw::keeping_errno(|| {
         let mut file = File::open(path)?;

@@ -1,13 +1,13 @@
-//! Where hugetlbfs is mounted: the mount table, read whole and decoded.
+//! Mount points of hugetlbfs: the mount table, read completely and decoded.
 //!
-//! A path that was handed out stays valid for the life of the process (libhugetlbfs' contract), so
-//! paths are kept, each once, in memory that is never given back. A path that still is a usable
-//! hugetlbfs of the size is handed out again without reading the table; otherwise the table is read
-//! anew, so that mounts made later are found and those that went away are not.
+//! A path handed out stays valid for the life of the process (libhugetlbfs' contract), so each path is kept once, in
+//! memory that is never unmapped. If a kept path is still a usable hugetlbfs of the size, it is handed out again
+//! without reading the table; otherwise the table is read again, so that later mounts are found and unmounted ones are
+//! not.
 //!
 //! # Safety
-//! `PLACES` is a list that only grows, at its head, by compare-and-swap. A place is written before
-//! it is published and never changes afterwards. Two threads may each add the same one: no harm.
+//! `PLACES` is a list that only grows, at its head, by compare-and-swap. A place is written before it is published and
+//! never changes afterwards. Two threads may each add the same place, which is harmless.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -22,7 +22,7 @@ use crate::text::{Shown, Text};
 /// `include/uapi/linux/magic.h`. The libc crate has it as a type that differs between targets.
 const HUGETLBFS_MAGIC: u32 = 0x9584_58f6;
 
-/// The kernel's longest path, with its zero byte.
+/// The kernel's maximum path length, with the zero byte.
 const PATH_MAX: usize = 4096;
 
 type Path = Text<{ PATH_MAX + 1 }>;
@@ -35,12 +35,12 @@ struct Place {
 
 static PLACES: AtomicPtr<Place> = AtomicPtr::new(std::ptr::null_mut());
 
-/// What the table says about one page size.
+/// Result of a look-up in the mount table for one page size.
 pub enum Found {
     Path(&'static CStr),
-    /// It was read, and has no usable mount of the size.
+    /// The table was read, and has no usable mount of the size.
     None,
-    /// It could not be read, or was empty: every process has a root, so an empty table is no table.
+    /// The table could not be read, or was empty: every process has a root, so an empty table is invalid.
     Unknown,
 }
 
@@ -80,7 +80,7 @@ fn look_up(size: usize) -> Found {
     }
 }
 
-/// `Some(true)` on a hugetlbfs, `None` with errno where the path cannot be asked.
+/// `Some(true)` on a hugetlbfs; `None` with errno if statfs fails.
 pub fn is_hugetlbfs(path: *const c_char) -> Option<bool> {
     status(path).map(|status| status.f_type as u32 == HUGETLBFS_MAGIC)
 }
@@ -93,7 +93,7 @@ fn status(path: *const c_char) -> Option<libc::statfs> {
     (code == 0).then(|| unsafe { status.assume_init() })
 }
 
-/// Whether the path is, now, a hugetlbfs of the page size in which this user may make files.
+/// Whether the path is a hugetlbfs of the page size in which this user may create files.
 fn is_usable(path: *const c_char, size: usize) -> bool {
     let all = libc::R_OK | libc::W_OK | libc::X_OK;
     // SAFETY: a C string.
@@ -104,10 +104,10 @@ fn is_usable(path: *const c_char, size: usize) -> bool {
 
 fn known(size: usize) -> Option<&'static CStr> {
     let mut next = PLACES.load(Ordering::Acquire);
-    // SAFETY: published places are never changed or given back.
+    // SAFETY: published places are never changed or unmapped.
     while let Some(place) = unsafe { next.as_ref() } {
         if place.size == size && is_usable(place.path.as_c(), size) {
-            // SAFETY: a path ends with a zero byte and lives for ever.
+            // SAFETY: a path ends with a zero byte and is never unmapped.
             return Some(unsafe { CStr::from_ptr(place.path.as_c()) });
         }
         next = place.next;
@@ -115,7 +115,7 @@ fn known(size: usize) -> Option<&'static CStr> {
     None
 }
 
-/// Keeps a path for ever and returns it.
+/// Keeps a path for the life of the process and returns it.
 fn keep(path: &Path, size: usize) -> Option<&'static CStr> {
     let place = kernel::forever::<Place>()?;
     // SAFETY: fresh memory, large enough and aligned, all zeroes: an empty place. Only this thread
@@ -135,7 +135,7 @@ fn keep(path: &Path, size: usize) -> Option<&'static CStr> {
     }
 }
 
-/// `HUGETLB_PATH=a:b`: these and no others. What is wrong with them is said once.
+/// `HUGETLB_PATH=a:b`: only these mounts. Warnings about them are printed once.
 fn read_list(list: &[u8], look: &mut dyn FnMut(&Path)) {
     static SAID: AtomicBool = AtomicBool::new(false);
     let is_said = SAID.swap(true, Ordering::Relaxed);
@@ -151,7 +151,7 @@ fn read_list(list: &[u8], look: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// Shows every hugetlbfs mount of the table; whether there was a table.
+/// Calls `look` with every hugetlbfs mount in the table; `false`: there is no table.
 fn read_table(look: &mut dyn FnMut(&Path)) -> bool {
     let Some(mut table) = File::open(c"/proc/mounts").or_else(|| File::open(c"/etc/mtab")) else {
         let errno = raw::errno();
@@ -169,8 +169,8 @@ fn read_table(look: &mut dyn FnMut(&Path)) -> bool {
     any && !table.is_broken
 }
 
-/// One line of the table, of any length: `source target type options 0 0`. `None` at the end;
-/// `Some(None)` for what is no hugetlbfs.
+/// One line of the table, of any length: `source target type options 0 0`. `None` at the end; `Some(None)` for other
+/// file systems.
 fn next_mount(table: &mut File) -> Option<Option<Path>> {
     let mut end = skip_field(table)?;
     let mut path = Path::new();
@@ -188,7 +188,7 @@ fn next_mount(table: &mut File) -> Option<Option<Path>> {
     Some((kind.bytes() == b"hugetlbfs" && fits).then_some(path))
 }
 
-/// What ended the field, a space or the line; `None` if nothing was left to read.
+/// The byte that ended the field: a space or a newline; `None` at the end of the file.
 fn skip_field(table: &mut File) -> Option<u8> {
     loop {
         if let end @ (b' ' | b'\n') = table.byte()? {
@@ -197,8 +197,8 @@ fn skip_field(table: &mut File) -> Option<u8> {
     }
 }
 
-/// Copies a field, in which the kernel writes blanks and backslashes as `\040` (`mangle`,
-/// fs/proc_namespace.c). What does not fit is cut off.
+/// Copies a field, in which the kernel escapes blanks and backslashes as `\040` (`mangle`, fs/proc_namespace.c). Text
+/// that does not fit is cut off.
 fn decode_field<const N: usize>(table: &mut File, field: &mut Text<N>) -> u8 {
     loop {
         match table.byte() {

@@ -1,8 +1,8 @@
-//! The functions of libhugetlbfs under this library's prefix (get_huge_pages(3) and its kin).
+//! The functions of libhugetlbfs under this library's prefix (get_huge_pages(3) and its relatives).
 //!
-//! Mended against libhugetlbfs: a pointer that this library did not hand out is never unmapped; a
-//! region that cannot even fall back is null, coloured or not; colours differ; a request for
-//! nothing is EINVAL; any page size with a pool serves, mounted or not; errno says why.
+//! Fixed compared with libhugetlbfs: a pointer that this library did not hand out is never unmapped; a region for which
+//! even the fallback fails is null, coloured or not; colours differ; a length of 0 is EINVAL; any page size with a pool
+//! works, mounted or not; errno says why.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::ops::ControlFlow;
@@ -26,8 +26,8 @@ const GHR_FALLBACK: c_ulong = 0x2000_0000;
 const GHR_COLOR: c_ulong = 0x4000_0000;
 const GHR_MASK: c_ulong = GHR_STRICT | GHR_FALLBACK | GHR_COLOR;
 
-/// The start of a program that knows this library by the old name: reads the environment now, as
-/// libhugetlbfs' constructor did, and not at the first call.
+/// Called by the constructor of the compatible libhugetlbfs.so.0: reads the environment now, as libhugetlbfs'
+/// constructor did, and not at the first call.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_hugetlbfs_start() {
     super::report::use_old_name();
@@ -43,8 +43,8 @@ pub extern "C" fn superpage_gethugepagesize() -> c_long {
     }
 }
 
-/// `int gethugepagesizes(long sizes[], int n)`: the kernel's default first. With a null array and
-/// `n` of 0, how many there are.
+/// `int gethugepagesizes(long sizes[], int n)`: the kernel's default first. With a null array and `n` of 0 returns the
+/// number of sizes.
 ///
 /// # Safety
 /// `sizes` has room for `count` numbers, or is null.
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn superpage_gethugepagesizes(sizes: *mut c_long, count: c
     unsafe { list_sizes(sizes, count, 0) }
 }
 
-/// `int getpagesizes(long sizes[], int n)`: the same after the base page size.
+/// `int getpagesizes(long sizes[], int n)`: the base page size, then the superpage sizes.
 ///
 /// # Safety
 /// As [`superpage_gethugepagesizes`].
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn superpage_getpagesizes(sizes: *mut c_long, count: c_int
     unsafe { list_sizes(sizes, count, 1) }
 }
 
-/// Fills `sizes` from index `filled` on; how many there are then.
+/// Fills `sizes` from index `filled` on; returns the number of sizes.
 ///
 /// # Safety
 /// `sizes` has room for `count` numbers, or is null.
@@ -116,7 +116,7 @@ pub extern "C" fn superpage_hugetlbfs_find_path() -> *const c_char {
     sizes::chosen().map_or(std::ptr::null(), find_path)
 }
 
-/// The same for another size.
+/// As [`superpage_hugetlbfs_find_path`], for another size.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_hugetlbfs_find_path_for_size(size: c_long) -> *const c_char {
     usize::try_from(size).map_or(std::ptr::null(), find_path)
@@ -129,7 +129,7 @@ fn find_path(size: usize) -> *const c_char {
     }
 }
 
-/// `int hugetlbfs_unlinked_fd(void)`: a nameless file of superpages of the default size, or -1.
+/// `int hugetlbfs_unlinked_fd(void)`: an unlinked file on superpages of the default size, or -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_hugetlbfs_unlinked_fd() -> c_int {
     match sizes::chosen() {
@@ -138,7 +138,7 @@ pub extern "C" fn superpage_hugetlbfs_unlinked_fd() -> c_int {
     }
 }
 
-/// The same for another size.
+/// As [`superpage_hugetlbfs_unlinked_fd`], for another size.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_hugetlbfs_unlinked_fd_for_size(size: c_long) -> c_int {
     match usize::try_from(size) {
@@ -147,8 +147,8 @@ pub extern "C" fn superpage_hugetlbfs_unlinked_fd_for_size(size: c_long) -> c_in
     }
 }
 
-/// `void *get_huge_pages(size_t len, ghp_t flags)`: superpages or null with errno. A length that is
-/// not a whole number of superpages is rounded up.
+/// `void *get_huge_pages(size_t len, ghp_t flags)`: superpages, or null with errno. The length is rounded up to whole
+/// superpages.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_get_huge_pages(length: size_t, flags: c_ulong) -> *mut c_void {
     if flags & GHR_MASK != 0 {
@@ -159,14 +159,14 @@ pub extern "C" fn superpage_get_huge_pages(length: size_t, flags: c_ulong) -> *m
     hand_out(memory, length, |memory| memory.start)
 }
 
-/// `void free_huge_pages(void *ptr)`. What was not handed out here is left alone and reported.
+/// `void free_huge_pages(void *ptr)`. A pointer that was not handed out here is left alone and reported.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_free_huge_pages(pointer: *mut c_void) {
     free(pointer, "free_huge_pages");
 }
 
-/// `void *get_hugepage_region(size_t len, ghr_t flags)`: any length; base pages with
-/// `GHR_FALLBACK`; with `GHR_COLOR` at a varying cache line within what rounding up left over.
+/// `void *get_hugepage_region(size_t len, ghr_t flags)`: any length; base pages with `GHR_FALLBACK`; with `GHR_COLOR`
+/// at a varying cache line within the slack that rounding up left.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_get_hugepage_region(length: size_t, flags: c_ulong) -> *mut c_void {
     if flags & GHP_MASK != 0 {
@@ -187,7 +187,7 @@ pub extern "C" fn superpage_free_hugepage_region(pointer: *mut c_void) {
     free(pointer, "free_hugepage_region");
 }
 
-/// For this library's shmget: the segment's id where `HUGETLB_SHM` is set.
+/// For this library's shmget: the segment's id if `HUGETLB_SHM` is set.
 pub fn shmget_on_superpages(key: libc::key_t, size: size_t, flags: c_int) -> Option<c_int> {
     sysv::shmget(key, size, flags)
 }
@@ -230,7 +230,7 @@ fn shown(reason: Reason) -> Shown<'static> {
     Shown(text.to_bytes())
 }
 
-/// Enters memory into the table under the address that `handle` chooses, which the caller gets.
+/// Adds memory to the table under the address that `handle` chooses, and returns that address to the caller.
 pub fn hand_out(
     memory: Result<Memory, Refusal>,
     asked: usize,
@@ -244,7 +244,7 @@ pub fn hand_out(
                 reason::remember(memory.reason);
                 return handle as *mut c_void;
             }
-            // SAFETY: mapped for this call; nobody has the address.
+            // SAFETY: mapped for this call; no other code has the address.
             let _ = unsafe { raw::munmap(memory.start, memory.length) };
             Refusal::new(libc::ENOMEM, Reason::NoMemory)
         }
@@ -260,8 +260,7 @@ fn free(pointer: *mut c_void, function: &str) {
         return;
     }
     match regions::take(pointer as usize, |_| true) {
-        // SAFETY: handed out by this library and taken out of the table by this call: the caller
-        // gives it up.
+        // SAFETY: handed out by this library and removed from the table by this call; the caller gives the memory up.
         Some(region) => drop(unsafe { raw::munmap(region.start, region.mapped) }),
         None => {
             reason::remember(Reason::NotOurs);
@@ -271,12 +270,12 @@ fn free(pointer: *mut c_void, function: &str) {
     }
 }
 
-/// An offset of whole cache lines within `spare` bytes, spread evenly however often it is asked
-/// for: the fractional parts of multiples of the golden ratio.
+/// An offset of whole cache lines within `spare` bytes, evenly spread over any number of calls: the fractional parts of
+/// multiples of the golden ratio.
 fn colour(spare: usize) -> usize {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    // SAFETY: sysconf takes an integer. 0 or -1 where the machine does not say.
+    // SAFETY: sysconf takes an integer. 0 or -1 if the line size is unknown.
     let line = unsafe { libc::sysconf(libc::_SC_LEVEL1_DCACHE_LINESIZE) };
     let line = usize::try_from(line).ok().filter(|line| line.is_power_of_two()).unwrap_or(64);
     let choices = (spare / line + 1) as u128;

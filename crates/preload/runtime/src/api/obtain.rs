@@ -1,11 +1,10 @@
-//! Getting memory with its superpages, or saying why not.
+//! Maps memory on superpages, or returns the reason for a failure.
 //!
-//! A private hugetlb mapping reserves all its pages as it is made, and then no fault of this process
-//! can fail. Four cases break that, and there the pages are taken before the call returns: the
-//! program wants no reservation (`HUGETLB_NO_RESERVE`), the memory is bound to a node, the thread's
-//! policy or cpuset leaves it only some nodes, or a cgroup limits what it may touch (`limits`).
-//! Taking them goes through `MADV_POPULATE_WRITE`, which reports EFAULT where a touch would raise
-//! SIGBUS; kernels before 5.14 are made to fault by a read from /dev/zero, which does the same.
+//! A private hugetlb mapping reserves all its pages at mmap, and then no fault of this process can fail. There are four
+//! exceptions, for which the pages are populated before the call returns: the program wants no reservation
+//! (`HUGETLB_NO_RESERVE`), the memory is bound to a node, the thread's policy or cpuset excludes nodes, or a cgroup
+//! limits what it may touch (`limits`). `MADV_POPULATE_WRITE` populates them, and reports EFAULT where a touch would
+//! raise SIGBUS; before Linux 5.14 reads from /dev/zero into the pages do the same.
 
 use policy::live::Kind;
 
@@ -24,14 +23,14 @@ pub struct Node {
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub length: usize,
-    /// The superpages' size.
+    /// Size of the superpages.
     pub page: usize,
     pub fallback: Fallback,
     pub node: Option<Node>,
-    /// Take all pages now.
+    /// Populate all pages now.
     pub populate: bool,
     pub no_reserve: bool,
-    /// A child of fork shall not have this memory.
+    /// Do not give the memory to forked children (MADV_DONTFORK).
     pub keep_from_children: bool,
 }
 
@@ -39,7 +38,7 @@ pub struct Request {
 pub struct Memory {
     pub start: usize,
     pub length: usize,
-    /// Why it is not superpages of the pool, if it is not.
+    /// Why the memory is not on superpages of the pool; `Reason::None` if it is.
     pub reason: Reason,
 }
 
@@ -69,7 +68,7 @@ fn superpages(request: &Request) -> Result<Memory, Refusal> {
     Ok(Memory { start, length, reason: Reason::None })
 }
 
-/// Anonymous memory of base pages, which superpages may come to if that is wanted.
+/// Maps anonymous memory of base pages, advised for THP if the fallback says so.
 fn ordinary(request: &Request, reason: Reason) -> Result<Memory, Refusal> {
     let length = rounded(request.length, raw::base_page())?;
     let no_memory = |errno| Refusal::new(errno, Reason::NoMemory);
@@ -83,14 +82,14 @@ fn ordinary(request: &Request, reason: Reason) -> Result<Memory, Refusal> {
     };
     prepare(request, start, length)?;
     if request.populate {
-        // SAFETY: fresh memory of ours. That it could not be filled now is no failure: unlike a
-        // superpage's, a base page's fault waits for memory.
+        // SAFETY: fresh memory of ours. A failure to populate is ignored: unlike a hugetlb fault, the fault of a base
+        // page waits for memory.
         let _ = unsafe { raw::populate(start, length) };
     }
     Ok(Memory { start, length, reason })
 }
 
-/// Node and fork, before the first touch. Gives the memory back if that fails.
+/// Sets the node and fork behaviour before the first touch. Unmaps the memory on failure.
 fn prepare(request: &Request, start: usize, length: usize) -> Result<(), Refusal> {
     if let Some(node) = request.node {
         let policy = if node.is_strict { MPOL_BIND } else { MPOL_PREFERRED };
@@ -100,7 +99,7 @@ fn prepare(request: &Request, start: usize, length: usize) -> Result<(), Refusal
         });
         match bound {
             Ok(()) => {}
-            // A kernel without nodes has all memory on the first.
+            // A kernel without NUMA has all memory on node 0.
             Err(libc::ENOSYS) if node.number == 0 => {}
             Err(errno) => return Err(give_back(start, length, errno, Reason::Node)),
         }
@@ -114,9 +113,9 @@ fn prepare(request: &Request, start: usize, length: usize) -> Result<(), Refusal
     Ok(())
 }
 
-/// Takes every superpage now, or gives all of it back.
+/// Populates every superpage now, or unmaps all of them.
 fn filled(start: usize, length: usize, request: &Request) -> Result<(), Refusal> {
-    // SAFETY: fresh memory of ours, and it stays zero.
+    // SAFETY: fresh memory of ours, which stays zero.
     let filled = match unsafe { raw::populate(start, length) } {
         Err(libc::EINVAL) => touched(start, length, request.page),
         other => other,
@@ -135,7 +134,7 @@ fn filled(start: usize, length: usize, request: &Request) -> Result<(), Refusal>
     })
 }
 
-/// One zero byte into each page, written by the kernel: where there is no page it says so.
+/// Lets the kernel write one zero byte into each page: the read fails if there is no page.
 fn touched(start: usize, length: usize, page: usize) -> Result<(), Errno> {
     // SAFETY: a C string.
     let zero = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -155,12 +154,12 @@ fn touched(start: usize, length: usize, page: usize) -> Result<(), Errno> {
 }
 
 fn give_back(start: usize, length: usize, errno: Errno, reason: Reason) -> Refusal {
-    // SAFETY: mapped by the caller just now; nobody else has the address.
+    // SAFETY: the caller has just mapped it; no other code has the address.
     let _ = unsafe { raw::munmap(start, length) };
     Refusal::new(errno, reason)
 }
 
-/// Why mmap refused: asked of the counters afterwards, so under contention it is a guess.
+/// Why mmap failed: read from the counters afterwards, so under contention a guess.
 fn refused(errno: Errno, request: &Request, length: usize) -> Refusal {
     let needed = (length / request.page) as u64;
     let reason = match errno {
@@ -182,13 +181,13 @@ fn rounded(length: usize, page: usize) -> Result<usize, Refusal> {
     kernel::round_up(length, page).ok_or(Refusal::new(libc::ENOMEM, Reason::NoMemory))
 }
 
-/// Ordinary memory at a multiple of `alignment`.
+/// Maps ordinary memory, aligned to `alignment`.
 fn aligned(length: usize, alignment: usize) -> Result<usize, Errno> {
     let start = source::reserve(length, alignment)?;
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: address space reserved just now.
     unsafe { raw::mmap(start, length, raw::READ_WRITE, flags, -1, 0) }.inspect_err(|_| {
-        // SAFETY: as above; nobody has the address.
+        // SAFETY: as above; no other code has the address.
         let _ = unsafe { raw::munmap(start, length) };
     })
 }

@@ -1,9 +1,9 @@
-//! Why a request got no superpages: one small number per thread.
+//! Why the last request of a thread got no superpages.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 
-/// The numbers are the header's (`enum superpage_reason`) and never change.
+/// The numbers are those of the header (`enum superpage_reason`) and never change.
 macro_rules! reasons {
     ($($name:ident = $number:literal, $text:literal;)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ reasons! {
     Unknown = 12, c"unknown";
 }
 
-/// What a request ended with when it did not end well.
+/// Error of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub errno: c_int,
@@ -59,7 +59,7 @@ impl Refusal {
 }
 
 thread_local! {
-    // Const and without a destructor: no allocation, no registration.
+    // Const and without a destructor: needs no allocation and no registration.
     static LAST: Cell<Reason> = const { Cell::new(Reason::None) };
 }
 

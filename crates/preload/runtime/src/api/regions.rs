@@ -1,16 +1,16 @@
-//! Which memory was handed out: the only memory that is ever taken back.
+//! Table of the memory that was handed out: no other memory is ever unmapped.
 //!
-//! libhugetlbfs looked its regions up in /proc/self/maps, where neighbours that the kernel merged
-//! look like one and anybody's mapping looks like its own. Here a region is known by the address
-//! the caller got, in a table that grows by chunks and never shrinks.
+//! libhugetlbfs looked its regions up in /proc/self/maps, where adjacent mappings that the kernel merged look like one,
+//! and mappings of others look like its own. Here the address that the caller got identifies a region, in a table that
+//! grows by chunks and never shrinks.
 //!
-//! Life of a slot: free (0) -> claimed by one thread (1) -> holds a region (its address) -> claimed
-//! by the one thread that takes it out -> free.
+//! Life of a slot: free (0) -> claimed by one thread (1) -> holds a region (its address) -> claimed by the one thread
+//! that removes it -> free.
 //!
 //! # Safety
-//! No locks, so a child forked at any moment can go on. Whoever claims a slot by compare-and-swap
-//! alone touches its other fields, until it stores a third value. A region is taken out before it
-//! is unmapped, so two calls cannot unmap the same one, nor one that came to lie there later.
+//! No locks, so a child forked at any moment can continue. Only the thread that claimed a slot by compare-and-swap
+//! accesses its other fields, until it stores another value. A region is removed before it is unmapped, so two calls
+//! cannot unmap the same region, nor a later one at the same address.
 //! See docs/decisions/library.md#2.
 
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -20,12 +20,12 @@ use crate::raw;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// The address the caller got: the start, or with a cache colour somewhat after it.
+    /// The address the caller got: the start, or with a cache colour some lines after it.
     pub handle: usize,
     pub start: usize,
-    /// What is mapped from `start`.
+    /// Mapped bytes from `start` on.
     pub mapped: usize,
-    /// What the caller asked for.
+    /// Length the caller asked for.
     pub asked: usize,
 }
 
@@ -50,7 +50,7 @@ struct Chunk {
 
 static FIRST: AtomicPtr<Chunk> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Remembers a region; whether there was memory to do so.
+/// Adds a region; `false`: there is no memory for it.
 pub fn add(region: Region) -> bool {
     let mut link = &FIRST;
     loop {
@@ -74,8 +74,8 @@ pub fn add(region: Region) -> bool {
     }
 }
 
-/// Forgets the region with this address if `accepts` it, and returns it: the caller, and nobody
-/// else, is to unmap it.
+/// Removes the region with this address if `accepts` returns `true` for it, and returns it: only this caller may unmap
+/// it.
 pub fn take(handle: usize, accepts: impl Fn(Region) -> bool) -> Option<Region> {
     if handle <= CLAIMED {
         return None;
@@ -102,25 +102,25 @@ pub fn take(handle: usize, accepts: impl Fn(Region) -> bool) -> Option<Region> {
 }
 
 fn follow(link: &AtomicPtr<Chunk>) -> Option<&'static Chunk> {
-    // SAFETY: chunks are published whole, and never unmapped.
+    // SAFETY: chunks are initialized before they are published, and never unmapped.
     unsafe { link.load(Ordering::Acquire).as_ref() }
 }
 
-/// Adds a chunk at the end, or follows the one that another thread has added just now.
+/// Adds a chunk at the end, or returns the one that another thread has just added.
 fn grow(link: &AtomicPtr<Chunk>) -> Option<&'static Chunk> {
     let fresh = kernel::forever::<Chunk>()?;
     let null = std::ptr::null_mut();
     if link.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: nobody has seen it.
+        // SAFETY: no other thread has seen it.
         let _ = unsafe { raw::munmap(fresh as usize, size_of::<Chunk>()) };
     }
     follow(link)
 }
 
 impl Chunk {
-    /// All slots, from one that depends on the address, so that looking one up is short.
+    /// All slots, starting at a hash of the address, so that look-ups are short.
     fn slots_from(&self, handle: usize) -> impl Iterator<Item = &Slot> {
-        // Regions begin at superpages: the bits above those tell them apart.
+        // Regions begin at superpages, so the bits above those distinguish them.
         let first = ((handle >> 21) ^ (handle >> 12)) % SLOTS;
         self.slots[first..].iter().chain(&self.slots[..first])
     }

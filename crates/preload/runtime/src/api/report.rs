@@ -1,6 +1,6 @@
-//! Messages on stderr in the manner of libhugetlbfs, as loud as `HUGETLB_VERBOSE` says.
+//! Messages on stderr in the style of libhugetlbfs, filtered by `HUGETLB_VERBOSE`.
 //!
-//! A message is one `write`. Functions under this library's own names say nothing.
+//! A message is one `write`. Functions under this library's own names print nothing.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -13,12 +13,12 @@ use crate::text::{Shown, Text};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Error = 1,
-    /// Recovered, but not what was asked for. Shown by default.
+    /// Recovered, but not as requested. Printed by default.
     Warning = 2,
     Debug = 4,
 }
 
-/// Whether the program knows us by the old name: set by the compatible library.
+/// Whether messages use the name libhugetlbfs: set by the compatible library.
 static OLD_NAME: AtomicBool = AtomicBool::new(false);
 
 pub fn use_old_name() {
@@ -54,15 +54,15 @@ fn write(level: Level, verbose: c_int, message: fmt::Arguments<'_>) {
     };
     let _ = fmt::write(&mut line, message);
     if line.is_full() {
-        // Its end was cut off: the line must still end.
+        // The end of the message was cut off, including its newline.
         line = Text::from_args(format_args!("{name}: {word}: (a message too long to show)"));
     }
     line.push(b"\n");
-    // SAFETY: a live buffer and its length. A closed stderr is no error of ours.
+    // SAFETY: a live buffer and its length. A write to a closed stderr fails, which is ignored.
     unsafe { libc::write(2, line.bytes().as_ptr().cast(), line.bytes().len()) };
 }
 
-/// An errno in words.
+/// Displays an errno as text.
 pub struct Words(pub c_int);
 
 impl fmt::Display for Words {

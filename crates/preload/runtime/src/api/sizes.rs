@@ -1,4 +1,4 @@
-//! Page sizes: the kernel's default, the others, and the one that `HUGETLB_DEFAULT_PAGE_SIZE` chose.
+//! Page sizes: the kernel's default, the other pools, and the choice of `HUGETLB_DEFAULT_PAGE_SIZE`.
 
 use std::ffi::CStr;
 use std::ops::ControlFlow;
@@ -11,14 +11,14 @@ use super::report::{Level, report};
 use crate::raw::{self, Errno};
 use crate::text::{self, Text};
 
-/// With the slash: programs that replace `opendir` compare the whole text.
+/// With the slash: programs that interpose `opendir` compare the whole path.
 const POOLS: &CStr = c"/sys/kernel/mm/hugepages/";
 
-/// The kernel's default in bytes, zero until it was read.
+/// The kernel's default in bytes; 0 until it was read.
 static DEFAULT: AtomicUsize = AtomicUsize::new(0);
 
-/// The size that `MAP_HUGETLB` and `SHM_HUGETLB` mean. `None`: a kernel without hugetlb, whose
-/// /proc/meminfo does not name one, or no /proc.
+/// The size that `MAP_HUGETLB` and `SHM_HUGETLB` mean. `None`: /proc/meminfo does not name one (a kernel without
+/// hugetlb), or there is no /proc.
 pub fn kernel_default() -> Option<usize> {
     let known = DEFAULT.load(Ordering::Relaxed);
     if known != 0 {
@@ -31,15 +31,15 @@ pub fn kernel_default() -> Option<usize> {
     Some(size)
 }
 
-/// Reads the default again when it is next wanted: for programs that change what /proc says.
+/// Makes the next call read the default again: for programs that change what /proc says.
 pub fn forget_default() {
     DEFAULT.store(0, Ordering::Relaxed);
 }
 
-/// The default of this program: what the environment chose, or the kernel's. Decided once.
+/// Default page size of this program: the environment's choice, or the kernel's default. Decided once.
 ///
-/// A size that cannot be read, or that nothing could be had of (neither a mount nor a page in a pool), is
-/// reported and the kernel's is used, as libhugetlbfs did for sizes without a mount.
+/// If the size is invalid, or has neither a mount nor a free page in its pool, a warning is printed and the kernel's
+/// default used, as libhugetlbfs did for sizes without a mount.
 pub fn chosen() -> Option<usize> {
     let default = kernel_default()?;
     let wanted = settings().page_size.bytes();
@@ -50,7 +50,7 @@ pub fn chosen() -> Option<usize> {
     if named == Some(default) {
         return named;
     }
-    /// Zero until it was decided.
+    /// 0 until decided.
     static CHOSEN: AtomicUsize = AtomicUsize::new(0);
     let known = CHOSEN.load(Ordering::Relaxed);
     if known != 0 {
@@ -76,7 +76,7 @@ pub fn chosen() -> Option<usize> {
     Some(CHOSEN.load(Ordering::Relaxed))
 }
 
-/// Whether the machine has a pool, however small, of this page size.
+/// Whether the machine has a pool of this page size, even an empty one.
 pub fn has_pool(size: usize) -> bool {
     let path =
         Text::<96>::from_args(format_args!("/sys/kernel/mm/hugepages/hugepages-{}kB", size / 1024));
@@ -84,7 +84,7 @@ pub fn has_pool(size: usize) -> bool {
     raw::keeping_errno(|| unsafe { libc::access(path.as_c(), libc::F_OK) == 0 })
 }
 
-/// How many superpages of a pool could still be reserved. `None` where that cannot be read.
+/// Number of superpages of a pool that can still be reserved. `None` if that cannot be read.
 pub fn available(size: usize) -> Option<u64> {
     let counter = |name: &str| {
         let kib = size / 1024;
@@ -96,8 +96,8 @@ pub fn available(size: usize) -> Option<u64> {
     Some(free + more)
 }
 
-/// The kernel's default, then the sizes of the pools in the directory's order. `Err`: the
-/// directory could not be read; that it is missing is no error.
+/// Calls `see` with the kernel's default, then with the sizes of the other pools in directory order. `Err`: the
+/// directory could not be read; a missing directory is not an error.
 pub fn for_each(mut see: impl FnMut(usize) -> ControlFlow<()>) -> Result<(), Errno> {
     let Some(default) = kernel_default() else { return Ok(()) };
     if see(default).is_break() {
@@ -112,7 +112,7 @@ pub fn for_each(mut see: impl FnMut(usize) -> ControlFlow<()>) -> Result<(), Err
         return if errno == libc::ENOENT { Ok(()) } else { Err(errno) };
     }
     loop {
-        // SAFETY: the open directory is ours until it is closed below.
+        // SAFETY: the open directory is ours until the call of closedir below.
         let entry = unsafe { libc::readdir(directory) };
         if entry.is_null() {
             break;
@@ -130,7 +130,7 @@ pub fn for_each(mut see: impl FnMut(usize) -> ControlFlow<()>) -> Result<(), Err
     Ok(())
 }
 
-/// `2048kB`, as the kernel names its pools.
+/// `2048kB`, as in the kernel's names of pools.
 fn size_in_name(name: &[u8]) -> Option<usize> {
     let (kib, rest) = text::number(name)?;
     let size = usize::try_from(kib.checked_mul(1024)?).ok()?;

@@ -1,8 +1,8 @@
 //! `HUGETLB_SHM=yes`: System V segments on superpages.
 //!
-//! The kernel reserves a segment's superpages as it is made, so attaching and touching it cannot
-//! fail; where a reservation does not hold (`limits`), the segment is filled before its id is
-//! handed out. A pool that is too small means small pages and a warning, as in libhugetlbfs.
+//! The kernel reserves a segment's superpages at shmget, so attaching and touching it cannot fail; where a reservation
+//! does not suffice (`limits`), the segment is populated before its id is returned. If the pool is too small, the
+//! segment gets base pages and a warning is printed, as in libhugetlbfs.
 
 use std::ffi::c_int;
 
@@ -13,7 +13,7 @@ use super::{environment, kernel, sizes};
 use crate::limits;
 use crate::raw::{self, Errno};
 
-/// shmget, if the environment wants it on superpages.
+/// shmget on superpages, if `HUGETLB_SHM` asks for it.
 pub fn shmget(key: key_t, size: size_t, flags: c_int) -> Option<c_int> {
     if !environment::settings().shm || flags & libc::SHM_HUGETLB != 0 {
         return None;
@@ -29,7 +29,7 @@ pub fn shmget(key: key_t, size: size_t, flags: c_int) -> Option<c_int> {
         .and_then(|id| fill_if_needed(id, rounded, page).map(|()| id));
     let errno = match made {
         Ok(id) => return Some(id),
-        // About the key, not about pages.
+        // Errors of the key, not of the pages.
         Err(libc::EEXIST | libc::ENOENT | libc::EACCES) => return None,
         Err(errno) => Words(errno),
     };
@@ -58,26 +58,26 @@ fn make(key: key_t, size: size_t, flags: c_int) -> Result<c_int, Errno> {
     })
 }
 
-/// Sees to it that every touch of a new segment finds its page, or removes the segment.
+/// Populates a new segment if faults on reserved pages may fail; removes the segment if that fails.
 pub fn fill_if_needed(id: c_int, size: usize, page: usize) -> Result<(), Errno> {
     if !limits::stand_in_the_way(page) || !is_new(id) {
         return Ok(());
     }
     raw::keeping_errno(|| {
-        // SAFETY: the kernel chooses a free address. Past libc, where this library's own shmat is.
+        // SAFETY: the kernel chooses a free address. By system call, because this library interposes shmat.
         let start = unsafe { raw::call!(SYS_shmat, id, 0usize, 0) };
         if start == -1 {
-            return Ok(()); // whoever attaches it will be told why not
+            return Ok(()); // the caller's own shmat will report the error
         }
-        // SAFETY: a new segment that only we have attached, and filling leaves it zero.
+        // SAFETY: a new segment that only this process has attached; populating leaves it zero.
         let filled = unsafe { raw::populate(start as usize, size) };
-        // SAFETY: attached above, and used by nobody else.
+        // SAFETY: attached above, and used by no other code.
         unsafe { raw::call!(SYS_shmdt, start) };
         match filled {
-            // Linux before 5.14 cannot fill it so.
+            // Linux before 5.14 cannot populate it this way.
             Ok(()) | Err(libc::EINVAL) => Ok(()),
             Err(_) => {
-                // SAFETY: new, ours, and nobody knows its id yet.
+                // SAFETY: new, ours, and no other process knows its id yet.
                 unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) };
                 Err(libc::ENOMEM)
             }
@@ -85,7 +85,7 @@ pub fn fill_if_needed(id: c_int, size: usize, page: usize) -> Result<(), Errno> 
     })
 }
 
-/// Whether this process has just made the segment: shmget does not say so.
+/// Whether this process has just created the segment, which shmget does not report.
 fn is_new(id: c_int) -> bool {
     let mut status = std::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
     raw::keeping_errno(|| {

@@ -1,5 +1,5 @@
-//! Free blocks by order, as /proc/buddyinfo lists them for each zone of each node. Pure, and total:
-//! a line that is not understood is left out.
+//! Free blocks by order, as /proc/buddyinfo lists them for each zone of each node. Pure and total: malformed lines are
+//! skipped.
 
 use crate::text::decimal;
 
@@ -33,7 +33,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Empty. Both sizes are powers of two.
+    /// No free memory. Both sizes are powers of two.
     pub fn new(base: usize, superpage: usize) -> Self {
         Self { base, superpage, nodes: [None; MAX_NODES] }
     }
@@ -67,7 +67,7 @@ impl Blocks {
         (orders > 0).then_some((node, free))
     }
 
-    /// Number of nodes; 0: no line was understood.
+    /// Number of nodes; 0: no line was valid.
     pub fn nodes(&self) -> usize {
         self.nodes.iter().flatten().count()
     }
@@ -91,7 +91,7 @@ impl Blocks {
     }
 }
 
-/// Splits text that arrives in pieces into lines. Lines that are too long or unfinished are dropped.
+/// Splits text that arrives in pieces into lines. Drops lines that are too long or unfinished.
 pub struct Lines {
     line: [u8; MAX_LINE],
     used: usize,
@@ -104,7 +104,7 @@ impl Lines {
         Self { line: [0; MAX_LINE], used: 0, is_too_long: false }
     }
 
-    /// The next piece; `each` gets every line that is complete.
+    /// Takes the next piece; `each` gets every complete line.
     pub fn feed(&mut self, piece: &[u8], mut each: impl FnMut(&[u8])) {
         for &byte in piece {
             if byte == b'\n' {

@@ -1,7 +1,7 @@
-//! Advised memory that is not touched yet, and borders within mappings that were advised in part.
+//! Advised memory that is not touched yet, and borders within mappings of which only a part is advised.
 //!
-//! Hints in plain atomics, without a lock. If two threads write an entry at once, one is lost. A thread that reads
-//! an entry during a write may ask about memory that is not ours, and learns only whether it is resident.
+//! Hints in plain atomics, without a lock. If two threads write an entry at once, one write is lost. A thread that
+//! reads an entry during a write may query memory that is not ours, and learns only whether it is resident.
 //!
 //! # Safety
 //! Only `mincore` and advice, which change no contents and fail on unmapped memory. See
@@ -15,11 +15,11 @@ use std::sync::atomic::{
 use crate::executor::advice;
 use crate::{filter, pagemap};
 
-/// (a) A range that was advised: `[start, end)`; 0: none.
+/// (a) An advised range: `[start, end)`; 0: none.
 struct Advised {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Untouched samples at the last look, and looks in a row without progress.
+    /// Untouched samples at the last check, and checks in a row without progress.
     untouched: AtomicUsize,
     age: AtomicUsize,
 }
@@ -45,7 +45,7 @@ pub fn add(start: usize, end: usize) {
         if from == 0 {
             continue;
         }
-        // Ranges that grow, up or down, are one.
+        // Extend the range below or above that is adjacent.
         if to == start {
             range.end.store(end, Relaxed);
         } else if from == end {
@@ -65,7 +65,7 @@ pub fn add(start: usize, end: usize) {
     range.start.store(start, Relaxed);
 }
 
-/// Maximum counted, for callers that need no more.
+/// Upper bound of [`outstanding`]: the length of all ranges.
 pub fn at_most() -> usize {
     let length = |range: &Advised| {
         let start = range.start.load(Relaxed);
@@ -74,11 +74,11 @@ pub fn at_most() -> usize {
     ADVISED.iter().map(length).fold(0, usize::saturating_add)
 }
 
-/// Looks without progress after which a range counts half.
+/// Checks without progress after which a range counts half.
 const HALVED_AFTER: usize = 32;
 
-/// Estimate of advised bytes that are not resident. Ranges that stay untouched count less and less: many programs
-/// map more than they touch.
+/// Estimate of advised bytes that are not resident. Ranges that stay untouched count less and less: many programs map
+/// more than they touch.
 pub fn outstanding(superpage: usize) -> usize {
     ADVISED.iter().map(|range| range.outstanding(superpage)).fold(0, usize::saturating_add)
 }
@@ -112,14 +112,14 @@ impl Advised {
     }
 }
 
-/// Whether `[start, end)` seems to be touched, by samples. Part of its last superpage may be malloc's rounding.
+/// Whether samples suggest that `[start, end)` is touched. Part of its last superpage may be malloc's rounding.
 pub fn is_filled(start: usize, end: usize, superpage: usize) -> bool {
     let last = end.saturating_sub(superpage).max(start);
     let sample = |number: usize| start + (last - start) / 4 * number;
     (0..4).map(sample).chain([last]).all(|at| pagemap::is_resident(at) == Some(true))
 }
 
-/// (c) by `at`: a mapping that is advised before `at` and not after; `at` 0: empty, 1: being written.
+/// (c) by `at`: a mapping that is advised before `at` and not after; `at` 0: empty, 1: claimed.
 struct Border {
     at: AtomicUsize,
     end: AtomicUsize,
@@ -146,8 +146,8 @@ pub fn add_border(at: usize, end: usize) -> bool {
     false
 }
 
-/// Also advises what is behind the borders in `[start, end)` where it `is_joined`, so that it becomes one mapping
-/// again. Returns the bytes before the first border; all, if there is none.
+/// Also advises the memory behind the borders in `[start, end)` if `is_joined` returns true, so that the parts merge
+/// again. Returns the bytes before the first border, or all if there is none.
 pub fn remove_borders(start: usize, end: usize, is_joined: impl Fn() -> bool) -> usize {
     let mut first = end;
     each_border(start, end, |at, until| {

@@ -1,4 +1,4 @@
-//! Facts of the machine: free blocks, reclaimable memory, stalls and fallbacks so far, and whether first touches
+//! State of the machine: free blocks, reclaimable memory, counters of stalls and fallbacks, and whether first touches
 //! compact.
 //!
 //! # Safety
@@ -13,7 +13,7 @@ use crate::settings::{self, Pages};
 use crate::text::{Text, first_number};
 use crate::{files, filter, raw, sizes};
 
-/// Passes each line of a file to `each`; `None`: it cannot be read to its end.
+/// Passes each line of a file to `each`; `None`: the file cannot be read to its end.
 fn each_line(path: &CStr, mut each: impl FnMut(&[u8])) -> Option<()> {
     raw::keeping_errno(|| {
         let fd = raw::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)?;
@@ -64,7 +64,7 @@ fn allowed_nodes() -> [u64; 16] {
     const MPOL_F_MEMS_ALLOWED: usize = 1 << 2;
     let ask = |flags: usize| {
         let (mut mode, mut mask) = (0i32, [0u64; 16]);
-        // SAFETY: the kernel writes a number and as many bits as it is told that there are.
+        // SAFETY: the kernel writes a number, and as many bits as the mask has.
         let asked = raw::keeping_errno(|| unsafe {
             raw::call!(SYS_get_mempolicy, &raw mut mode, mask.as_mut_ptr(), 1024, 0, flags)
         });
@@ -77,7 +77,7 @@ fn allowed_nodes() -> [u64; 16] {
     nodes
 }
 
-/// Bytes that are available but not free.
+/// MemAvailable less MemFree, in bytes.
 pub fn reclaimable() -> Option<usize> {
     let (mut free, mut available) = (None, None);
     each_line(c"/proc/meminfo", |line| {
@@ -133,7 +133,7 @@ pub fn counters() -> Option<Counters> {
     (found == 2).then_some(counters)
 }
 
-/// Whether a first touch of advised memory may compact; not if that is left to kcompactd.
+/// Whether a first touch of advised memory may compact; `false` if that is left to kcompactd.
 pub fn compacts_at_touches() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| {
@@ -142,7 +142,7 @@ pub fn compacts_at_touches() -> bool {
     })
 }
 
-/// Size of the blocks that first touches of advised memory ask for.
+/// Size of the blocks that first touches of advised memory request.
 pub fn superpage() -> usize {
     static SIZE: AtomicUsize = AtomicUsize::new(0);
     let known = SIZE.load(Relaxed);
@@ -151,7 +151,7 @@ pub fn superpage() -> usize {
     }
     let size = match settings::get().pages {
         Pages::Thp(_) => sizes::superpage(),
-        // No file is opened; the next question may be answered better.
+        // No file is opened; a later call may give a better answer.
         _ if filter::may_be_in_place() => return sizes::superpage(),
         _ => sizes::pmd_size().unwrap_or_else(sizes::superpage),
     };
@@ -159,7 +159,7 @@ pub fn superpage() -> usize {
     size
 }
 
-/// The largest superpages, if smaller ones were requested and these are enabled too.
+/// The PMD size, if a smaller size was requested and PMD-sized THP are enabled too.
 pub fn larger_thp() -> Option<usize> {
     const NONE: usize = 1;
     static SIZE: AtomicUsize = AtomicUsize::new(0);
@@ -174,8 +174,7 @@ pub fn larger_thp() -> Option<usize> {
     Some(SIZE.load(Relaxed)).filter(|size| *size > NONE)
 }
 
-/// The largest size below `superpage` that advised memory gets (mTHP). Read each time: `superpage run` enables
-/// sizes.
+/// The largest size below `superpage` that advised memory gets (mTHP). Read each time: `superpage run` enables sizes.
 pub fn smaller_thp(superpage: usize) -> Option<usize> {
     let smallest = 4 * raw::base_page();
     let sizes = std::iter::successors(Some(superpage / 2), |size| Some(size / 2));
@@ -183,12 +182,12 @@ pub fn smaller_thp(superpage: usize) -> Option<usize> {
     sizes.take_while(|size| *size >= smallest).find(is_on)
 }
 
-/// Whether superpages of that size are disabled while smaller ones may be enabled (Linux 6.8 and later).
+/// Whether THP of that size are disabled, while smaller ones may be enabled (Linux 6.8 and later).
 fn is_never(size: usize) -> bool {
     is_set(size, &[b"[never]"])
 }
 
-/// Whether the setting of one size is any of these.
+/// Whether the setting of one size is one of `values`.
 fn is_set(size: usize, values: &[&[u8]]) -> bool {
     let kib = crate::message::Decimal::new(size as u64 >> 10);
     let path: [&[u8]; 3] =

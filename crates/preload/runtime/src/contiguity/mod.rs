@@ -1,16 +1,16 @@
-//! Decides how much of the program's memory is advised: as much as free memory is contiguous.
+//! Decides how much of the program's memory is advised: as much as there is contiguous free memory.
 //!
 //! On fragmented memory (one unmovable page per superpage suffices) each first touch of advised memory runs direct
-//! compaction for milliseconds and still gets base pages. The advice cannot be taken back while a program touches
-//! one large piece. Therefore `policy::live` decides before the advice how much of it fits, from free blocks in
-//! /proc/buddyinfo (3 microseconds), advised memory that is still untouched (`granted`), trials (`probe`) and
-//! failures counted in /proc/vmstat (`machine`).
+//! compaction for milliseconds and still gets base pages. The advice cannot be withdrawn while a program touches one
+//! large range. Therefore `policy::live` decides before the advice how much of the range fits, from free blocks in
+//! /proc/buddyinfo (3 microseconds), advised memory that is still untouched (`granted`), trials (`probe`) and failures
+//! counted in /proc/vmstat (`machine`).
 //!
-//! A mapping advised in part is two mappings to the kernel, and `mremap` of both at once fails. The border is
-//! recorded, and [`rejoin`] removes it first.
+//! A mapping advised in part is two VMAs, and `mremap` of both at once fails. The border is recorded, and [`rejoin`]
+//! removes it first.
 //!
-//! All state is hints in plain atomics: no lock, no allocation, and a forked child keeps its parent's. Once a
-//! seccomp filter may be set no file is opened and nothing is tried: the last answer stays.
+//! All state is hints in plain atomics: no lock, no allocation, and a forked child keeps its parent's. Once the process
+//! may have a seccomp filter, no file is opened and nothing is tried: the last answer stays.
 //!
 //! # Safety
 //! Advice changes no contents.
@@ -44,19 +44,19 @@ pub fn advise(kind: Kind, start: usize, length: usize) -> usize {
     give(kind, start, length, Use::Fresh)
 }
 
-/// The same for memory in use.
+/// As [`advise`], for memory in use.
 pub fn advise_old(kind: Kind, start: usize, length: usize) -> usize {
     give(kind, start, length, Use::Old)
 }
 
-/// The same for reserved address space of which little may be touched: all or nothing, and later pieces do not wait
-/// for its touches.
+/// As [`advise`], for reserved address space of which little may be touched: all or nothing, and it does not count as
+/// untouched advised memory in later decisions.
 pub fn advise_reserved(kind: Kind, start: usize, length: usize) -> usize {
     give(kind, start, length, Use::Reserved)
 }
 
-/// Called before `mremap` moves or resizes `[start, start + length)`: makes it one mapping. Returns the bytes that
-/// were advised, for [`grown`]: those before the first border.
+/// Called before `mremap` moves or resizes `[start, start + length)`: merges its VMAs. Returns the bytes that were
+/// advised, for [`grown`]: those before the first border.
 pub fn rejoin(start: usize, length: usize) -> usize {
     granted::remove_borders(start, start.saturating_add(length), || {
         let facts = facts(Kind::Mmap, start, length, Use::Old);
@@ -64,12 +64,12 @@ pub fn rejoin(start: usize, length: usize) -> usize {
     })
 }
 
-/// The program, or malloc, reuses `[start, end)`: its borders are dropped.
+/// The program, or malloc, reuses `[start, end)`: drops the borders in it.
 pub fn forget(start: usize, end: usize) {
     granted::forget_borders(start, end);
 }
 
-/// The program watches memory through userfaultfd: nothing of its mappings is populated any more, because that would
+/// The program watches memory through userfaultfd: from now on none of its mappings are populated, because that would
 /// wait for the handler.
 pub fn is_watched() {
     IS_WATCHED.store(true, Relaxed);
@@ -81,16 +81,16 @@ pub struct Grown {
     pub length: usize,
     /// Length before.
     pub old: usize,
-    /// Bytes of it that were advised, as returned by [`rejoin`].
+    /// Bytes of the old length that were advised, as returned by [`rejoin`].
     pub advised: usize,
 }
 
-/// The added part of a mapping inherits the advice, and keeps it as far as free memory allows. Returns the added
-/// bytes that are advised.
+/// The added part of a mapping inherits the advice, and keeps it as far as free memory allows. Returns the added bytes
+/// that are advised.
 pub fn grown(kind: Kind, grown: &Grown) -> usize {
     let &Grown { start, length, old, advised } = grown;
     if filter::may_be_in_place() {
-        // Nothing may be looked up: it keeps what it has.
+        // The maps must not be read: the mapping keeps its advice.
         return if advised >= old { length.saturating_sub(old) } else { 0 };
     }
     let facts = &mut Facts {
@@ -106,21 +106,21 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
             advised_to(true, start, length, promised, facts);
             return length - old;
         }
-        // It may be any memory, and the advice it has may be the program's.
+        // The mapping may be of any type, and its advice may be the program's own.
         Action::Advise { .. } | Action::AdviseSmaller { .. } | Action::Unadvise { .. }
             if kind != Kind::Heap && !maps::is_private_anonymous(start, start + length) =>
         {
             Ended::Unfit
         }
         Action::AdviseSmaller { from, .. } => {
-            // What was there before has its page tables, and contents.
+            // The old part has its page tables, and contents.
             let is_advised = make_smaller(start, length, old.max(from as usize), facts);
             advised_to(is_advised, start, length, true, facts)
         }
         Action::Unadvise { from, promised, .. } => {
             counters::because(Reason::Fragmented);
             let border = start + from as usize;
-            // Before a border there is advice, which is not for memory that never had it.
+            // Withdrawing advises the part before the border, which must have had advice before.
             let may_advise = facts.decided_from() < facts.old
                 || granted::is_filled(start, start + old, machine::superpage())
                 || maps::is_advised(start);
@@ -142,10 +142,10 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
     }
 }
 
-/// Takes back the advice of `[border, end)`; `false`: of everything from `start`, because the mapping could not be
-/// joined again. That takes MADV_NOHUGEPAGE, which [`rejoin`] takes back in turn.
+/// Withdraws the advice of `[border, end)`; `false`: of everything from `start` on, because the parts could not be
+/// merged again. Uses MADV_NOHUGEPAGE, which [`rejoin`] replaces by MADV_HUGEPAGE.
 fn withdraw(start: usize, border: usize, end: usize) -> bool {
-    // First of all of it: the base page that joins the parts would be a superpage.
+    // First of the whole range: the base page that lets the parts merge would otherwise be a superpage.
     advice::base_pages(start, end - start)
         && !IS_WATCHED.load(Relaxed)
         && can_be_rejoined(border)
@@ -153,7 +153,7 @@ fn withdraw(start: usize, border: usize, end: usize) -> bool {
         && advice::superpages(start, border - start)
 }
 
-/// At exit: whether superpages were available for what was advised last.
+/// At exit: checks whether superpages were available for what was advised last.
 pub fn finish() {
     if executor::has_decided() {
         decide(Event::Ended, &mut executor::facts(0, 0, machine::superpage()));
@@ -169,9 +169,9 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
     perform(action, kind, start, facts)
 }
 
-/// The program advises `[start, start + length)` itself. Returns whether that was done as far as free memory allows,
-/// as for memory advised by the library; otherwise the kernel does it: all of it fits, the memory is in use, or it
-/// is not private and anonymous. See docs/decisions/contiguity.md#7.
+/// The program advises `[start, start + length)` itself. `true`: advised as far as free memory allows, like memory that
+/// the library advises. `false`: the caller passes the advice to the kernel, because superpages are free for all of it,
+/// the memory is in use, or it is not private and anonymous. See docs/decisions/contiguity.md#7.
 pub fn requested(start: usize, length: usize) -> bool {
     if length < machine::superpage()
         || !executor::advises()
@@ -184,7 +184,7 @@ pub fn requested(start: usize, length: usize) -> bool {
     let facts = &mut facts(Kind::Mmap, start, length, Use::Fresh);
     let action = decide(Event::Mapped, facts);
     if !write_protect::has_one_thread() {
-        // Another may write to it already: nothing of it may be discarded, as page tables are made.
+        // Another thread may already write to the memory: making page tables must not discard any of it.
         facts.used = Use::Old;
     }
     match action {
@@ -235,7 +235,7 @@ fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
     if bytes == 0 {
         return 0;
     }
-    // Shared memory has sizes of its own, and old memory its page tables.
+    // Shared memory has sizes of its own, and old memory has its page tables.
     let has_size =
         kind == Kind::Shared || facts.used == Use::Old || tables::make_if_larger(start, bytes);
     let is_advised = has_size && advice::superpages(start, bytes);
@@ -248,7 +248,7 @@ fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
     bytes
 }
 
-/// Advises `[start, start + length)`, of which only smaller superpages may come from `from` on.
+/// Advises `[start, start + length)`, and allows only smaller superpages from `from` on.
 fn make_smaller(start: usize, length: usize, from: usize, facts: &Facts) -> bool {
     counters::because(Reason::Smaller);
     let border = start + from;
@@ -257,12 +257,12 @@ fn make_smaller(start: usize, length: usize, from: usize, facts: &Facts) -> bool
     if is_fresh && tables::make(border, start + length - border, facts.superpage as usize) {
         return advice::superpages(start, length);
     }
-    // It stays on base pages, as one mapping.
+    // The range stays on base pages, as one VMA.
     advice::base_pages(start, length);
     false
 }
 
-/// The first `bytes` were advised, or not. The decision about them holds for the piece until it is touched.
+/// Records whether the first `bytes` were advised. The promise counts until the range is touched.
 fn advised_to(
     is_advised: bool,
     start: usize,
@@ -293,7 +293,7 @@ fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
     }
 }
 
-/// Runs the policy's loop: reads and tries what it asks for.
+/// Runs the policy's loop: performs the reads and trials it requests.
 fn decide(event: Event, facts: &mut Facts) -> Action {
     executor::ask(event, facts, |action, facts| match action {
         Action::Read(source) => Some((read(source, facts), 0)),
@@ -308,12 +308,12 @@ fn decide(event: Event, facts: &mut Facts) -> Action {
                 counters::refused();
             }
             facts.obtained = Some(got.unwrap_or(0));
-            // Both are to be learned again.
+            // Both must be read again.
             (facts.contiguous, facts.reclaimable) = (None, None);
             Some((executor::done_if(got.is_some()), 0))
         }
         Action::Probe { count, limit } => {
-            // What is had is free afterwards.
+            // A trial reclaims memory, which is free afterwards.
             facts.reclaimable = None;
             let tried = probe::superpages(count, limit, facts.superpage);
             if tried.0 == Ended::NoMemory {
@@ -362,8 +362,8 @@ fn read(source: Source, facts: &mut Facts) -> Ended {
     DONE
 }
 
-/// Mappings with an own `anon_vma` are never merged (`is_mergeable_anon_vma`, mm/vma.c). The piece therefore gets
-/// one before it is split: by its first fault, of the page behind the border.
+/// VMAs that each have an own `anon_vma` are never merged (`is_mergeable_anon_vma`, mm/vma.c). The range therefore gets
+/// one before it is split: by its first fault, on the page behind the border.
 fn can_be_rejoined(border: usize) -> bool {
     // SAFETY: a fault, which changes no contents.
     unsafe { raw::populate(border, raw::base_page()) }.is_ok()

@@ -1,18 +1,18 @@
-//! Trial of whether superpages are available in good time: a few are populated and given back.
+//! Tests whether superpages are available quickly: populates a few and unmaps them.
 //!
 //! # Safety
-//! New own memory, unmapped before anybody else learns of it.
+//! New own memory, unmapped before any other code learns its address.
 
 use policy::Result;
 
 use crate::executor::advice;
 use crate::{limits, raw};
 
-/// Maximum fraction of the control group's remaining memory for a trial: others of the group would have to give way.
+/// Maximum fraction of the cgroup's remaining memory for a trial: other processes of the cgroup would be reclaimed.
 const TRIED_SHARE: usize = 4;
 
-/// Populates `count` superpages, held at once, until one takes more than `limit` microseconds. Succeeds if each took
-/// one fault; returns the time of the slowest.
+/// Populates `count` superpages, all held at once, until one takes more than `limit` microseconds. Succeeds if each
+/// took one fault; returns the time of the slowest.
 pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Result, u32) {
     let (count, superpage) = (count as usize, superpage as usize);
     let Some(length) = count.checked_add(1).and_then(|it| it.checked_mul(superpage)) else {
@@ -30,7 +30,7 @@ pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Result, u32) {
     }
 }
 
-/// `None`: it could not be tried.
+/// `None`: the trial could not be made.
 ///
 /// # Safety
 /// `count` superpages from `first` on are ours.
@@ -41,7 +41,7 @@ unsafe fn timed(first: usize, count: usize, limit: u32, superpage: usize) -> Opt
         advice::superpages(first, count * superpage).then_some(())?;
         for number in 0..count {
             let (ns, faults) = populate(first + number * superpage, superpage)?;
-            // None: it was populated when it was mapped, as under mlockall(MCL_FUTURE).
+            // No fault: mmap has populated the memory, as under mlockall(MCL_FUTURE).
             (faults > 0).then_some(())?;
             slowest = slowest.max(ns.div_ceil(1000).try_into().unwrap_or(u32::MAX));
             if faults > 2 {
@@ -55,7 +55,7 @@ unsafe fn timed(first: usize, count: usize, limit: u32, superpage: usize) -> Opt
     Some((Result::Done { pages: count as u32 }, slowest))
 }
 
-/// Nanoseconds and faults of populating.
+/// Populates the range; returns nanoseconds and faults.
 ///
 /// # Safety
 /// The range is ours.
@@ -66,7 +66,7 @@ unsafe fn populate(start: usize, length: usize) -> Option<(u64, i64)> {
     Some((raw::monotonic()?.saturating_sub(time), self::faults()? - faults))
 }
 
-/// Minor faults of this thread; populating counts each.
+/// Minor faults of this thread; each fault of MADV_POPULATE_WRITE counts.
 fn faults() -> Option<i64> {
     raw::usage(libc::RUSAGE_THREAD).map(|usage| usage.ru_minflt)
 }

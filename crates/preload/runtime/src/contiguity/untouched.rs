@@ -1,7 +1,7 @@
-//! Gives back base pages that exist only because a superpage was touched elsewhere.
+//! Discards base pages that are resident only because another part of their superpage was touched.
 //!
 //! # Safety
-//! Zero pages are discarded while nobody can write to them, and read as zeroes again. See
+//! Zero-filled pages are discarded while no thread can write to them, and read as zeroes again. See
 //! docs/decisions/prepare.md#5.
 
 use std::ffi::c_int;
@@ -15,12 +15,12 @@ use crate::settings::{self, Pages};
 use crate::write_protect::{self, WriteProtect};
 use crate::{executor, maps, raw};
 
-/// Gives back the base pages of private anonymous memory in `[start, end)` that are in superpages and hold only
-/// zeroes: for a program whose userfaultfd handler must be asked for missing pages. Pages to which it wrote zeroes
-/// go too, and the handler is asked for them.
+/// Discards the base pages of private anonymous memory in `[start, end)` that are in superpages and hold only zeroes:
+/// for a program whose userfaultfd handler must see faults on missing pages. Pages to which the program wrote zeroes
+/// are discarded too, and the handler sees their faults.
 ///
-/// Does nothing before Linux 6.7, which does not tell superpages from base pages (`PAGEMAP_SCAN`), or if other
-/// threads cannot be held up: the pages stay.
+/// Does nothing before Linux 6.7, which does not tell superpages from base pages (`PAGEMAP_SCAN`), or if other threads
+/// cannot be blocked: the pages stay.
 pub fn release(start: usize, end: usize) {
     if start >= end || matches!(settings::get().pages, Pages::Unasked) {
         return;
@@ -41,7 +41,7 @@ pub fn release(start: usize, end: usize) {
 }
 
 fn release_of_mapping(fd: c_int, start: usize, end: usize) -> Option<()> {
-    // The kernel marks no superpages of smaller sizes.
+    // The kernel does not report superpages of smaller sizes.
     let wanted = match settings::get().pages {
         Pages::Thp(size) if size != 0 => PAGE_IS_PRESENT,
         _ => PAGE_IS_PRESENT | PAGE_IS_HUGE,
@@ -58,7 +58,7 @@ fn release_of_mapping(fd: c_int, start: usize, end: usize) -> Option<()> {
     Some(())
 }
 
-/// Of pages that are there. `None`: others cannot be held up, or the kernel refuses.
+/// Discards zero-filled pages of a present range. `None`: other threads cannot be blocked, or the kernel refuses.
 fn release_zeroes(start: usize, end: usize) -> Option<()> {
     let guard = if write_protect::has_one_thread() { None } else { Some(WriteProtect::new()?) };
     if guard.as_ref().is_some_and(|guard| !guard.protect(start, end - start)) {
@@ -71,7 +71,7 @@ fn release_zeroes(start: usize, end: usize) -> Option<()> {
         let is_zero = |page: &usize| unsafe { raw::is_zero(*page, base) };
         let zeroes = (at..end).step_by(base).take_while(is_zero).count();
         if zeroes > 0 {
-            // SAFETY: nobody writes, and it reads as zeroes before and after.
+            // SAFETY: no thread writes, and the range reads as zeroes before and after.
             unsafe { raw::madvise(at, zeroes * base, libc::MADV_DONTNEED) }.ok()?;
         }
         at += (zeroes + 1) * base;

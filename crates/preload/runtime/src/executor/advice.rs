@@ -1,8 +1,8 @@
-//! The only place that gives the kernel advice about superpages, except for the program's own advice (`mapping`).
-//! Each call performs an action of `policy` (`crates/preload/runtime/tests/integration/advice.rs` has the list).
+//! The only module that calls madvise for superpages, except for the program's own advice (`mapping`). Each call
+//! performs an action of `policy` (`crates/preload/runtime/tests/integration/advice.rs` has the list).
 //!
 //! # Safety
-//! Advice about superpages changes no contents, and fails where nothing is mapped. See docs/decisions/live.md#5.
+//! Advice about superpages changes no contents, and fails on unmapped memory. See docs/decisions/live.md#5.
 
 use std::ffi::c_int;
 
@@ -18,7 +18,7 @@ pub fn base_pages(start: usize, length: usize) -> bool {
     give(start, length, libc::MADV_NOHUGEPAGE)
 }
 
-/// MADV_COLLAPSE; `false`: failed somewhere. With length 0 it only tests whether the kernel has it (Linux 6.1).
+/// MADV_COLLAPSE; `false`: failed somewhere in the range. With length 0 only tests for kernel support (Linux 6.1).
 pub fn collapse(start: usize, length: usize) -> bool {
     give(start, length, libc::MADV_COLLAPSE)
 }

@@ -1,8 +1,8 @@
-//! Log of decisions (`SUPERPAGE_POLICY_LOG`): one line each, appended by one `write`. The text is that of
-//! `policy::live::Record`.
+//! Log of decisions (`SUPERPAGE_POLICY_LOG`): one line each, appended by one `write`. `policy::live::Record` defines
+//! the text.
 //!
 //! # Safety
-//! A descriptor that is opened and closed here, and buffers of our own, on the stack.
+//! A descriptor opened and closed here, and own buffers on the stack.
 //! See docs/decisions/live.md#3.
 
 use std::ffi::CStr;
@@ -20,7 +20,7 @@ use crate::{files, filter, raw, settings};
 const MAX_BYTES: usize = 64 << 20;
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The process starts, or continues as a forked child.
+/// Logs that the process starts, or continues as a forked child.
 pub fn begin() {
     let Some(path) = settings::get().policy_log else { return };
     let found = (0..TRIES).find_map(|_| load());
@@ -31,7 +31,7 @@ pub fn begin() {
     append(path, &Begin { pid: pid(), seq: version / 2, policy });
 }
 
-/// A decision was made on the state of this version, or on `state`.
+/// Logs a decision on the state of this version, or on `state`.
 #[inline]
 pub fn decision(seq: u64, state: Option<State>, event: Event, facts: &Facts, action: Action) {
     if let Some(path) = settings::get().policy_log {
@@ -40,11 +40,11 @@ pub fn decision(seq: u64, state: Option<State>, event: Event, facts: &Facts, act
 }
 
 fn pid() -> u64 {
-    // SAFETY: takes nothing. (The system call: libc of a child of `vfork` is its parent's.)
+    // SAFETY: no arguments. (By system call: a `vfork` child shares libc's variables with its parent.)
     unsafe { raw::call!(SYS_getpid) as u64 }
 }
 
-/// Not if a filter may be set: then no file is opened.
+/// Appends nothing if the process may have a seccomp filter: then no file is opened.
 #[cold]
 #[inline(never)]
 fn append(path: &CStr, line: &dyn fmt::Display) {

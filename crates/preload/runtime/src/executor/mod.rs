@@ -1,9 +1,9 @@
-//! Executor of `policy::live` in this process: what the policy remembers, and the one way to ask it ([`on`],
-//! [`ask`]). The caller performs the action; for memory that only needs advice, [`advise`] does.
+//! Executor of `policy::live` in this process: the policy's state, and the functions that ask the policy ([`on`],
+//! [`ask`]). The caller performs the action; [`advise`] performs it for memory that only needs advice.
 //!
 //! The state is a seqlock over atomic words: `VERSION` is odd while a thread stores a change. Readers retry; after
-//! [`TRIES`] they decide on what is there and store nothing, because the writer may be a thread that a signal
-//! handler interrupted or that was stopped. So nobody waits, and a change may be lost: the state has only hints. A
+//! [`TRIES`] they decide on the words as they are and store nothing, because the writer may be a thread that a signal
+//! handler interrupted, or that was stopped. So no thread waits, and a change may be lost: the state has only hints. A
 //! forked child keeps its parent's state.
 //!
 //! # Safety
@@ -45,7 +45,7 @@ const TRIES: usize = 64;
 /// Success; the number of pages is not reported.
 pub const DONE: Result = Result::Done { pages: 0 };
 
-/// Result of a system call, as the policy's event.
+/// Result of a system call, for the policy.
 pub fn done_if(is_done: bool) -> Result {
     if is_done { DONE } else { Result::Unavailable }
 }
@@ -100,8 +100,8 @@ pub fn facts(start: usize, length: usize, superpage: usize) -> Facts {
     }
 }
 
-/// Decides the fallback for `length` bytes for which the pool has no superpages, if they are `wanted`. [`advise`]
-/// and `contiguity` decide how much of them is advised.
+/// Decides the fallback for `length` bytes for which the pool has no superpages; `wanted` is the configured one.
+/// [`advise`] and `contiguity` decide how much of the memory is advised.
 pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
     let facts = Facts { fallback: as_told(wanted), length: length as u64, ..Facts::default() };
     match on(Event::NoPoolPage, &facts) {
@@ -111,8 +111,8 @@ pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
     }
 }
 
-/// Advises memory whose advice does not depend on free blocks, if the policy says so. `wanted`: the memory is not on
-/// the pool, and should have been. Returns whether it was advised.
+/// Advises memory whose advice does not depend on free blocks, if the policy says so. `wanted` is the fallback: the
+/// memory was to be on the pool, but is not. Returns whether it was advised.
 pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool {
     let facts =
         Facts { kind, fallback: as_told(wanted), ..facts(start, length, sizes::superpage()) };
@@ -123,13 +123,13 @@ pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool
     result == DONE
 }
 
-/// Whether memory that is not on the pool is to be advised. Nothing is advised once the program has set a seccomp
-/// filter: malloc of a program without threads makes no such call, and the filter may kill the process for it.
+/// Whether memory outside the pool is to be advised. Nothing is advised once the program has requested a seccomp
+/// filter: malloc of a program without threads never calls madvise, and the filter may kill the process for it.
 pub fn advises() -> bool {
     !filter::is_set() && request().advises(as_told(settings::get().fallback))
 }
 
-/// The kind of memory in the policy's terms.
+/// The fallback in the policy's terms.
 pub fn as_told(fallback: Fallback) -> live::Fallback {
     match fallback {
         Fallback::Error => live::Fallback::Refuse,
@@ -138,7 +138,7 @@ pub fn as_told(fallback: Fallback) -> live::Fallback {
     }
 }
 
-/// Whether anything is to be prepared ahead, if a filter allows it.
+/// Whether superpages are to be prepared ahead, if a filter allows it.
 pub fn prepares() -> bool {
     request().prepares(sizes::superpage() as u64)
 }
@@ -192,7 +192,7 @@ fn store(version: u64, state: &State) -> bool {
     true
 }
 
-/// In a forked child: a writer in another thread is gone.
+/// In a forked child: a store that another thread had begun is never finished.
 pub fn after_fork() {
     let version = VERSION.load(Relaxed);
     if version % 2 == 1 {

@@ -1,7 +1,7 @@
-//! libc's functions that fork.
+//! Interposed libc functions that fork.
 //!
 //! # Safety
-//! They are libc's, with the same contracts.
+//! They call libc's functions, with the same contracts.
 //! See docs/decisions/fork.md#6.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -13,7 +13,7 @@ use crate::settings::{self, Children};
 use crate::stack::{self, next_function};
 use crate::{fork_lock, raw};
 
-/// Makes a fork, from an alternate stack if it must be; -1 with ENOMEM where the child could not have its memory.
+/// Forks, from an alternate stack if necessary; -1 with ENOMEM if the child could not get copies of its memory.
 fn for_fork(make: impl FnOnce() -> c_int) -> c_int {
     fork_lock::take();
     let result = if !copy::is_possible() {
@@ -23,7 +23,7 @@ fn for_fork(make: impl FnOnce() -> c_int) -> c_int {
     } else {
         stack::on_alternate_if_within(0, usize::MAX, make)
     };
-    // The child has set its own right.
+    // The child has set its own count.
     if result != 0 {
         fork_lock::release();
     }
@@ -31,7 +31,7 @@ fn for_fork(make: impl FnOnce() -> c_int) -> c_int {
 }
 
 unsafe extern "C" {
-    /// glibc's own name for `fork`: to be had without a search, which a signal handler must not do.
+    /// glibc's own name for `fork`, linked directly: a signal handler must not search for symbols.
     fn __fork() -> pid_t;
 }
 
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     })
 }
 
-/// `int forkpty(int *amaster, char *name, const struct termios *, const struct winsize *)`, likewise.
+/// `int forkpty(int *amaster, char *name, const struct termios *, const struct winsize *)`, which forks inside libc.
 ///
 /// # Safety
 /// As in libc.

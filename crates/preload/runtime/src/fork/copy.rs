@@ -1,27 +1,25 @@
 //! Copies of private superpages for a forked child (decisions: docs/decisions/fork.md).
 //!
-//! A private hugetlb mapping is guaranteed only in the process that made it: its reservation stays
-//! there. In a child, or in the parent while a child lives, a write needs another page of the pool,
-//! and without one the kernel either kills the child at its write or takes the page from it and
-//! kills it at its next look (measured, and as Gorman describes it). So, unless `--children same`
-//! accepts that, a forked child gets ordinary memory with the same contents before `fork` returns in
-//! either process: the child copies while the parent waits. It costs time in proportion to the
-//! hugetlb memory in use; `vfork` and `posix_spawn` share memory until they execute and cost
-//! nothing, and neither do THP.
+//! A private hugetlb mapping is guaranteed only in the process that made it, which keeps its reservation. In a child,
+//! or in the parent while a child lives, a copy-on-write fault needs another page of the pool; without one the kernel
+//! either kills the child at its write, or takes the page from the child and kills it at its next access (measured, and
+//! as Gorman describes it). So, unless `--children same` accepts that, a forked child gets ordinary memory with the
+//! same contents before `fork` returns in either process: the child copies while the parent waits. That takes time in
+//! proportion to the hugetlb memory in use; `vfork` and `posix_spawn` share memory until exec and cost nothing, nor do
+//! THP.
 //!
-//! Pages of 1 GiB are copied by the parent instead, into the child: on Linux 6.18 a child of fork was
-//! seen to read zeroes from them (32 of 760 forks), so a child's own copy cannot be trusted.
+//! The parent copies pages of 1 GiB into the child instead: on Linux 6.18 a forked child was seen to read zeroes from
+//! them (32 of 760 forks), so the child cannot copy them itself.
 //!
-//! Other threads of the parent go on meanwhile, and what they write needs further pages. There must
-//! be as many free ones as they could write to, or the kernel would take the child's. What the pool
-//! lacks of that is turned into ordinary memory before the fork, which makes its pages free ones: at
-//! most half of the memory, once, and then it is as THP. Write-protecting all of it for the length of
-//! a fork was given up: who waits may hold a lock that the fork waits for next.
+//! Other threads of the parent continue meanwhile, and their writes need further pages. The pool must have as many free
+//! pages as those threads could write to, or the kernel would take the child's. Pages that the pool lacks are freed
+//! before the fork, by demoting hugetlb memory to ordinary memory: at most half of the memory, once, which then behaves
+//! like THP. Write-protecting all of the memory during a fork was rejected: a blocked writer may hold a lock that the
+//! fork needs.
 //!
 //! # Safety
-//! The child is alone in its process, in the state a forked child of many threads is in: it makes
-//! system calls and nothing else. It may be running on the very stack it copies, so it works on an
-//! alternate one.
+//! The child has only this thread, in the state of a forked child of a multi-threaded process: it only makes system
+//! calls. It may be running on the very stack it copies, so it switches to an alternate one.
 //! See docs/decisions/fork.md#1, #2 and #3.
 
 use std::ffi::c_int;
@@ -39,23 +37,23 @@ use crate::{
     write_protect,
 };
 
-/// One fork, from the handler before it to the ones after it.
+/// A fork in progress, from the prepare handler to the parent or child handler.
 struct Fork {
-    /// The thread (its errno's address); 0: nobody's.
+    /// The forking thread (address of its errno); 0: unused.
     owner: AtomicUsize,
-    /// Which of one thread's is the latest: a signal handler may fork in the midst of a fork.
+    /// Sequence number: of one thread's forks the latest counts, because a signal handler may fork during a fork.
     number: AtomicU64,
-    /// The sockets between a parent and the child it is making; -1 where none is needed.
+    /// The sockets between parent and child; -1: not needed.
     parent_end: AtomicI32,
     child_end: AtomicI32,
-    /// The signals that were blocked before; [`NOT_CHANGED`] if none were since.
+    /// The signal mask before; [`NOT_CHANGED`] if it is still in force.
     signals: AtomicU64,
 }
 
-/// `SIGKILL` cannot be blocked, so no set has it.
+/// No mask has this value, because `SIGKILL` cannot be blocked.
 const NOT_CHANGED: u64 = u64::MAX;
 
-/// Those under way. glibc may let several threads in at a time.
+/// Forks in progress. glibc may run several threads' handlers at a time.
 static FORKS: [Fork; 64] = [const {
     Fork {
         owner: AtomicUsize::new(0),
@@ -78,7 +76,7 @@ impl Fork {
         Some(fork)
     }
 
-    /// The one that this thread is coming out of.
+    /// The latest fork of this thread.
     fn latest() -> Option<&'static Self> {
         let me = raw::errno_address();
         let mine = FORKS.iter().filter(|fork| fork.owner.load(Ordering::Relaxed) == me);
@@ -96,8 +94,8 @@ impl Fork {
     }
 }
 
-/// Whether the child of a fork can be given copies. What the kernel would refuse for want of memory or of room below a limit
-/// is refused here, before a child is there. Nothing more is put on such pages meanwhile (`fork_lock`).
+/// Whether a forked child can get copies. Refuses here, before there is a child, what the kernel would refuse for lack
+/// of memory or because of an rlimit. No more private pool pages are mapped meanwhile (`fork_lock`).
 /// See docs/decisions/fork.md#6.
 pub fn is_possible() -> bool {
     if !source::has_private_hugetlb() {
@@ -113,15 +111,15 @@ pub fn is_possible() -> bool {
 }
 
 fn unmap(at: usize, length: usize) -> bool {
-    // SAFETY: the callers mapped it, and nobody uses it.
+    // SAFETY: the caller mapped it, and no other code uses it.
     unsafe { raw::munmap(at, length) }.is_ok()
 }
 
-/// Before a fork: a socket to the child if there is anything to copy, and free pages of the pool for it.
+/// Before a fork: makes a socket to the child if there is anything to copy, and leaves free pages in the pool.
 pub fn prepare() {
     let fork = Fork::begin();
     if in_place::is_asked() {
-        // A child would share it with us: it does not get what stays (MADV_DONTFORK).
+        // A child would share files with us: memory that stays in files is not inherited (MADV_DONTFORK).
         if source::has_private_hugetlb() && demote::make_all_ordinary().is_err() {
             message::line(&[b"a forked child does not have memory that could not be copied"]);
         }
@@ -131,7 +129,7 @@ pub fn prepare() {
         return;
     }
     if filter::is_set() {
-        // It may end us for looking, and for saying so.
+        // The filter may kill the process for reading the maps, and for printing a message.
         counters::because(Reason::Unprotected);
         return;
     }
@@ -155,15 +153,15 @@ pub fn prepare() {
     fork.parent_end.store(ends[0], Ordering::Relaxed);
     fork.child_end.store(ends[1], Ordering::Relaxed);
     if write_protect::has_one_thread() {
-        // What a signal handler writes while the child copies needs a page, like what threads write.
-        // Nobody else is there to wait for what the handler would do.
+        // A write by a signal handler while the child copies needs a page, like writes of threads. With one thread, no
+        // other thread waits for the handler, so signals can be blocked.
         fork.signals.store(raw::set_signals(u64::MAX), Ordering::Relaxed);
     } else {
         leave_pages_free();
     }
 }
 
-/// The child cannot be given copies: it is told, and counted.
+/// The child cannot get copies: prints a message and counts the fork.
 fn unguarded(why: &[u8]) {
     counters::because(Reason::Unprotected);
     message::line(&[
@@ -172,14 +170,14 @@ fn unguarded(why: &[u8]) {
     ]);
 }
 
-/// Makes the pool have as many free pages as other threads could write to while the child copies.
+/// Makes sure that the pool has as many free pages as other threads could write to while the child copies.
 fn leave_pages_free() {
     let mut bytes = 0;
     each_private(|vma| bytes += vma.end - vma.start);
     if is_spare(bytes) {
         return;
     }
-    // What this thread writes itself while the page is copied.
+    // Addresses that this thread writes itself while a page is copied.
     let on_stack = 0u8;
     let needed = [&raw const on_stack as usize, raw::errno_address()];
     each_private(|vma| {
@@ -200,13 +198,13 @@ fn leave_pages_free() {
     }
 }
 
-/// Whether the pool could serve so much more. Gigantic pages are copied by the parent, from what it
-/// has by then: there must be none.
+/// Whether the pool could serve `bytes` more. `false` for gigantic pages: the parent copies them after the fork, from
+/// its current contents, so none may remain.
 fn is_spare(bytes: usize) -> bool {
     bytes == 0 || sizes::superpage() < GIGANTIC && source::has_to_spare(bytes)
 }
 
-/// Calls `tell` with each mapping that a child gets a copy of.
+/// Calls `tell` with each VMA of which a child gets a copy.
 fn each_private(mut tell: impl FnMut(&Vma)) {
     maps::each(|vma| {
         if is_to_be_copied(vma) {
@@ -215,15 +213,15 @@ fn each_private(mut tell: impl FnMut(&Vma)) {
     });
 }
 
-/// Code is not written. What lies in files of a mount only the table knows, whose entries may be stale: copied
-/// by superpages, ordinary memory would lose what lies behind a page that is not there.
+/// Code is not written, so it is shared. For files in a hugetlbfs mount only the table knows whether they are ours, and
+/// its entries may be stale: ordinary memory copied by superpages would lose what lies behind an absent page.
 fn is_to_be_copied(vma: &Vma) -> bool {
     let is_entered = || table::first(vma.start, vma.end).is_some_and(|entry| !entry.shared);
     let is_file_of_mount = || vma.file != (0, 0) && is_entered() && is_hugetlb(vma.start);
     vma.is_private() && vma.flags[2] != b'x' && (vma.is_anonymous_hugetlb() || is_file_of_mount())
 }
 
-/// What the child asks of its parent: a range to be filled, or, with no length, nothing more.
+/// A request of the child to its parent: fill a range, or, with length 0, stop.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Request {
@@ -232,7 +230,7 @@ struct Request {
     length: usize,
 }
 
-/// In the parent: does what the child asks for.
+/// In the parent: serves the child's requests.
 pub fn in_parent() {
     if let Some(fork) = Fork::latest() {
         close(&fork.child_end);
@@ -244,7 +242,7 @@ pub fn in_parent() {
     }
 }
 
-/// Fills what the child asks for until it is done or dead.
+/// Fills ranges until the child is done or dead.
 fn serve(socket: c_int) {
     while let Some(request) = receive::<Request>(socket).filter(|request| request.length > 0) {
         let mut done = 0;
@@ -253,8 +251,8 @@ fn serve(socket: c_int) {
                 iov_base: (request.start + done) as *mut _,
                 iov_len: request.length - done,
             };
-            // SAFETY: this process's own memory is read, and written at the same address of the
-            // child that asked for it; the call checks both.
+            // SAFETY: reads this process's memory, and writes to the same address of the child that asked for it; the
+            // call checks both.
             let written = unsafe {
                 let here = &raw const here;
                 raw::call!(SYS_process_vm_writev, request.pid, here, 1, here, 1, 0)
@@ -264,12 +262,12 @@ fn serve(socket: c_int) {
             }
             done += written as usize;
         }
-        // The answer says how much was written: the child does not go on with less.
+        // The reply is the number of bytes written: the child does not continue with less.
         send(socket, &done);
     }
 }
 
-/// In the child: takes over this thread's record and no other, and copies.
+/// In the child: keeps only this thread's latest fork, and copies.
 pub fn in_child() {
     let fork = Fork::latest();
     let me = raw::errno_address();
@@ -277,7 +275,7 @@ pub fn in_child() {
         let owner = other.owner.load(Ordering::Relaxed);
         let is_this = fork.is_some_and(|it| std::ptr::eq(it, other));
         if owner != 0 && !is_this {
-            // Of another thread, or one that a handler of this thread's interrupted by forking.
+            // Of another thread, or of a fork of this thread that a handler interrupted to fork.
             close(&other.parent_end);
             close(&other.child_end);
             if owner != me {
@@ -292,7 +290,7 @@ pub fn in_child() {
     close(&fork.parent_end);
     let socket = fork.child_end.load(Ordering::Relaxed);
     if socket >= 0 {
-        // A handler could write to what is being copied.
+        // A handler could write to memory being copied.
         let before = raw::set_signals(u64::MAX);
         raw::keeping_errno(|| {
             stack::on_alternate(copy_everything, |_| {
@@ -303,15 +301,14 @@ pub fn in_child() {
         source::forget_private_hugetlb();
         raw::set_signals(before);
     }
-    // What is left of the pool, now that the kernel's list says it.
+    // Add hugetlb memory that remains in the child, according to the maps.
     if table::is_in_use() && !filter::is_set() {
         maps::each(enter);
     }
     fork.end();
 }
 
-/// Enters what the table lacks of the pool's memory: a thread that does not exist here may have been
-/// about to.
+/// Adds hugetlb memory missing from the table: a thread that does not exist in the child may have been about to add it.
 fn enter(vma: &Vma) {
     if vma.is_anonymous_hugetlb() && table::first(vma.start, vma.end).is_none() {
         let (start, end, page) = (vma.start, vma.end, sizes::superpage());
@@ -326,8 +323,8 @@ fn close(socket: &AtomicI32) {
     }
 }
 
-/// Replaces every private writable hugetlb mapping by ordinary memory with the same contents. What
-/// the maps say is the truth here, whoever made the mapping.
+/// Replaces every private writable hugetlb mapping by ordinary memory with the same contents. Decides by the maps,
+/// because code other than this library may have made a mapping.
 fn copy_everything() {
     let ours = raw::pid();
     let read = maps::each(|vma| {
@@ -358,7 +355,7 @@ fn replace(vma: &Vma, ours: c_int) {
         if !copied && is_ours {
             die(b"a forked child's superpages could not be replaced");
         }
-        // A mapping that the program made with pages of its own choosing stays what it is.
+        // A mapping that the program made itself with another page size stays as it is.
         if copied {
             counters::count(Kind::Mmap, Column::FellBack, length);
         }
@@ -366,19 +363,19 @@ fn replace(vma: &Vma, ours: c_int) {
     }
     table::remove(vma.start, vma.end);
     if is_ours {
-        // The kernel keeps copies apart from what lies beside them.
+        // The kernel does not merge copies with adjacent VMAs.
         let (start, end) = (vma.start, vma.end);
         table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
     }
     counters::because(Reason::Forked);
 }
 
-/// How much is copied at once: what is held twice for a moment.
+/// Maximum bytes copied at once: they are held twice meanwhile.
 const STEP: usize = 32 << 20;
-/// From this size on the parent copies.
+/// Pages of this size and larger are copied by the parent.
 const GIGANTIC: usize = 1 << 30;
 
-/// Whether the copy, made at `fresh`, took the place of `[start, start + length)`.
+/// Copies `[start, start + length)` to `fresh`, and moves the copy over the original; `false`: not moved.
 fn copy(
     fresh: usize,
     start: usize,
@@ -389,15 +386,15 @@ fn copy(
 ) -> bool {
     executor::advise(live::Kind::Copy, settings::get().fallback, fresh, length);
     if protection & libc::PROT_READ == 0 {
-        // SAFETY: nobody else runs; what takes its place gets its protection.
+        // SAFETY: no other thread runs; the replacement gets the original protection.
         let _ = unsafe { raw::mprotect(start, length, protection | libc::PROT_READ) };
     }
     if page < GIGANTIC {
-        // SAFETY: nobody else runs; the one was made readable, the other is ours.
+        // SAFETY: no other thread runs; the source was made readable, the target is ours.
         unsafe { demote::copy_present(start, fresh, length, page) };
     }
-    // SAFETY: `[start, start + length)` is the mapping being replaced, whose contents are now in
-    // `fresh` or come from the parent; nothing runs meanwhile, and this code is on its own stack.
+    // SAFETY: `[start, start + length)` is the mapping being replaced, whose contents are now in `fresh` or come from
+    // the parent; no other thread runs, and this code is on its own stack.
     let moved = unsafe {
         demote::advise_alike(fresh, length, demote::marks_of(start))
             .and_then(|()| raw::mprotect(fresh, length, protection))
@@ -423,11 +420,11 @@ fn ask_parent(request: &Request) {
 
 fn send<T>(socket: c_int, value: &T) {
     let (from, size) = (std::ptr::from_ref(value), size_of::<T>());
-    // SAFETY: a value, and its size.
+    // SAFETY: a value and its size.
     unsafe { raw::call!(SYS_sendto, socket, from, size, libc::MSG_NOSIGNAL, 0, 0) };
 }
 
-/// What the other side sent: numbers; `None`: it is gone.
+/// The value that the other side sent; `None`: the other side is gone.
 fn receive<T: Default>(socket: c_int) -> Option<T> {
     let mut value = T::default();
     loop {
@@ -440,8 +437,8 @@ fn receive<T: Default>(socket: c_int) -> Option<T> {
     }
 }
 
-/// The child cannot go on with memory that may vanish under it, and cannot say so to a caller that
-/// was promised a copy. It ends as a child does for which there is no memory.
+/// The child cannot continue with memory that may vanish, and cannot return an error to a caller that was promised a
+/// copy. It exits, as a child does that runs out of memory.
 fn die(why: &[u8]) -> ! {
     message::line(&[why]);
     raw::exit(127)

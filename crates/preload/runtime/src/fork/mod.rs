@@ -1,16 +1,15 @@
-//! What is done before a fork, and after it in both processes: each part's share, in one order.
+//! Fork handlers of the library's parts, which run in one order.
 //!
-//! # No circle
-//! Nothing of ours that others wait for is held across a fork: no lock, no lock of libc's, no writer.
-//! glibc takes, after our handler, the locks of its name services, then of stdio's list of files, then
-//! malloc's; whoever holds one of those may be in a function of this library, and comes out of it,
-//! because what holds a lock of ours, or a range of `mapping::exclusive`, waits for the kernel only
-//! (`lock`). So the child may find any lock taken and any value half changed: each part sets right
-//! what it needs, from what the kernel says.
+//! # No deadlock
+//! Nothing of ours that other threads wait for is held across a fork: no lock of ours or of libc's, no write
+//! protection. After our handler glibc takes the locks of its name services, then of stdio's list of files, then
+//! malloc's. The holder of one of those may be in a function of this library, but returns from it, because a thread
+//! that holds a lock of ours, or a range of `mapping::exclusive`, waits only for the kernel (`lock`). So the child may
+//! find any lock taken and any value half-written: each part repairs what it needs, from what the kernel reports.
 //!
 //! # Safety
-//! The child's handler runs alone in its process, in the state a forked child of many threads is in:
-//! it makes system calls and nothing else.
+//! The child's handler runs in the only thread of its process, in the state of a forked child of a multi-threaded
+//! process: it only makes system calls.
 
 mod calls;
 pub mod copy;
@@ -20,20 +19,20 @@ use std::sync::OnceLock;
 use crate::fork_lock;
 use crate::lock::Rank;
 
-/// What a part of the library does about a fork.
+/// Fork handlers of a part of the library.
 pub struct Part {
-    /// The rank of its lock.
+    /// The rank of the part's lock.
     pub rank: Option<Rank>,
     /// Before the fork.
     pub prepare: fn(),
-    /// After it, in the parent.
+    /// After the fork, in the parent.
     pub parent: fn(),
-    /// After it, in the child.
+    /// After the fork, in the child.
     pub child: fn(),
 }
 
 impl Part {
-    /// A part that only has its state to set right in the child.
+    /// A part that only repairs its state in the child.
     pub const fn in_child(rank: Option<Rank>, child: fn()) -> Self {
         const fn nothing() {}
         Self { rank, prepare: nothing, parent: nothing, child }
@@ -43,8 +42,8 @@ impl Part {
 /// In the order of `order`; set when the handlers are registered.
 static PARTS: OnceLock<&[Part]> = OnceLock::new();
 
-/// Registers the handlers. Ours are the first: the child's run before anybody else's, and before a
-/// fork they run last.
+/// Registers the handlers. They are the first ones registered: in the child they run before all others, and before a
+/// fork after all others.
 pub fn provide(parts: &'static [Part]) {
     if PARTS.set(parts).is_err() {
         return;
@@ -64,7 +63,7 @@ extern "C" fn prepare() {
 
 extern "C" fn in_parent() {
     parts().for_each(|part| (part.parent)());
-    // Only now may other threads take pages: those that were free are the child's to lean on.
+    // Only now may other threads take pool pages: until the child has copied, it depends on the free ones.
     fork_lock::release();
 }
 

@@ -1,11 +1,11 @@
-//! Separate mappings for large objects that glibc cut from the top of an arena that was grown ahead. Natively the top of an arena is
-//! short, glibc maps such objects, and freeing one unmaps it.
+//! Separate mappings for large objects that glibc cut from the top of an arena that was grown ahead. Without the
+//! library the top of an arena is short, glibc maps such objects, and freeing one unmaps it.
 //!
-//! glibc maps an object that is larger than the mmap threshold and than the arena's top. `moved` allocates an object larger than any
-//! top, and shrinks it to the size wanted; `realloc` does that by `mremap`.
+//! glibc maps an object that is larger than the mmap threshold and than the arena's top. `moved` allocates an object
+//! larger than any top, and shrinks it to the wanted size; `realloc` does that by `mremap`.
 //!
 //! # Safety
-//! What is moved was just allocated by this thread.
+//! This thread has just allocated the object that is moved.
 //! See docs/decisions/heap.md#2.
 
 use std::ffi::c_void;
@@ -15,18 +15,18 @@ use super::chunk::{Chunk, HEADER};
 use super::{arenas, next, thresholds};
 use crate::{filter, limits, raw};
 
-/// More bytes than an arena's top holds: glibc trims a smaller one.
+/// More bytes than the top of an arena ever holds, because glibc trims it before.
 const LARGE: usize = 64 << 20;
 
 /// (a) Whether malloc fills what it returns (`M_PERTURB`).
 static ARE_FILLED: AtomicBool = AtomicBool::new(false);
 
-/// The program set `M_PERTURB`.
+/// Call when the program has set `M_PERTURB`.
 pub fn objects_are_filled() {
     ARE_FILLED.store(true, Ordering::Relaxed);
 }
 
-/// Whether an object of `bytes` may be cut from memory that an arena was grown ahead by.
+/// Whether an object of `bytes` may be cut from a top that was grown ahead.
 #[inline(always)]
 pub fn may_be_ahead(bytes: usize) -> bool {
     bytes >= thresholds::mapped_from() && can_be_moved()
@@ -40,11 +40,11 @@ fn can_be_moved() -> bool {
         && limits::are_none()
 }
 
-/// Moves an object that was cut from an arena's top to a separate mapping, with the first `kept` bytes of its contents; `None`: it
-/// stays.
+/// Moves an object that was cut from an arena's top to a separate mapping, with the first `kept` bytes of its contents;
+/// `None`: not moved.
 ///
 /// # Safety
-/// The object was just allocated by this thread, and was not handed out.
+/// This thread has just allocated the object, and has not returned it to the program.
 #[cold]
 pub unsafe fn moved(chunk: Chunk, kept: usize) -> Option<Chunk> {
     // SAFETY: the contract, throughout.

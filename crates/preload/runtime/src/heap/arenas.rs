@@ -1,21 +1,21 @@
-//! Superpages for what glibc's arenas hand out: the main one, which grows by brk, and those of threads,
-//! which grow inside 64 MiB of address space each.
+//! Superpages for glibc's arenas: the main arena, which grows by brk, and those of threads, each of which grows inside
+//! 64 MiB of address space.
 //!
-//! An arena takes memory a few base pages at a time, and a superpage is only given where all of it is
-//! mapped. So the heap is grown ahead, by the allocator's own means: an object of several MiB is
-//! allocated, which comes from the arena's top; the superpages that lie wholly inside are nobody
-//! else's at that moment, and are advised, or replaced by pages of the pool; then the object is freed,
-//! and is the top again. Nothing is known of the allocator but what its interface says, no other
-//! thread can be met, and no system call is made that glibc's malloc does not make.
+//! An arena grows by a few base pages at a time, but the kernel gives a superpage only where all of it is mapped. So
+//! the library grows the heap ahead, by the allocator's own means: it allocates an object of several MiB, which comes
+//! from the arena's top; it advises the superpages that lie wholly inside the object, which no other code uses at that
+//! moment, or replaces them by pages of the pool; then it frees the object, which becomes the top again. This relies
+//! only on the allocator's interface, cannot race with other threads, and makes no system call that glibc's malloc does
+//! not make.
 //!
-//! Life of a superpage of an arena: unmapped -> inside the object, untouched -> backed -> handed out
-//! in pieces -> given back to the kernel when glibc trims the top.
+//! Life of a superpage of an arena: unmapped -> inside the object, untouched -> backed -> allocated in pieces ->
+//! returned to the kernel when glibc trims the top.
 //!
-//! The main arena gets superpages once the heap holds 3 MiB, threads' arenas once it holds 32 MiB, if the program touches what it
-//! allocates. Earlier memory is then advised as well, and left to khugepaged.
+//! The main arena gets superpages once the heap holds 3 MiB, threads' arenas once it holds 32 MiB, if the program
+//! touches what it allocates. Memory allocated earlier is then advised as well, and left to khugepaged.
 //!
 //! # Safety
-//! What is discarded or replaced lies inside an object that this thread has just allocated.
+//! Memory that is discarded or replaced lies inside an object that this thread has just allocated.
 //! See docs/decisions/heap.md#2, heap.md#3 and heap.md#10.
 
 use std::ffi::{c_int, c_void};
@@ -29,26 +29,26 @@ use crate::settings::{self, Fallback};
 use crate::table;
 use crate::{executor, filter, in_place, limits, pagemap, raw, sizes, source, write_protect};
 
-/// Minimum heap size for THP in the main arena: its last superpage is half used on average.
+/// Minimum heap size for THP in the main arena, whose last superpage is half used on average.
 const LARGE_HEAP: usize = 3 << 20;
 /// The same for threads' arenas, each of which has such a last superpage.
 const LARGE_HEAP_OF_THREADS: usize = 32 << 20;
-/// The same for all arenas once mapped objects and arenas hold [`LARGE_IN_ALL`].
+/// The same for all arenas once separately mapped objects and arenas hold [`LARGE_IN_ALL`].
 const LARGE_HEAP_BESIDE: usize = 4 << 20;
 const LARGE_IN_ALL: usize = 64 << 20;
 /// The same for all arenas on the pool.
 const LARGE_HEAP_ON_POOL: usize = 4 << 20;
-/// Size of the newest part of an arena, whose density decides; its end, which the program may be about to touch, is
-/// left out.
+/// Size of the newest part of an arena, whose density decides, without the last UNJUDGED bytes, which the program may
+/// be about to touch.
 const JUDGED: usize = 4 << 20;
 const UNJUDGED: usize = 256 << 10;
-/// Step by which an arena is grown ahead: an eighth of the heap, between these.
+/// Minimum and maximum by which an arena is grown ahead; between them, an eighth of the heap.
 const MIN_AHEAD: usize = 4 << 20;
 const MAX_AHEAD: usize = 16 << 20;
-/// The same on the pool, whose pages are reserved for this process.
+/// Maximum on the pool, whose pages are reserved for this process.
 const MAX_AHEAD_ON_POOL: usize = 8 << 20;
 
-/// Address in the main arena below which no check is needed.
+/// Address in the main arena below which an allocation needs no check.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// Start of the main arena.
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -60,11 +60,12 @@ static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 /// Whether the heap is large and its early memory was advised.
 static IS_LARGE: AtomicBool = AtomicBool::new(false);
-/// Whether an arena may lie on the pool. What glibc gives back of it by `madvise`, tops of threads' arenas and with
-/// `malloc_trim` parts of all, has no reservation any more where the pool has surplus pages, and a touch may be killed: so glibc is
-/// to discard nothing, unless the pool is wanted at any price. (The top of the main one goes back by `brk`.)
+/// Whether an arena may lie on the pool. Memory that glibc returns by `madvise`, tops of threads' arenas and with
+/// `malloc_trim` parts of all arenas, loses its reservation if the pool has surplus pages, and a later touch may be
+/// killed: so glibc must discard nothing, unless the pool is wanted at any price. (The top of the main arena is
+/// returned by `brk`.)
 static IS_ON_POOL: AtomicBool = AtomicBool::new(false);
-/// The same of a thread's.
+/// Whether a thread's arena may lie on the pool.
 static IS_KEPT_WHOLE: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was ever grown ahead on THP.
 static HAS_GROWN: AtomicBool = AtomicBool::new(false);
@@ -77,14 +78,14 @@ unsafe extern "C" {
 }
 
 fn current_break() -> usize {
-    // SAFETY: libc's variable, which other threads may write meanwhile: either value will do.
+    // SAFETY: libc's variable; if another thread writes it meanwhile, the old and the new value will both do.
     unsafe { (&raw const __curbrk).read_volatile() as usize }
 }
 
-/// Before the first allocation. Where even the first bytes are to be on the pool, the main arena is
-/// made to begin at a superpage.
+/// Call before the first allocation. If even the first bytes are to lie on the pool, makes the main arena begin at a
+/// superpage.
 pub fn begin() {
-    // SAFETY: asks for the end of the brk area, and moves it up.
+    // SAFETY: queries the end of the brk area, and moves it up.
     unsafe {
         let start = libc::sbrk(0) as usize;
         START.store(start, Ordering::Relaxed);
@@ -97,17 +98,17 @@ pub fn begin() {
             return;
         }
         if settings.maps_nothing {
-            // A mapping of its own begins with a base page; libhugetlbfs' heap had none either.
+            // A separate mapping begins with a base page; libhugetlbfs' heap did not map objects either.
             super::set_option(libc::M_MMAP_MAX, 0);
         }
-        // malloc's own first object shares the last base page below.
+        // malloc's own first object lies on the last base page below the boundary.
         let boundary = (start + raw::base_page()).next_multiple_of(page);
         libc::sbrk((boundary - raw::base_page() - start) as isize);
         let first = next::malloc(1);
         if first.is_null() {
             return;
         }
-        // What the program gets first lies behind a header, which may be on the base page.
+        // A header precedes the program's first object, and may lie on the base page.
         let gap = boundary.saturating_sub(Chunk::from_memory(first).end() + HEADERS / 2);
         let last = if gap >= HEADERS { next::malloc(gap - HEADERS / 2) } else { first };
         if !last.is_null() {
@@ -132,7 +133,7 @@ pub fn reach(chunk: Chunk) -> bool {
     is_known || look(chunk)
 }
 
-/// One thread at a time; an allocation meanwhile is checked at the next one.
+/// One thread at a time; other threads' allocations meanwhile are checked at their next one.
 #[cold]
 fn look(chunk: Chunk) -> bool {
     if IS_BUSY.swap(true, Ordering::Acquire) {
@@ -155,7 +156,7 @@ fn advance(chunk: Chunk) -> bool {
         }
         let is_first = known == 0;
         let known = if is_first { span } else { known };
-        // Of the last step only what is in use: a thread's first object makes no heap of 2 MiB.
+        // Of the last step only the used part counts: the first object of a thread does not make the heap 2 MiB larger.
         let counted = if is_first { span + STEP } else { known };
         let more = next_look.saturating_sub(counted);
         let in_threads = IN_THREADS.fetch_add(more, Ordering::Relaxed) + more;
@@ -190,8 +191,8 @@ fn advance(chunk: Chunk) -> bool {
     true
 }
 
-/// Whether arenas may lie on the pool: where other threads' system calls can be held up while a part becomes ordinary, at a fork
-/// that finds the pool short, or where the pool is wanted at any price.
+/// Whether arenas may lie on the pool: if other threads' system calls can be blocked while a part is demoted, at a fork
+/// that finds the pool short, or if the pool is wanted at any price.
 fn is_for_pool() -> bool {
     static CAN_BE_MOVED: OnceBool = OnceBool::new();
     let settings = settings::get();
@@ -202,23 +203,23 @@ fn is_for_pool() -> bool {
     is_asked() || CAN_BE_MOVED.get_or_init(can_be_moved)
 }
 
-/// Whether the pool is wanted at any price, or all of the heap on it.
+/// Whether the pool is wanted at any price, or for the whole heap.
 fn is_asked() -> bool {
     let settings = settings::get();
     settings.whole_heap || !source::is_left_alone_if_stuck()
 }
 
-/// Objects that are too small for pages of the pool of their own come from arenas.
+/// Lets objects come from arenas that are too small for pool pages of their own.
 fn map_less() {
     thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
 }
 
-/// On the pool, bytes in separately mapped objects from which smaller ones come from arenas.
+/// On the pool: once separately mapped objects hold this many bytes, smaller ones come from arenas.
 const MAPPED_UNTIL: usize = 16 << 20;
 /// Bytes that separately mapped objects hold, on the pool.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
-/// An object got a separate mapping.
+/// Call when an object got a separate mapping.
 pub fn mapped(length: usize) {
     if !settings::get().is_hugetlb() {
         return;
@@ -229,7 +230,7 @@ pub fn mapped(length: usize) {
     }
 }
 
-/// A separately mapped object is about to be freed.
+/// Call before a separately mapped object is freed.
 pub fn unmapped(length: usize) {
     if !settings::get().is_hugetlb() {
         return;
@@ -238,24 +239,25 @@ pub fn unmapped(length: usize) {
     let _ = MAPPED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
 }
 
-/// Whether an arena has more at its top than glibc would have there.
+/// Whether the top of an arena may be larger than glibc would have it.
 pub fn have_grown() -> bool {
     HAS_GROWN.load(Ordering::Relaxed) && !is_for_pool()
 }
 
-/// Whether an object was cut from the top of its arena, as far as can be told: others may change the arena meanwhile.
+/// Whether an object was cut from the top of its arena; a guess, because other threads may change the arena meanwhile.
 ///
 /// # Safety
-/// It was just allocated.
+/// The object was just allocated.
 pub unsafe fn is_cut_from_top(chunk: Chunk) -> bool {
-    /// Where `struct _heap_info` of a thread's arena has its size (`malloc/arena.c`).
+    /// Offset of the size in `struct _heap_info` of a thread's arena (`malloc/arena.c`).
     const SIZE: usize = 2 * size_of::<usize>();
     let (next, span) = (chunk.end(), chunk.memory / SPAN * SPAN);
     // With glibc.malloc.hugetlb=2 heaps of threads are smaller than a span, and the span's first page may be unmapped.
     if chunk.is_of_a_thread() && pagemap::is_resident(span) != Some(true) {
         return false;
     }
-    // SAFETY: a chunk of an arena is followed by another, whose size is the second word; a span begins with its description.
+    // SAFETY: in an arena another chunk follows, whose size is the second word; a span begins with its `struct
+    // _heap_info`.
     unsafe {
         let size = (next as *const usize).add(1).read_volatile() & !7;
         let end = match chunk.is_of_a_thread() {
@@ -266,12 +268,12 @@ pub unsafe fn is_cut_from_top(chunk: Chunk) -> bool {
     }
 }
 
-/// What they hold.
+/// Bytes in all arenas.
 pub fn holds() -> usize {
     main_size() + IN_THREADS.load(Ordering::Relaxed)
 }
 
-/// Whether they get superpages.
+/// Whether arenas get superpages.
 pub fn are_large() -> bool {
     IS_LARGE.load(Ordering::Relaxed)
 }
@@ -287,7 +289,7 @@ fn is_large(chunk: Chunk, holds: usize) -> bool {
     let least = match (settings.whole_heap, is_for_pool()) {
         (true, _) => 0,
         (false, true) => LARGE_HEAP_ON_POOL,
-        // Beside enough other objects their last superpage is a small part.
+        // With enough other objects, the unused parts of last superpages are small in comparison.
         (false, false) if holds + packed::holds() >= LARGE_IN_ALL => LARGE_HEAP_BESIDE,
         (false, false) if chunk.is_of_a_thread() => LARGE_HEAP_OF_THREADS,
         (false, false) => LARGE_HEAP,
@@ -312,10 +314,10 @@ fn is_large(chunk: Chunk, holds: usize) -> bool {
     true
 }
 
-/// Whether nine tenths of the newest part of an object's arena are touched; of what lies before nothing is known by now.
+/// Whether nine tenths of the newest part of an object's arena are touched; older parts may have changed since.
 fn is_dense(chunk: Chunk) -> bool {
     let base = raw::base_page();
-    // A filter may end the process for the question.
+    // A filter may kill the process for the query.
     if filter::may_be_in_place() {
         return true;
     }
@@ -347,12 +349,12 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     let page = sizes::superpage();
     let is_on_pool = is_for_pool();
     let most = if is_on_pool { MAX_AHEAD_ON_POOL } else { MAX_AHEAD };
-    // Under a limit what lies ahead would be missing for mappings and threads' stacks.
+    // Under a limit, memory grown ahead would be missing for mappings and thread stacks.
     if page > most / 2 || !limits::are_none() {
         return Growth::None;
     }
     let ahead = (holds / 8).clamp(MIN_AHEAD, most).next_multiple_of(page);
-    // A thread's arena goes on in another span.
+    // A thread's arena continues in another span.
     let left = if chunk.is_of_a_thread() { SPAN - chunk.end() % SPAN } else { usize::MAX };
     let ahead = ahead.min(left.saturating_sub(2 * page) / page * page);
     if ahead == 0 {
@@ -366,7 +368,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
             thresholds::never_trim();
         }
     }
-    // SAFETY: memory of malloc's, freed below.
+    // SAFETY: memory of malloc, freed below.
     let Some(object) =
         thresholds::with_large_from_arena(size + ahead, || unsafe { next::malloc(size) })
     else {
@@ -375,7 +377,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     if object.is_null() {
         return Growth::None;
     }
-    // SAFETY: it was just allocated.
+    // SAFETY: just allocated.
     let inside = unsafe { Chunk::from_memory(object) };
     let is_next = !inside.is_mapped()
         && inside.is_of_a_thread() == chunk.is_of_a_thread()
@@ -384,14 +386,14 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     let growth = if !is_next || from >= to {
         Growth::None
     } else if is_on_pool {
-        // SAFETY: the object is this thread's, and holds nothing.
+        // SAFETY: the object is this thread's, and its contents are not needed.
         unsafe { on_pool(from, to) }
     } else {
         if settings::get().is_hugetlb() {
             counters::because(Reason::Unprotected);
         }
         if executor::advises() {
-            // The arena's end was written to where the last object ended: a base page would stay there.
+            // glibc has written the header of the top, behind the last object: its base page would stay mapped there.
             // SAFETY: as above.
             let _ = unsafe { raw::madvise(from, page, libc::MADV_DONTNEED) };
         }
@@ -407,9 +409,9 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     growth
 }
 
-/// Takes pages of the pool, or applies the fallback.
+/// Puts `[from, to)` on pages of the pool, or applies the fallback.
 unsafe fn on_pool(from: usize, to: usize) -> Growth {
-    // SAFETY: the caller's.
+    // SAFETY: the caller's contract.
     if unsafe { large::put_on_pool(from, to) } {
         return Growth::To(to);
     }
@@ -440,8 +442,8 @@ fn trimmed(now: usize) {
     }
 }
 
-/// Out of memory: returns what the arenas hold ahead, and grows them by what is needed for a while. Whether that may
-/// have helped.
+/// Out of memory: returns what the arenas hold ahead, and does not grow them ahead for a while. `false`: they held
+/// nothing ahead.
 #[cold]
 pub fn stop_growing_ahead() -> bool {
     let was_ahead = packed::give_back_ahead();
@@ -453,12 +455,12 @@ pub fn stop_growing_ahead() -> bool {
     true
 }
 
-/// Whether glibc is to keep the tops of threads' arenas.
+/// Whether glibc must keep the tops of threads' arenas.
 pub fn are_kept_whole() -> bool {
     IS_KEPT_WHOLE.load(Ordering::Relaxed)
 }
 
-/// `malloc_trim(kept)`, if glibc may discard memory. Returns what glibc returns.
+/// `malloc_trim(kept)`, if glibc may discard memory; returns its result.
 pub fn trim(kept: usize) -> c_int {
     if IS_ON_POOL.load(Ordering::Relaxed) {
         return 0;
@@ -469,7 +471,7 @@ pub fn trim(kept: usize) -> c_int {
     is_released
 }
 
-/// In a forked child.
+/// In a forked child: frees the try-lock.
 pub fn after_fork() {
     IS_BUSY.store(false, Ordering::Relaxed);
 }

@@ -2,7 +2,7 @@
 //! flags in its lowest bits (`malloc/malloc.c`, `struct malloc_chunk`).
 //!
 //! # Safety
-//! Headers are read and written only of memory that malloc returned and that is not freed, by its owner.
+//! Headers are read and written only for memory that malloc returned and that is not freed, by its owner.
 
 use std::ffi::c_void;
 
@@ -26,7 +26,7 @@ impl Chunk {
     /// The chunk of an address that malloc returned.
     ///
     /// # Safety
-    /// See above.
+    /// See the module.
     #[inline(always)]
     pub unsafe fn from_memory(memory: *mut c_void) -> Self {
         // SAFETY: the contract.
@@ -55,7 +55,7 @@ impl Chunk {
     /// Sets the size in the header.
     ///
     /// # Safety
-    /// It is a mapping of its own, which is so large.
+    /// The chunk has a separate mapping of that size.
     pub unsafe fn set_size(self, size: usize) {
         // SAFETY: the header's second word.
         unsafe { *(self.memory as *mut usize).sub(1) = size | self.size_and_flags & FLAGS };
@@ -78,7 +78,7 @@ impl Chunk {
     /// # Safety
     /// As [`Self::from_memory`], for a chunk that [`Self::is_mapped`].
     pub unsafe fn mapping(self) -> Option<(usize, usize)> {
-        // SAFETY: the header's first word: what lies before it in the mapping, for alignment.
+        // SAFETY: the header's first word: the bytes before the header in the mapping, for alignment.
         let before = unsafe { *(self.memory as *const usize).sub(2) };
         let start = self.memory.checked_sub(HEADER)?.checked_sub(before)?;
         let length = self.size().checked_add(before)?;

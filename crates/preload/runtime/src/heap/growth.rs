@@ -1,13 +1,12 @@
-//! Objects on the pool that `realloc` resizes (docs/decisions/pool.md#9).
+//! `realloc` of objects on the pool (docs/decisions/pool.md#9).
 //!
-//! The kernel cannot enlarge a mapping of the pool, and moves it wrongly. So an object that grows is copied
-//! once, to where nothing is mapped behind it, and from then on further superpages are mapped there: they are
-//! mappings of their own, which `free` unmaps as one range. The space behind is not reserved. Where somebody
-//! else has come to lie there, the object is copied again.
+//! The kernel cannot enlarge a hugetlb mapping, and moves one incorrectly. So a growing object is copied once, to an
+//! address with free space behind it, and from then on further superpages are mapped there: VMAs of their own, which
+//! `free` unmaps as one range. The space is not reserved: if another mapping takes it, the object is copied again.
 //!
 //! # Safety
-//! The objects are this thread's alone: `realloc` was given them, or malloc has just returned them. Nothing
-//! is mapped over what exists.
+//! Objects belong to this thread: `realloc` got them from the program, or malloc has just returned them. No mapping
+//! replaces an existing one.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -21,21 +20,21 @@ use crate::settings::{self, Fallback};
 use crate::table;
 use crate::{executor, filter, in_place, mapping, maps, raw, sizes, source};
 
-/// Addresses left free behind a growing object.
+/// Address space left free behind a growing object.
 const SPACE: usize = 64 << 30;
-/// What an object grows by beyond what is asked for, as a part of its length: it bounds the number of
-/// mappings, and the pages that are reserved and not touched.
+/// Objects grow by 1/AHEAD of their length more than requested: this limits the number of VMAs, and the pages that are
+/// reserved and not touched.
 const AHEAD: usize = 16;
 
-/// A larger object with the contents of one that is on the pool, or is to be.
+/// A larger object with the contents of `old`, which is on the pool, or should be.
 ///
 /// # Safety
 /// As `realloc` in C.
 pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
     // SAFETY: the contract; both objects are this thread's.
     unsafe {
-        // Whoever grows once is as large as asked for; whoever grows again will go on.
-        // Under a filter of system calls objects are malloc's own mappings: the list of mappings cannot be read.
+        // At its first growth an object gets the requested size; if it grows again, it will probably continue to. Under
+        // a seccomp filter objects are malloc's own mappings: the maps cannot be read.
         let has_grown =
             old.size() >= BACKED_FROM.load(Ordering::Relaxed) && !filter::may_be_in_place();
         if has_grown && old.is_mapped() && raw::keeping_errno(|| extend(old, size)) {
@@ -47,7 +46,7 @@ pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
             fresh = next::malloc(size);
         }
         if fresh.is_null() {
-            // There may be free address space behind it; but the kernel cannot enlarge what lies on the pool.
+            // There may be free address space behind the object, but the kernel cannot enlarge hugetlb mappings.
             let is_on_pool = old.is_mapped() && table::first(old.memory, old.end()).is_some();
             let is_for_superpages_only = settings::get().fallback == Fallback::Error;
             return match is_on_pool || is_for_superpages_only {
@@ -76,7 +75,7 @@ pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
     }
 }
 
-/// Maps more superpages behind an object; `false`: it is as it was.
+/// Maps more superpages behind an object; `false`: unchanged.
 unsafe fn extend(old: Chunk, size: usize) -> bool {
     // SAFETY: the contract of `grow`.
     let Some((start, length)) = (unsafe { old.mapping() }) else { return false };
@@ -90,7 +89,7 @@ unsafe fn extend(old: Chunk, size: usize) -> bool {
     }
     let ahead = (needed + length / AHEAD).next_multiple_of(page);
     let Some((added, column)) = map_behind(end, needed, ahead) else { return false };
-    // SAFETY: what was just mapped, which nobody knows of.
+    // SAFETY: just mapped; no other code has the address.
     unsafe {
         if !count_as_mapped(added) {
             let _ = raw::munmap(end, added);
@@ -108,7 +107,7 @@ unsafe fn extend(old: Chunk, size: usize) -> bool {
     true
 }
 
-/// How much is mapped at `at`, and on which pages; `None`: something else is there, or nothing to be had.
+/// Maps memory at `at`; returns its length and its kind of pages. `None`: the range is in use, or there is no memory.
 fn map_behind(at: usize, needed: usize, ahead: usize) -> Option<(usize, Column)> {
     for length in [ahead, needed] {
         match source::map_hugetlb_at(at, length) {
@@ -124,13 +123,13 @@ fn map_behind(at: usize, needed: usize, ahead: usize) -> Option<(usize, Column)>
     Some((needed, Column::FellBack))
 }
 
-/// Makes malloc's own count of mapped bytes (`mallinfo2`) as much larger: `free` takes off what an object's
-/// header says. So one is allocated with as much more than is then freed of it.
+/// Raises malloc's count of mapped bytes (`mallinfo2`), because `free` subtracts what an object's header says:
+/// allocates an object that is larger by `added`, unmaps that part of it, and frees the rest.
 unsafe fn count_as_mapped(added: usize) -> bool {
-    // More than what moves a threshold when it is freed.
+    // Larger than the maximum mmap threshold: freeing such a mapping does not move the thresholds.
     const FREED: usize = MAX_MAPPED_FROM + (1 << 20);
     let Some(size) = added.checked_add(FREED) else { return false };
-    // SAFETY: an object of our own, which nobody else sees.
+    // SAFETY: an object of our own, which no other code sees.
     unsafe {
         let memory = next::malloc(size);
         if memory.is_null() {
@@ -150,7 +149,7 @@ unsafe fn count_as_mapped(added: usize) -> bool {
     }
 }
 
-/// Puts a fresh object on the pool where nothing is behind it; `None`: it is as it was.
+/// Moves a fresh object to the pool, to an address with free space behind it; `None`: unchanged.
 unsafe fn move_apart(chunk: Chunk) -> Option<*mut c_void> {
     // SAFETY: the contract of `grow`.
     let (start, length) = unsafe { chunk.mapping() }?;
@@ -159,7 +158,7 @@ unsafe fn move_apart(chunk: Chunk) -> Option<*mut c_void> {
     }
     let at = place_with_space(length)?;
     source::map_hugetlb_at(at, length).ok()?;
-    // SAFETY: the header is all that has been written. malloc keeps no list of its mappings.
+    // SAFETY: only the header has been written. malloc keeps no list of its mappings.
     unsafe {
         (at as *mut [usize; 2]).write(*(start as *const [usize; 2]));
         let _ = raw::munmap(start, length);
@@ -168,13 +167,13 @@ unsafe fn move_apart(chunk: Chunk) -> Option<*mut c_void> {
     Some((at + HEADER) as *mut c_void)
 }
 
-/// The highest place with [`SPACE`] behind it: what the kernel places comes to lie above, from the top.
+/// The highest address with [`SPACE`] behind it: the kernel places new mappings above, from the top down.
 fn place_with_space(length: usize) -> Option<usize> {
     let page = sizes::superpage();
     let needed = length.checked_add(SPACE)?;
     let (mut end, mut found) = (0, None);
     maps::each(|vma| {
-        // The kernel's own page lies where no program can map anything.
+        // The kernel's own page (vsyscall) lies where no program can map anything.
         if vma.start.cast_signed() >= 0 && vma.start.saturating_sub(end) >= needed + page {
             found = Some((vma.start - needed) / page * page);
         }
@@ -183,8 +182,7 @@ fn place_with_space(length: usize) -> Option<usize> {
     found
 }
 
-/// An object of `size` bytes where one is that has as many: what it no longer needs goes back if that is
-/// more than it may have ahead.
+/// Shrinks an object in place: returns the pages it no longer needs, if these are more than it may have ahead.
 ///
 /// # Safety
 /// As `realloc` in C.
@@ -194,15 +192,15 @@ pub unsafe fn shrink(old: Chunk, size: usize) -> *mut c_void {
     let Some((start, length)) = (unsafe { old.mapping() }) else { return same };
     let (end, page) = (start + length, sizes::superpage());
     let kept = (old.memory + size).next_multiple_of(page);
-    // The kernel rounds lengths up to superpages if the first page is one.
+    // mremap rounds lengths up to superpages if the first page is one.
     let is_exact = !start.is_multiple_of(page) || end.is_multiple_of(page);
     if !is_exact || end.saturating_sub(kept) <= 2 * length / AHEAD {
         return same;
     }
     let memory = mapping::undisturbed(kept, end, || {
         if in_place::is_asked() {
-            // Else the file would keep it.
-            // SAFETY: nothing behind `kept` is needed.
+            // Otherwise the file would keep the pages.
+            // SAFETY: the program needs nothing behind `kept`.
             let _ = unsafe { in_place::discard(kept, end) };
             in_place::forget(end - kept);
         }

@@ -1,12 +1,12 @@
-//! Large objects, which glibc gives separate mappings: superpages before the first touch.
+//! Large objects, which glibc maps separately: superpages before the first touch.
 //!
-//! On THP all of the mapping is advised, so that it stays one mapping and `realloc` can move it; then it
-//! grows and shrinks by whole superpages, because the kernel places mappings of such lengths where superpages fit.
-//! On the pool the superpages that lie wholly inside are replaced, and `growth` says how they are resized.
+//! On THP the whole mapping is advised, so that it stays one VMA and `realloc` can move it; it then grows and shrinks
+//! by whole superpages, because the kernel aligns mappings of such lengths to superpages. On the pool the superpages
+//! that lie wholly inside are replaced, and `growth` resizes the object.
 //!
 //! # Safety
-//! What is replaced is the memory of an object that malloc has just returned to this thread, or that
-//! `realloc` was given: nobody else may use it.
+//! Memory that is replaced belongs to an object that malloc has just returned to this thread, or that `realloc` got
+//! from the program: no other code may use it.
 //! See docs/decisions/heap.md#4.
 
 use std::ffi::c_void;
@@ -22,7 +22,7 @@ use crate::settings::{self, Fallback};
 use crate::table::{self, Range};
 use crate::{executor, in_place, mapping, raw, sizes, source};
 
-/// Minimum size of objects that are backed; in a large heap ([`heap_is_large`]) smaller ones are backed too.
+/// Minimum size of backed objects; lowered in a large heap ([`heap_is_large`]).
 pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
 /// Minimum size of objects that are resized by whole superpages.
 const ROUNDED_FROM: usize = 16 << 20;
@@ -32,10 +32,10 @@ pub fn heap_is_large() {
     BACKED_FROM.fetch_min(2 * sizes::superpage(), Ordering::Relaxed);
 }
 
-/// A new object. `false`: there are no superpages, and the caller wants nothing else.
+/// Backs a new object. `false`: there are no superpages, and the fallback is `error`.
 ///
 /// # Safety
-/// It was just allocated, and is a mapping of its own.
+/// The object was just allocated, with a separate mapping.
 #[inline(always)]
 pub unsafe fn back(chunk: Chunk) -> bool {
     // SAFETY: the contract.
@@ -56,9 +56,9 @@ unsafe fn back_large(chunk: Chunk) -> bool {
         return true;
     }
     raw::keeping_errno(|| {
-        // The header is all that has been written.
+        // Only the header has been written.
         let header = chunk.memory as *mut [usize; 2];
-        // SAFETY: the object is this thread's alone; the header lies before its memory.
+        // SAFETY: the object is this thread's; the header precedes its memory.
         unsafe {
             let header = header.sub(1);
             let before = header.read();
@@ -79,12 +79,12 @@ unsafe fn back_large(chunk: Chunk) -> bool {
     })
 }
 
-/// Advises heap memory, if the policy says so and the pages can be counted.
+/// Advises heap memory, if the policy says so, and counts it.
 pub fn advise(start: usize, length: usize) {
     count(contiguity::advise(Kind::Heap, start, length), length);
 }
 
-/// The same for memory in use.
+/// As [`advise`], for memory in use.
 pub fn advise_old(start: usize, length: usize) {
     count(contiguity::advise_old(Kind::Heap, start, length), length);
 }
@@ -99,7 +99,7 @@ fn count(advised: usize, length: usize) {
 /// Maps reserved pages of the pool at `[from, to)`; `false`: the pool has none, and nothing changed.
 ///
 /// # Safety
-/// What is there is the caller's, and is not needed.
+/// The caller owns the range, and does not need its contents.
 pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
     // SAFETY: the contract.
     match unsafe { source::place_hugetlb(from, to - from, raw::READ_WRITE, libc::MAP_PRIVATE) } {
@@ -122,12 +122,12 @@ pub fn enter(from: usize, to: usize) {
     counters::count(Kind::Heap, Column::Hugetlb, to - from);
 }
 
-/// Called before the object is freed.
+/// Call before a separately mapped object is freed.
 ///
 /// # Safety
-/// It is a mapping of its own.
+/// The object has a separate mapping.
 pub unsafe fn forget(chunk: Chunk) {
-    // One that was shrunk may still have superpages.
+    // Not BACKED_FROM: an object that was shrunk may still have superpages.
     if chunk.size() < sizes::superpage() {
         return;
     }
@@ -161,11 +161,11 @@ pub unsafe fn resize(old: Chunk, size: usize) -> *mut c_void {
             let fits = size <= old.usable();
             return if fits { shrink(old, size) } else { grow(old, size) };
         }
-        // What fell back before stays ordinary memory, which the kernel moves.
+        // Objects that fell back stay ordinary memory, which the kernel moves.
         if is_for_pool(size) && old.size() < BACKED_FROM.load(Ordering::Relaxed) {
             return grow(old, size);
         }
-        // The kernel moves one mapping at a time.
+        // mremap moves one VMA at a time.
         let advised = contiguity::rejoin(start, length);
         let rounded = if size >= ROUNDED_FROM { round_up(size) } else { size };
         let mut memory = resize(rounded);
@@ -189,7 +189,7 @@ pub unsafe fn resize(old: Chunk, size: usize) -> *mut c_void {
     }
 }
 
-/// Request whose mapping is whole superpages: malloc adds a header and rounds up to base pages.
+/// Rounds a request up so that its mapping is whole superpages: malloc adds a header and rounds up to base pages.
 pub fn round_up(size: usize) -> usize {
     const HEADERS: usize = 4 * size_of::<usize>();
     let page = sizes::superpage();
@@ -199,7 +199,7 @@ pub fn round_up(size: usize) -> usize {
     }
 }
 
-/// Whether an object of this size is to be on the pool.
+/// Whether an object of this size should be on the pool.
 pub fn is_for_pool(size: usize) -> bool {
     size >= BACKED_FROM.load(Ordering::Relaxed) && settings::get().is_hugetlb()
 }

@@ -1,23 +1,21 @@
-//! malloc and its relatives: glibc's own, on superpages (why: docs/decisions/heap.md).
+//! malloc and its relatives: glibc's own allocator, on superpages (why: docs/decisions/heap.md).
 //!
-//! The allocator stays the one that the program would have had, so that everything a program can
-//! tell about it stays as well: the order of its locks at a fork, what it notices of a double free,
-//! what `mallinfo2` and `mallopt` say, which system calls it makes, how a limit meets it. Each
-//! function here calls it, and then looks where the memory came to lie:
+//! The program keeps the allocator it would have without the library, and so everything it can observe of it: the order
+//! of its locks at a fork, its detection of double frees, the results of `mallinfo2` and `mallopt`, its system calls,
+//! its behaviour at limits. Each function here calls the allocator, and then checks where the memory lies:
 //!
 //! | memory | gets its superpages |
 //! |---|---|
-//! | a large object with a mapping of its own (`large`) | before anybody touches it |
-//! | a smaller one, side by side with others in a region of the library's (`packed`, `slots`) | before anybody touches it |
-//! | an arena: the main one's brk area, a thread's 64 MiB (`arenas`) | a piece ahead of what is handed out, once the heap is large |
+//! | a large object with a separate mapping (`large`) | before the first touch |
+//! | a smaller one, packed with others in a region of the library (`packed`, `slots`) | before the first touch |
+//! | an arena: the main one's brk area, a thread's 64 MiB (`arenas`) | ahead of allocations, once the heap is large |
 //!
-//! A program that brings an allocator of its own (jemalloc, tcmalloc) keeps that: every call goes on
-//! to it, and its mappings get superpages as any other.
+//! A program with its own allocator (jemalloc, tcmalloc) keeps that allocator: every call is passed on, and the
+//! allocator's mappings get superpages like any others.
 //!
 //! # Safety
-//! The exported functions have the C signatures and contracts of the functions they stand in for,
-//! and call those. What is read of a chunk is its header, whose layout programs have relied on since
-//! glibc 2.0 (`chunk`).
+//! The exported functions have the C signatures and contracts of the functions they interpose, and call those. Only the
+//! header of a chunk is read, whose layout programs have relied on since glibc 2.0 (`chunk`).
 //! See docs/decisions/heap.md#1.
 
 use std::ffi::{c_int, c_void};
@@ -30,7 +28,7 @@ use crate::counters::{self, Column, Kind, Reason};
 use crate::settings::{self, Pages};
 use crate::{looks, raw, symbols};
 
-/// The functions this module stands in for: what they take and give, and what is given where there is none.
+/// The interposed functions: signature, and result if there is no next definition.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty, $otherwise:expr;)*) => {
         #[allow(non_camel_case_types, reason = "they are the functions' names")]
@@ -78,7 +76,7 @@ functions! {
     malloc_trim(kept: size_t) -> c_int, 0;
 }
 
-/// Where they are.
+/// Addresses of the next definitions.
 static NEXT: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
@@ -96,12 +94,12 @@ use chunk::Chunk;
 
 static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);
 const UNDECIDED: u8 = 0;
-/// Calls are passed on to another allocator.
+/// Calls are only passed on: to another allocator, or without superpages for the heap.
 const PASSED_ON: u8 = 1;
-/// The memory is glibc's, and is backed with superpages.
+/// The allocator is glibc's, and its memory is backed with superpages.
 const WATCHED: u8 = 2;
 
-/// Whether glibc's heap is to be on superpages.
+/// Whether glibc's heap is backed with superpages.
 #[inline(always)]
 fn is_watched() -> bool {
     match STATE.load(Ordering::Acquire) {
@@ -164,7 +162,7 @@ unsafe fn backed(memory: *mut c_void, alignment: usize) -> *mut c_void {
     }
 }
 
-/// The same of an object with a mapping of its own.
+/// As [`backed`], for an object with a separate mapping.
 #[cold]
 unsafe fn mapped(chunk: Chunk, alignment: usize) -> *mut c_void {
     let memory = chunk.memory as *mut c_void;
@@ -185,14 +183,14 @@ unsafe fn mapped(chunk: Chunk, alignment: usize) -> *mut c_void {
 
 #[cold]
 fn refused(memory: *mut c_void) -> *mut c_void {
-    // SAFETY: memory that nobody has seen yet.
+    // SAFETY: memory that no other code has seen yet.
     unsafe { next::free(memory) };
     raw::set_errno(libc::ENOMEM);
     std::ptr::null_mut()
 }
 
-/// Runs one of malloc's relatives, and sees to what it returned. Memory that is not to be had may be
-/// had with less ahead of it: the heap is grown no further than it must be, and asked again.
+/// Calls an allocation function and backs the memory that it returns. If it is out of memory, returns what the heap
+/// holds ahead, stops growing the heap ahead for a while, and calls the function again.
 macro_rules! allocate {
     ($call:expr, $alignment:expr) => {{
         if !is_watched() {
@@ -241,7 +239,7 @@ allocating! {
 /// As in C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
-    // SAFETY: the function of that name; a fresh mapping is zero, and so is what was moved to one.
+    // SAFETY: the function of that name; a fresh mapping is zero, and so is an object that was moved to one.
     unsafe {
         match count.checked_mul(size) {
             Some(bytes) if is_watched() && apart::may_be_ahead(bytes) => {
@@ -278,7 +276,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
     }
 }
 
-/// Frees an object with a mapping of its own.
+/// Frees an object with a separate mapping.
 #[cold]
 unsafe fn free_mapped(chunk: Chunk) {
     // SAFETY: the contract of `free`.
@@ -315,7 +313,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
         // SAFETY: the function of that name, and its contract.
         unsafe {
             if !is_watched() {
-                return next::realloc(memory, size); // others than glibc's return a block
+                return next::realloc(memory, size); // other allocators return a block
             }
             // glibc frees the block and returns null, which does not mean out of memory.
             free(memory);
@@ -344,7 +342,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
             }
             moved.unwrap_or(new)
         } else if large::is_for_pool(size) && size > old.usable() {
-            // What glibc returns has the contents already, and pages of the pool would take their place.
+            // glibc would copy the contents, and placing pool pages would then discard them.
             growth::grow(old, size)
         } else {
             let kept = old.usable();
@@ -353,7 +351,8 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
                 fresh = next::realloc(memory, size);
             }
             if !fresh.is_null() {
-                // It has the contents, and the old block is gone: fresh pages must not take its place, nor may it be refused.
+                // Too late to replace the memory by fresh pages, or to refuse it: realloc has copied the contents, and
+                // freed the old block.
                 let mut chunk = Chunk::from_memory(fresh);
                 if !chunk.is_mapped() && thresholds::is_large(chunk) {
                     chunk = apart::moved(chunk, kept.min(size)).unwrap_or(chunk);
@@ -384,10 +383,11 @@ pub unsafe extern "C" fn reallocarray(
     count: size_t,
     size: size_t,
 ) -> *mut c_void {
-    // libc's calls the `realloc` that is in force: this library's, or that of an allocator before it, whose block this is.
+    // libc's function calls the `realloc` in force: this library's, or that of an allocator before it, which owns the
+    // block.
     // SAFETY: the function of that name, and its contract.
     unsafe {
-        is_watched(); // finds it, where malloc is not this library's
+        is_watched(); // looks up NEXT, if malloc is not this library's
         next::reallocarray(memory, count, size)
     }
 }

@@ -6,23 +6,23 @@
 //! slot, `realloc` moves it by mremap, `mallinfo2` is unchanged. Objects in the region are adjacent, so the first
 //! touch of each superpage allocates it in one page fault, and nothing is copied.
 //!
-//! Life of an object: mapped by glibc -> moved to a slot, or left and recorded as a sample -> unmapped by glibc's
-//! free -> its pages released. Life of a superpage: `slots`.
+//! Life of an object: mapped by glibc -> moved to a slot, or left in place and recorded as a sample -> unmapped by
+//! glibc's free -> its pages released. Life of a superpage: `slots`.
 //!
 //! # When
 //! A program that touches little of its objects would pay for whole superpages. The first 3 MiB of objects are left
-//! where they are, and a few later ones: these samples tell how much of such objects is touched (`mincore`). Objects
-//! are packed while nine tenths are. Short ends of packed objects are on base pages too; if they stay untouched, the
-//! next objects are samples. The unused end of the last superpage is bounded while the heap is small.
+//! where glibc put them, and a few later ones: these samples show how much of such objects is touched (`mincore`).
+//! Objects are packed while nine tenths are touched. Short ends of packed objects are on base pages too; if they stay
+//! untouched, the next objects become samples. The unused end of the last superpage is limited while the heap is small.
 //!
 //! # Memory that is freed
-//! A superpage in which one object lives and another was freed is charged whole. Once that is more than a fiftieth
-//! of the memory in use, the worst superpages are split: `MADV_COLD` on one base page splits one, and keeps the
-//! contents.
+//! A superpage in which one object lives and another was freed is charged whole. Once such dead pages are more than a
+//! fiftieth of the memory in use, the superpages with most dead pages are split: `MADV_COLD` on one base page splits
+//! its superpage, and keeps the contents.
 //!
 //! # Safety
-//! Objects belong to this thread: malloc has just returned them. The region's memory is mapped where nothing was,
-//! and a slot is handed out once, under the lock. See docs/decisions/heap.md#9.
+//! Objects belong to this thread: malloc has just returned them. The region is mapped only where nothing is mapped, and
+//! a slot is handed out once, under the lock. See docs/decisions/heap.md#9.
 
 use std::ffi::c_void;
 use std::sync::atomic::{
@@ -42,11 +42,11 @@ use crate::{executor, filter, in_place, limits, pagemap, raw, sizes};
 
 /// Minimum length of packed objects, with the header; a program may have set malloc's threshold lower.
 const MIN_LENGTH: usize = 64 << 10;
-/// Maximum length. The edges of larger ones are a small part.
+/// Maximum length. Of larger objects the unaligned ends are a small part.
 const MAX_LENGTH: usize = 64 << 20;
-/// Objects that grow to less than this are copied to a slot. Larger ones are moved by their page tables (`large`).
+/// Objects that grow to less than this are copied to a slot. `mremap` moves larger ones (`large`).
 const MAX_GROWN: usize = 16 << 20;
-/// Bytes of such objects that stay where glibc put them before any is packed.
+/// Bytes of objects that stay where glibc put them before any is packed.
 const LEFT_FIRST: usize = 3 << 20;
 /// Heap size from which a whole superpage may be mapped ahead of requests.
 const LARGE_HEAP: usize = 40 << 20;
@@ -55,7 +55,7 @@ const PIECE_SHARE: usize = 32;
 const MAX_PIECE: usize = 64 << 20;
 /// Maximum superpage size; with larger ones nothing is packed.
 const MAX_SUPERPAGE: usize = 4 << 20;
-/// Bytes of objects that are left after superpages were not available; doubled each time.
+/// Bytes of objects left in place after superpages were not available; doubled each time.
 const MIN_PAUSE: usize = 4 << 20;
 /// Maximum superpages of the region.
 const MAX_SUPERPAGES: usize = 32 << 10;
@@ -63,9 +63,9 @@ const MAX_SUPERPAGES: usize = 32 << 10;
 const SPACE_ABOVE: usize = 64 << 30;
 /// Maximum fraction of packed bytes left as samples: a fortieth.
 const SAMPLE_SHARE: usize = 40;
-/// Interval between looks at samples, in bytes of objects.
+/// Interval between checks of samples, in bytes of objects.
 const LOOK_EVERY: usize = 1 << 20;
-/// Bytes of the newest samples that decide, and the minimum.
+/// Bytes of the newest samples that decide, and the minimum for a decision.
 const SAMPLED: usize = 2 << 20;
 const ENOUGH: usize = 1 << 20;
 /// Maximum superpages split in one call.
@@ -88,11 +88,11 @@ enum Density {
 
 /// (p) Mapped memory of the region that is not handed out.
 struct Region {
-    /// At its end: `next..end`.
+    /// At the region's end: `next..end`.
     frontier: Extent,
-    /// Superpages that became free again.
+    /// Free superpages that were mapped again.
     reused: Extent,
-    /// No growth until [`PACKED`] has this value: superpages were not available.
+    /// No growth until [`PACKED`] reaches this value: superpages were not available.
     refused: usize,
     /// Length of the next such pause.
     pause: usize,
@@ -115,10 +115,10 @@ static REGION: Lock<Region> = Lock::new(
 );
 /// Start of the region; 0: none yet.
 static START: AtomicUsize = AtomicUsize::new(0);
-/// Its table, with [`MAX_SUPERPAGES`] entries.
+/// The region's table, with [`MAX_SUPERPAGES`] entries.
 static TABLE: AtomicPtr<Slots> = AtomicPtr::new(std::ptr::null_mut());
 static TOTALS: Totals = Totals::new();
-/// (a) Its frontier.
+/// (a) End of the last slot cut from the frontier.
 static END: AtomicUsize = AtomicUsize::new(0);
 /// (a) Bytes of all objects packed so far, freed ones included.
 static PACKED: AtomicUsize = AtomicUsize::new(0);
@@ -150,12 +150,12 @@ fn is_on() -> bool {
         && superpage / base <= slots::MAX_PAGES
         && executor::advises()
         && !in_place::is_asked()
-        // It may know neither of the calls.
+        // A filter may permit neither of the calls.
         && !filter::may_be_in_place()
         && !limits::is_future_locked()
 }
 
-/// The slot for a new object; `None`: it stays where it is.
+/// Moves a new object to a slot; `None`: it stays where it is.
 ///
 /// # Safety
 /// glibc has just returned the object, aligned to `alignment`, with its own mapping.
@@ -164,7 +164,7 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     let (start, length) = unsafe { chunk.mapping() }?;
     let may_move = alignment <= raw::base_page() && is_on();
     let moved = if may_move && (MIN_LENGTH..=MAX_LENGTH).contains(&length) {
-        // SAFETY: the contract. malloc fills objects if it is told to (M_PERTURB); a page at least is there.
+        // SAFETY: the contract. malloc may fill objects (M_PERTURB), but at least one page is readable.
         raw::keeping_errno(|| unsafe {
             let is_empty = (chunk.memory as *const usize).read() == 0;
             let may_move = is_empty
@@ -185,16 +185,16 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     moved
 }
 
-/// The same for an object that `realloc` enlarged by a factor of 1.4 or more, with `kept` bytes of contents: copying
-/// these costs less than the superpages gain. Its touched pages tell whether it is filled; if it `was_packed`,
-/// samples do. The caller has called [`resized`] or [`left`].
+/// As [`place`], for an object that `realloc` enlarged by a factor of 1.4 or more, with `kept` bytes of contents:
+/// copying these costs less than the superpages gain. Its touched pages tell whether it is dense; if it `was_packed`,
+/// samples tell. The caller has called [`resized`] or [`left`].
 ///
 /// # Safety
 /// As [`place`].
 pub unsafe fn place_grown(chunk: Chunk, kept: usize, was_packed: bool) -> Option<*mut c_void> {
     // SAFETY: the contract.
     let (start, length) = unsafe { chunk.mapping() }?;
-    // What lies before an aligned object would be wasted, and an object that shrank has fewer bytes than it had.
+    // An aligned object would waste the space before it, and an object that shrank holds fewer than `kept` bytes.
     let is_fit = (sizes::superpage() / 2..MAX_GROWN).contains(&length)
         && chunk.memory == start + HEADER
         && kept <= chunk.usable();
@@ -203,7 +203,7 @@ pub unsafe fn place_grown(chunk: Chunk, kept: usize, was_packed: bool) -> Option
     }
     let pages = kept / raw::base_page();
     let is_dense = match was_packed {
-        // On superpages what was touched is not seen.
+        // On superpages, touched base pages cannot be told from others.
         true => samples::density(length) != Density::Sparse,
         false => pagemap::resident(start, pages).is_some_and(|there| there * 10 >= pages * 9),
     };
@@ -215,7 +215,7 @@ pub unsafe fn place_grown(chunk: Chunk, kept: usize, was_packed: bool) -> Option
     if moved.is_some() {
         samples::remove(start, length);
         if length >= BACKED_FROM.load(Relaxed) {
-            // `large` advised it where it was.
+            // `large` has advised the object at its old address.
             counters::count(Kind::Heap, Column::Returned, length);
             contiguity::forget(start, start + length);
         }
@@ -240,15 +240,15 @@ unsafe fn move_to_slot(
     length: usize,
     kept: usize,
 ) -> Option<*mut c_void> {
-    // Others wait while the region grows: so long as glibc's own mapping would have waited for the kernel.
+    // Other threads wait while the region grows, as long as they would have waited for glibc's own mmap.
     let slot = REGION.with(|region| region.cut(start, length)).flatten()?;
     let at = slot + (chunk.memory - start);
-    // SAFETY: the header and what is kept are all that was written. No other object has the slot.
+    // SAFETY: only the header and `kept` bytes were written. No other object has the slot.
     unsafe {
         let header = (chunk.memory - HEADER) as *const u8;
         std::ptr::copy_nonoverlapping(header, (at - HEADER) as *mut u8, HEADER + kept);
         if raw::munmap(start, length).is_err() {
-            // There are as many mappings as may be. The slot has taken no other.
+            // The process has its maximum number of VMAs. Unmapping the slot needs none.
             let _ = raw::munmap(slot, length);
             released(slot, length);
             return None;
@@ -330,7 +330,7 @@ impl Region {
         let start = START.load(Relaxed);
         let last = start + MAX_SUPERPAGES * superpage;
         let Extent { end, .. } = self.frontier;
-        // Another mapping may lie there: a few addresses further up are tried.
+        // Another mapping may lie there: try a few addresses further up.
         let places = (0..8).map(|skipped| end + skipped * MAX_PIECE);
         let mut places = places.filter(|at| at + piece <= last);
         let mapped = places.find(|at| raw::map_at(*at, piece, raw::READ_WRITE, 0).is_some());
@@ -368,13 +368,13 @@ impl Region {
 }
 
 impl Extent {
-    /// Nothing more is cut from it.
+    /// Ends the extent: nothing more is cut from it.
     fn end_early(&mut self, table: Table) {
         let Self { next, end } = *self;
         unmap(next, end);
         let boundary = next.next_multiple_of(sizes::superpage());
         if boundary > next {
-            // What was cut before may have brought all of that superpage.
+            // A touch of an earlier slot may have faulted in the whole superpage.
             let base = raw::base_page();
             let first = (next - START.load(Relaxed)) / base;
             table.claim(first, (boundary - next) / base);
@@ -387,9 +387,9 @@ impl Extent {
         self.end - self.next >= length
     }
 
-    /// Cuts off a slot. An end that reaches only a little into a superpage goes on base pages, and is a sample.
-    /// Of a superpage that the slot starts, at most `most` bytes may be ahead of requests; otherwise the rest is
-    /// unmapped, so that this part goes on base pages and the next slot starts another superpage.
+    /// Cuts off a slot. If its end reaches only a little into a superpage, the end goes on base pages, and is a sample.
+    /// Of a superpage that the slot begins, at most `most` bytes may stay ahead of requests; otherwise the rest is
+    /// unmapped, so that the slot's part goes on base pages and the next slot begins another superpage.
     fn cut(&mut self, length: usize, most: usize) -> Option<usize> {
         if !self.has(length) {
             return None;
@@ -429,7 +429,7 @@ fn begin(near: usize) -> Option<()> {
     Some(())
 }
 
-/// Maximum bytes of a superpage ahead of requests: a small program must not use much more than it needs.
+/// Maximum bytes of a superpage ahead of requests: a small program must not use much more memory than it needs.
 fn most_ahead() -> usize {
     let superpage = sizes::superpage();
     let holds = holds() + arenas::holds();
@@ -455,7 +455,8 @@ fn unmap(start: usize, end: usize) {
     }
 }
 
-/// Unmaps what is not handed out, because it would be locked or memory ran out. Whether there was any.
+/// Unmaps memory that is not handed out, before it would be locked or when memory ran out. `false`: the frontier had
+/// none.
 pub fn give_back_ahead() -> bool {
     let Some(table) = table() else { return false };
     let work = |region: &mut Region| {
@@ -470,12 +471,12 @@ pub fn give_back_ahead() -> bool {
     raw::keeping_errno(|| REGION.try_with(work)) == Some(true)
 }
 
-/// Bytes of objects that are packed or left, now.
+/// Bytes of live objects, packed or left in place.
 pub fn holds() -> usize {
     TOTALS.live.load(Relaxed) * raw::base_page() + samples::live()
 }
 
-/// An object was freed or moved away; glibc has unmapped its memory.
+/// Call after an object was freed or moved away; glibc has unmapped its memory.
 pub fn released(start: usize, length: usize) {
     let Some(table) = table().filter(|_| contains(start)) else { return };
     let base = raw::base_page();
@@ -502,7 +503,7 @@ fn split(table: Table, most: usize) {
         let Some((number, page)) = table.split_worst(end) else { break };
         CREDIT.fetch_sub(superpage.cast_signed(), Relaxed);
         let base = raw::base_page();
-        // SAFETY: it changes no contents, also if the object was freed meanwhile.
+        // SAFETY: changes no contents, even if the object was freed meanwhile.
         let _ = unsafe {
             raw::madvise(start + number * superpage + page * base, base, libc::MADV_COLD)
         };
@@ -510,10 +511,10 @@ fn split(table: Table, most: usize) {
     IS_BUSY.store(false, Release);
 }
 
-/// `realloc` turned the mapping `[start, start + length)` into `new`.
+/// Call after `realloc` turned the mapping `[start, start + length)` into `new`.
 ///
 /// # Safety
-/// glibc's realloc has just returned it.
+/// glibc's realloc has just returned the object.
 pub unsafe fn resized(start: usize, length: usize, new: Chunk) {
     // SAFETY: the contract.
     let mapping = if new.is_mapped() { unsafe { new.mapping() } } else { None };
@@ -546,10 +547,10 @@ pub unsafe fn resized(start: usize, length: usize, new: Chunk) {
     }
 }
 
-/// An object with its own mapping that realloc returned with contents.
+/// Records an object with a separate mapping that realloc returned with contents.
 ///
 /// # Safety
-/// glibc has just returned it.
+/// glibc has just returned the object.
 pub unsafe fn left(chunk: Chunk) {
     // SAFETY: the contract.
     if let Some((start, length)) = unsafe { chunk.mapping() } {
@@ -557,11 +558,11 @@ pub unsafe fn left(chunk: Chunk) {
     }
 }
 
-/// `realloc` moved an object from `[start, start + length)` to `new`: its first and last superpage, shared with
-/// others, are split; otherwise what these leave stays charged as long as the object lives.
+/// Call after `realloc` moved an object from `[start, start + length)` to `new`: splits its first and last superpage,
+/// which it shares with other objects; otherwise pages that those free stay charged as long as the object lives.
 ///
 /// # Safety
-/// glibc's realloc has just returned it.
+/// glibc's realloc has just returned the object.
 pub unsafe fn split_moved(start: usize, length: usize, new: Chunk) {
     // SAFETY: the contract.
     let Some((at, now)) = (unsafe { new.mapping() }).filter(|_| new.is_mapped()) else { return };
@@ -578,12 +579,12 @@ pub unsafe fn split_moved(start: usize, length: usize, new: Chunk) {
     }
 }
 
-/// An object that was left where glibc put it is about to be freed.
+/// Call before an object that was left where glibc put it is freed.
 pub fn forget_left(start: usize, length: usize) {
     samples::remove(start, length);
 }
 
-/// In a forked child: an extent that another thread was cutting is dropped there.
+/// In a forked child: drops extents that another thread was cutting.
 pub fn after_fork() {
     REGION.after_fork(|region, was_held| {
         if was_held {
@@ -594,16 +595,16 @@ pub fn after_fork() {
     });
 }
 
-/// Samples: objects left where glibc put them, which tell how much of such objects is touched.
+/// Samples: objects left where glibc put them, which show how much of such objects is touched.
 ///
-/// Hints in plain atomics. An entry whose object was freed asks about unmapped memory, which `mincore` reports.
+/// Hints in plain atomics. If the object of an entry was freed, `mincore` reports that its memory is unmapped.
 mod samples {
     use super::*;
 
     struct Sample {
         start: AtomicUsize,
         length: AtomicUsize,
-        /// Pages present at the last look.
+        /// Pages resident at the last check.
         touched: AtomicUsize,
     }
 
@@ -617,9 +618,9 @@ mod samples {
     }; COUNT];
     /// Index of the next entry.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    /// Bytes of objects left where they are, now.
+    /// Bytes of live objects left in place.
     static LIVE: AtomicUsize = AtomicUsize::new(0);
-    /// Bytes of objects that were left as samples.
+    /// Bytes of objects left in place as samples, freed ones included.
     static CHOSEN: AtomicUsize = AtomicUsize::new(0);
     static DENSITY: AtomicU8 = AtomicU8::new(Density::Unknown as u8);
     /// Bytes of objects since the last look.
@@ -629,7 +630,7 @@ mod samples {
         LIVE.load(Relaxed)
     }
 
-    /// An object is left where it is.
+    /// Records an object that is left in place.
     pub fn add(start: usize, length: usize) {
         LIVE.fetch_add(length, Relaxed);
         for (start, length) in parts(start, length) {
@@ -643,8 +644,8 @@ mod samples {
         }
     }
 
-    /// The part of an object that tells how much of it is touched: if it is advised, only what is before its
-    /// first superpage and after its last.
+    /// The parts of an object that show how much of it is touched: if it is advised, only the parts before its first
+    /// superpage and after its last.
     fn parts(start: usize, length: usize) -> [(usize, usize); 2] {
         if length < BACKED_FROM.load(Relaxed) {
             return [(start, length), (0, 0)];
@@ -655,7 +656,7 @@ mod samples {
         [(start, first - start), (last, end - last)]
     }
 
-    /// The object was freed.
+    /// Removes an object that is about to be freed, or was moved.
     pub fn remove(start: usize, length: usize) {
         let subtract = |live: usize| Some(live.saturating_sub(length));
         let _ = LIVE.fetch_update(Relaxed, Relaxed, subtract);
@@ -668,10 +669,10 @@ mod samples {
 
     /// (a) Short ends of packed objects: address, and length in bytes.
     static ENDS: [[AtomicUsize; 2]; 4] = [const { [const { AtomicUsize::new(0) }; 2] }; 4];
-    /// Number of ends so far. Each ends a mapping, of which a process may have 65,530.
+    /// Number of ends so far. Each adds a VMA, of which a process may have 65,530.
     static NEXT_END: AtomicUsize = AtomicUsize::new(0);
     const MAX_ENDS: usize = 8 << 10;
-    /// [`PACKED`] from which ends count again; the distance doubles after each false alarm.
+    /// [`PACKED`] from which untouched ends count as an alarm again; the distance doubles after each false alarm.
     static BELIEVED_FROM: AtomicUsize = AtomicUsize::new(0);
     static DOUBT: AtomicUsize = AtomicUsize::new(4 << 20);
 
@@ -707,7 +708,7 @@ mod samples {
         touched * 2 < pages
     }
 
-    /// How much of the objects so far was touched, at a new object of `length` bytes.
+    /// Density of the objects so far, at a new object of `length` bytes.
     pub fn density(length: usize) -> Density {
         if live() < LEFT_FIRST && PACKED.load(Relaxed) == 0 {
             return Density::Unknown;
@@ -719,7 +720,7 @@ mod samples {
             let was_dense = DENSITY.load(Relaxed) == Density::Dense as u8;
             let is_alarm = was_dense && packed >= BELIEVED_FROM.load(Relaxed) && are_ends_empty();
             if is_alarm {
-                // The next objects are left, and tell whether it is so.
+                // The next objects are left in place, and show whether the alarm was right.
                 forget();
                 BELIEVED_FROM
                     .store(packed + DOUBT.fetch_add(DOUBT.load(Relaxed), Relaxed), Relaxed);
@@ -744,12 +745,12 @@ mod samples {
         is_chosen
     }
 
-    /// Discards what was seen so far.
+    /// Drops all samples.
     fn forget() {
         SAMPLES.iter().for_each(|sample| sample.start.store(0, Relaxed));
     }
 
-    /// Of the newest samples.
+    /// Density of the newest samples.
     fn look() -> Density {
         let base = raw::base_page();
         let newest = NEXT.load(Relaxed).wrapping_sub(1);
@@ -763,7 +764,7 @@ mod samples {
             let Some(there) = pagemap::resident(start, length / base) else { continue };
             let is_filled = there * 10 >= length / base * 9;
             if sample.touched.swap(there, Relaxed) != there && !is_filled {
-                continue; // it is being filled, perhaps
+                continue; // perhaps still being filled
             }
             pages += length / base;
             touched += there;

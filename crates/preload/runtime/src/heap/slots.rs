@@ -1,4 +1,4 @@
-//! Base pages in use of the region of packed objects, by superpage.
+//! Base pages in use in the region of packed objects, by superpage.
 //!
 //! Life of a superpage: free -> `renew`ed when it is mapped -> its pages claimed by objects -> released object by
 //! object -> free. The kernel charges a superpage as one unit: its unmapped pages stay charged to the control group
@@ -28,7 +28,7 @@ pub struct Slots {
     dead: AtomicU16,
     /// Split: only pages in use are charged.
     is_split: AtomicBool,
-    /// Another mapping was found in it.
+    /// The superpage contains another mapping.
     is_foreign: AtomicBool,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Releases these pages, which are unmapped. Whether anything changed.
+    /// Releases these pages, which are unmapped; returns whether anything changed.
     pub fn release(self, first: usize, count: usize) -> bool {
         let mut is_any = false;
         for (slots, from, to) in self.parts(first, count) {
@@ -96,7 +96,7 @@ impl<'a> Table<'a> {
                 slots.dead.fetch_add(freed, AcqRel);
                 self.totals.dead.fetch_add(freed.into(), Relaxed);
             }
-            // Also if another thread's were the last meanwhile.
+            // Also if another thread released the last page meanwhile.
             if slots.live.load(Acquire) == 0 {
                 self.bury(slots);
             }
@@ -104,13 +104,13 @@ impl<'a> Table<'a> {
         is_any
     }
 
-    /// The superpage was split: its dead pages are not charged any more.
+    /// Resets the dead pages: the superpage was split, is free, or is mapped again, and they are not charged any more.
     fn bury(self, slots: &Slots) {
         let dead = slots.dead.swap(0, AcqRel);
         self.totals.dead.fetch_sub(dead.into(), Relaxed);
     }
 
-    /// These superpages, which were free, are mapped again.
+    /// Prepares superpages that were free and are mapped again.
     pub fn renew(self, first: usize, count: usize) {
         for slots in &self.superpages[first..first + count] {
             self.bury(slots);
@@ -118,7 +118,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// These superpages contain other mappings, and are not used again.
+    /// Marks superpages that contain other mappings: they are not used again.
     pub fn abandon(self, first: usize, count: usize) {
         for slots in &self.superpages[first..first + count] {
             slots.is_foreign.store(true, Release);
@@ -253,7 +253,7 @@ mod tests {
                                 twin.split[number] = false;
                             }
                         }
-                        // Only pages that are not charged are mapped anew.
+                        // Only pages that are not charged are mapped again.
                         let is_new = (first..end).all(|page| !twin.dead[page]);
                         if is_new {
                             table.claim(first, size);

@@ -1,4 +1,4 @@
-//! Limits of threads' arenas below which no check is needed: one for each 64 MiB that an arena grows in.
+//! Limits of threads' arenas below which allocations need no check: one limit for each 64 MiB that an arena grows in.
 //!
 //! # Safety
 //! Atomics only.
@@ -21,11 +21,11 @@ pub fn slot(address: usize) -> &'static AtomicUsize {
     &THREADS[address / SPAN % THREADS.len()]
 }
 
-/// Whether memory that ends at `end` is below its span's limit. Spans 1024 apart share a slot; only the first is
-/// checked, since otherwise each would look new after the other.
+/// Whether memory that ends at `end` is below its span's limit. Of spans 1024 apart, which share a slot, only the first
+/// is checked; otherwise each would replace the limit of the other.
 #[inline(always)]
 pub fn is_below(limit: usize, end: usize) -> bool {
-    // A limit may be its span's end.
+    // A limit may equal the end of its span.
     end <= limit || limit != 0 && (limit - 1) / SPAN != end / SPAN
 }
 
@@ -41,7 +41,7 @@ mod tests {
             for limit in [first + 1, first + STEP, first + SPAN - STEP, first + SPAN] {
                 assert!(is_below(limit, other + STEP), "{limit:#x}: below it");
                 assert!(is_below(other + limit - first, first + STEP), "{limit:#x}: above it");
-                // Its own.
+                // Its own limit.
                 assert!(is_below(limit, limit) && is_below(limit, first + 1));
                 assert!(limit == first + SPAN || !is_below(limit, limit + 1));
             }

@@ -1,8 +1,8 @@
 //! malloc's mmap threshold and trim threshold. glibc raises both with the largest mapping freed so far (`free` in
-//! `malloc/malloc.c`), unless one was set with `mallopt`. This library sets one for a moment, or to grow the heap in
-//! pieces; from then on it raises them as glibc would.
+//! `malloc/malloc.c`), unless one was set with `mallopt`. This library sets one temporarily, or to grow the heap in
+//! pieces; from then on it raises both as glibc would.
 //!
-//! A program that sets such a parameter itself keeps its choice: the library sets nothing any more.
+//! A program that sets such a parameter keeps its choice: the library then sets none any more.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ pub const MAX_MAPPED_FROM: usize = 32 << 20;
 /// `DEFAULT_MMAP_THRESHOLD`, `DEFAULT_TRIM_THRESHOLD`
 const DEFAULT: usize = 128 << 10;
 
-/// mmap threshold that glibc has, or would have.
+/// The mmap threshold that glibc has, or would have without this library.
 static MAPPED_FROM: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// Minimum trim threshold.
 static MIN_TRIM: AtomicUsize = AtomicUsize::new(0);
-/// Minimum mmap threshold: more objects come from arenas.
+/// Minimum mmap threshold; a higher one lets more objects come from arenas.
 static LEAST: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// Whether glibc no longer moves the thresholds, because this library has set one.
 static ARE_OURS: AtomicBool = AtomicBool::new(false);
@@ -30,7 +30,7 @@ pub fn begin() {
     ARE_THE_PROGRAMS.store(settings::get().tunes_malloc, Ordering::Relaxed);
 }
 
-/// Objects below `size` come from arenas from now on, unless the program sets the thresholds itself.
+/// From now on objects below `size` come from arenas, unless the program sets the thresholds itself.
 pub fn map_only_from(size: usize) {
     if ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
         return;
@@ -46,23 +46,23 @@ fn set_mapped_from() {
     set_option(libc::M_MMAP_THRESHOLD, size as c_int);
 }
 
-/// Whether glibc maps an object of this size separately, unless a free chunk is large enough.
+/// Whether glibc maps an object of this size separately if no free chunk is large enough.
 #[inline(always)]
 pub fn is_large(chunk: Chunk) -> bool {
     chunk.size() >= MAPPED_FROM.load(Ordering::Relaxed)
 }
 
-/// Whether the program has not set the thresholds.
+/// Whether the thresholds are known: the program has not set them.
 pub fn are_known() -> bool {
     !ARE_THE_PROGRAMS.load(Ordering::Relaxed)
 }
 
-/// mmap threshold that glibc has, or would have.
+/// The mmap threshold that glibc has, or would have without this library.
 pub fn mapped_from() -> usize {
     MAPPED_FROM.load(Ordering::Relaxed)
 }
 
-/// The program set a parameter with `mallopt`.
+/// Call when the program sets a parameter with `mallopt`.
 pub fn chosen_by_the_program(parameter: c_int) {
     const ONES: [c_int; 4] =
         [libc::M_TRIM_THRESHOLD, libc::M_TOP_PAD, libc::M_MMAP_THRESHOLD, libc::M_MMAP_MAX];
@@ -71,7 +71,7 @@ pub fn chosen_by_the_program(parameter: c_int) {
     }
 }
 
-/// A mapping is about to be freed.
+/// Call before a mapping is freed.
 pub fn freed(chunk: Chunk) {
     let size = chunk.size();
     if size <= MAPPED_FROM.load(Ordering::Relaxed) || size > MAX_MAPPED_FROM {
@@ -99,13 +99,13 @@ pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option
     Some(result)
 }
 
-/// glibc keeps all free memory from now on.
+/// From now on glibc keeps all free memory.
 pub fn never_trim() {
     MIN_TRIM.store(usize::MAX, Ordering::Relaxed);
 }
 
 fn set_trim() {
-    // As glibc does, but for what is kept ahead.
+    // As glibc does, plus what is kept ahead.
     let mapped_from = MAPPED_FROM.load(Ordering::Relaxed);
     let glibc = if mapped_from > DEFAULT { 2 * mapped_from } else { DEFAULT };
     let trim = glibc.max(MIN_TRIM.load(Ordering::Relaxed));

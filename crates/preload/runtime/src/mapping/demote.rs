@@ -1,28 +1,28 @@
-//! Moving memory of a running program from the pool to ordinary memory, in place.
+//! Demotes memory of a running program from the pool to ordinary memory, in place.
 //!
-//! Plain use of a mapping stays on the pool. A call that the kernel does not carry there exactly as it
-//! does on ordinary memory comes here first, and is then the kernel's, on ordinary memory: there is
-//! one way in which such calls are made right, and it is [`make_ordinary`].
+//! Plain use of a mapping stays on the pool. Before a call that the kernel does not carry out on hugetlb exactly as on
+//! ordinary memory, [`make_ordinary`] demotes the memory, and the kernel then carries out the call on ordinary memory.
+//! All such calls are handled in this one way.
 //!
-//! All or nothing: what is to be replaced is found (`plan`), every copy is made and filled, and only
-//! then does the first one take its place. What fails before that leaves everything as it was; what
-//! fails after (a limit on mappings) leaves contents and protections as they were, on other pages.
+//! All or nothing: the extents to be replaced are found (`plan`), every copy is made and filled, and only then the
+//! first copy is moved into place. A failure before that leaves everything unchanged; a failure after it (a limit on
+//! VMAs) leaves contents and protections unchanged, on other pages.
 //!
-//! Other threads may be writing meanwhile, so the extents are write-protected through userfaultfd
-//! first: who writes then waits in the kernel, be it the program or a system call on its behalf. The
-//! contents are copied, each copy is moved over its extent in one step, and with the descriptor closed
-//! the waiters go on, on the copy. In a process with one thread nobody can write meanwhile.
+//! Other threads may write meanwhile, so the extents are first write-protected through userfaultfd: a writer, whether
+//! the program or a system call on its behalf, waits in the kernel. The contents are copied, each copy is moved over
+//! its extent by one mremap, and when the descriptor is closed, the writers continue on the copy. In a process with one
+//! thread no other thread can write.
 //!
-//! Shared memory moves only if nobody else has its object (`object`): a copy would be another object.
-//! Between that look and the move another thread may fork, and the child keeps the old object.
+//! Shared memory is demoted only if no other process maps its object (`object`): the copy is another object. If another
+//! thread forks between that check and the move, the child keeps the old object.
 //!
-//! What cannot be kept: a page that the kernel itself holds on to (O_DIRECT in flight, memory registered
-//! with a network card) goes on being written by the device after its contents were copied. Buffers
-//! registered with io_uring are known (`pinned`) and stay where they are: the call fails with `ENOMEM`.
+//! Limitation: a page that the kernel has pinned (O_DIRECT in flight, memory registered with a network card) is still
+//! written by the device after its contents were copied. Buffers registered with io_uring are detected (`pinned`) and
+//! stay in place: the call fails with `ENOMEM`.
 //!
 //! # Safety
-//! The extents belong to ranges of `table`, and the kernel has confirmed it. Their contents are read
-//! while nobody can change them.
+//! The extents belong to ranges of `table` that the kernel has confirmed. Their contents are read while no thread can
+//! change them.
 //! See docs/decisions/pool.md#1.
 
 use std::ffi::c_int;
@@ -40,25 +40,25 @@ use crate::table::{self, Entry, Locked, Marks, Range};
 use crate::write_protect::{self, WriteProtect};
 use crate::{executor, filter, in_place, limits, maps, pagemap, sizes, source, stack};
 
-/// How much a call makes ordinary.
+/// Which superpages a call demotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The superpages that the range covers in part: the kernel carries the call for whole ones.
+    /// Superpages that the range covers in part: the kernel carries out the call on whole ones.
     Edges,
-    /// The same, of a call that unmaps the range. A shared object keeps the contents of what is unmapped, and
-    /// may be mapped there again.
+    /// As `Edges`, for a call that unmaps the range. A shared object keeps the contents that are unmapped, which may be
+    /// mapped again.
     Removed,
-    /// Every superpage that it touches: the kernel does not carry the call on the pool.
+    /// Every superpage that the range touches: the kernel does not carry out the call on the pool.
     Covered,
-    /// The whole mapping: the call is about what belongs to a mapping.
+    /// The whole mapping: the call is about a property of the mapping.
     Mapping,
 }
 
-/// One demotion of a superpage after the other: a second thread finds it ordinary, and is done.
+/// Serializes demotions of a superpage: a second thread finds it ordinary, and is done.
 fn alone<R>(from: usize, to: usize, scope: Scope, work: impl FnOnce() -> R) -> R {
     let is_of_mapping = |entry: &Entry| entry.range.shared || scope == Scope::Mapping;
     let (from, to) = match table::first_entry(from, to, is_of_mapping) {
-        // Of the whole mapping, or of several.
+        // The whole mapping, or several.
         Some(_) => (0, usize::MAX),
         None => {
             let entry = |at: usize| table::first(at, at.saturating_add(1));
@@ -70,46 +70,46 @@ fn alone<R>(from: usize, to: usize, scope: Scope, work: impl FnOnce() -> R) -> R
     exclusive::within(from, to, work)
 }
 
-/// Whether all memory was locked, and copies must be.
+/// Whether all memory is locked (mlockall), so that copies must be locked, too.
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// From now on copies are locked, or no more (`mlockall(2)`).
+/// Sets whether copies are locked (`mlockall(2)`).
 pub fn lock_copies(are_locked: bool) {
     IS_LOCKED.store(are_locked, Ordering::Relaxed);
 }
 
-/// Makes superpages of `[from, to)` ordinary memory with the same contents and protections. What is shared
-/// becomes ordinary as the whole mapping, or not at all.
+/// Demotes superpages of `[from, to)` to ordinary memory with the same contents and protections. A shared mapping is
+/// demoted as a whole, or not at all.
 ///
 /// # Errors
-/// `ENOMEM`: no memory, no descriptor to hold up other threads with, or somebody else has the shared
-/// object. Nothing that the program could see has changed.
+/// `ENOMEM`: no memory, no descriptor to block other threads with, or another process maps the shared object. Nothing
+/// that the program could see has changed.
 pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> {
-    // Most calls are about whole mappings, and must not need what can be missing: a descriptor, /proc.
+    // Most calls are about whole mappings: return before needing what may be missing, a descriptor or /proc.
     if from >= to || !plan::wants(from, to, scope) {
         return Ok(());
     }
     if filter::is_set() {
         if scope == Scope::Removed && !plan::wants(from, to, Scope::Edges) {
-            return Ok(()); // whole superpages can be unmapped where they are
+            return Ok(()); // whole superpages can be unmapped in place
         }
         counters::because(Reason::Held);
         return Err(libc::ENOMEM);
     }
     let make = |scope| carry_out(&mut Plan::new(from, to, scope)?, true);
     alone(from, to, scope, || match make(scope) {
-        // Of a file in which private memory lies, the kernel carries a call for any base page.
+        // In a file of `in_place` the kernel carries out the call for any base page.
         Err(_) if matches!(scope, Scope::Edges | Scope::Removed) && in_place::is_asked() => Ok(()),
-        // Whole superpages can be unmapped where they are. What is left of the object stays where it is.
+        // Whole superpages can be unmapped in place. The rest of the object stays where it is.
         Err(_) if scope == Scope::Removed => make(Scope::Edges),
         result => result,
     })
 }
 
-/// The same of all private superpages, part by part: what is held twice for a moment is little.
+/// Demotes all private superpages, part by part, so that little memory is held twice.
 ///
 /// # Errors
-/// As [`make_ordinary`], of a part that stays; the others are ordinary then.
+/// As [`make_ordinary`], for a part that stays on the pool; the others are ordinary then.
 pub fn make_all_ordinary() -> Result<(), Errno> {
     const PART: usize = 32 << 20;
     let (mut at, mut result) = (0, Ok(()));
@@ -117,7 +117,8 @@ pub fn make_all_ordinary() -> Result<(), Errno> {
         let from = at.max(range.start);
         at = if range.shared { range.end } else { range.end.min(from + PART) };
         if !range.shared {
-            // What leaves the pool makes no memory free: some stays there before all of that is used up.
+            // Freed pool pages are not available as ordinary memory: leave the rest on the pool before ordinary memory
+            // runs out.
             let is_there = in_place::is_asked()
                 || limits::available_memory().is_none_or(|memory| memory > at - from + 2 * PART);
             let one_by_one = || {
@@ -125,7 +126,7 @@ pub fn make_all_ordinary() -> Result<(), Errno> {
                 pages.try_for_each(|page| make_ordinary(page, page + range.page, Scope::Covered))
             };
             let made = match is_there {
-                // A limit may leave no room for a copy of all.
+                // A limit may not permit a copy of the whole part.
                 true => make_ordinary(from, at, Scope::Covered).or_else(|_| one_by_one()),
                 false => Err(libc::ENOMEM),
             };
@@ -135,9 +136,9 @@ pub fn make_all_ordinary() -> Result<(), Errno> {
     result
 }
 
-/// Discards the contents of whole private superpages of `[from, to)`, and of no others. They stay on the
-/// pool if it has fresh ones: after the kernel's own MADV_DONTNEED a reservation does not hold where the
-/// pool has surplus pages, and the next touch could be killed.
+/// Discards the contents of whole private superpages of `[from, to)`, and of no others. They stay on the pool if it has
+/// fresh pages: after the kernel's own MADV_DONTNEED a reservation does not hold if the pool has surplus pages, and the
+/// next touch could be killed.
 ///
 /// # Errors
 /// As [`make_ordinary`].
@@ -158,9 +159,9 @@ pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
     })
 }
 
-/// Puts fresh pages of the pool, reserved, in the place of those that exist; `false` if it has none.
+/// Replaces resident pages by fresh reserved pages of the pool; `false` if it has none.
 fn renew(extent: &Extent) -> bool {
-    /// What is held twice for a moment.
+    /// Maximum bytes held twice.
     const STEP: usize = 1 << 30;
     let is_plain = extent.marks == Marks::default() && !IS_LOCKED.load(Ordering::Relaxed);
     let mut at = extent.start;
@@ -171,7 +172,7 @@ fn renew(extent: &Extent) -> bool {
         }
         if at < end {
             let is_usual = is_plain && extent.page == sizes::superpage();
-            // SAFETY: the program gives the contents up; the range stays in the table as it is.
+            // SAFETY: the program gives the contents up; the range's table entry stays valid.
             let place = || unsafe {
                 source::place_hugetlb(at, end - at, extent.protection, libc::MAP_PRIVATE)
             };
@@ -184,7 +185,7 @@ fn renew(extent: &Extent) -> bool {
     true
 }
 
-/// The same for one private page, before a fork; `false`: it is not on the pool, or stays there.
+/// Demotes one private page, before a fork; `false`: it is not on the pool, or stays there.
 pub fn make_page_ordinary(start: usize, page: usize) -> bool {
     exclusive::within(start, start + page, || {
         let marks = marks_of(start);
@@ -193,7 +194,7 @@ pub fn make_page_ordinary(start: usize, page: usize) -> bool {
     })
 }
 
-/// What was advised about the superpage at an address.
+/// Advice recorded for the superpage at an address.
 pub fn marks_of(start: usize) -> Marks {
     let entry = table::first_entry(start, start + 1, |entry| !entry.is_ordinary);
     entry.map_or_else(Marks::default, |entry| entry.marks)
@@ -211,7 +212,7 @@ fn to_ordinary(start: usize, length: usize, marks: Marks) -> bool {
     raw::keeping_errno(|| replace(&mut [extent], true)).is_ok()
 }
 
-/// Replaces the extents of a plan, on another stack if this one is among them.
+/// Replaces the extents of a plan, on an alternate stack if the current one is among them.
 fn carry_out(plan: &mut Plan, keeps_contents: bool) -> Result<(), Errno> {
     let extents = plan.extents();
     let (Some(first), Some(last)) = (extents.first(), extents.last()) else { return Ok(()) };
@@ -233,12 +234,12 @@ fn replace(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
         drop(guard);
         result
     });
-    // Who was held up may have been so with the table's lock.
+    // Only now: a writer that was blocked may have held the table's lock.
     for extent in extents.iter() {
         if extent.is_replaced {
             note_ordinary(extent);
         } else if extent.copy != 0 {
-            // SAFETY: ours, and used by nobody.
+            // SAFETY: ours, and not in use.
             let _ = unsafe { raw::munmap(extent.copy, extent.length()) };
         }
     }
@@ -248,8 +249,8 @@ fn replace(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
     result
 }
 
-/// Ordinary memory for each extent. The extents of a shared mapping lie in one object, in which it can be
-/// enlarged, mapped again and rearranged.
+/// Maps ordinary memory for each extent. The extents of a shared mapping get one object, so that the program can
+/// enlarge it, map it again and rearrange it.
 fn make_copies(extents: &mut [Extent]) -> Result<(), Errno> {
     check_memory(extents)?;
     let mut at = 0;
@@ -282,7 +283,7 @@ fn map_copy(length: usize, page: usize, shared: bool) -> Result<usize, Errno> {
     Ok(start)
 }
 
-/// Large copies are made only if memory for them is there: better an error than the OOM killer.
+/// Large copies are made only if memory for them is available: an error is better than the OOM killer.
 fn check_memory(extents: &[Extent]) -> Result<(), Errno> {
     const UNCHECKED: usize = 64 << 20;
     let bytes: usize = extents.iter().map(Extent::length).sum();
@@ -300,7 +301,7 @@ fn check_memory(extents: &[Extent]) -> Result<(), Errno> {
     }
 }
 
-/// From now on whoever writes to the extents waits.
+/// Blocks writers to the extents while the guard lives.
 fn protect_from_writes(extents: &[Extent], rings: Rings) -> Result<Option<WriteProtect>, Errno> {
     if write_protect::has_one_thread() && !rings.are_any {
         return Ok(None);
@@ -308,7 +309,7 @@ fn protect_from_writes(extents: &[Extent], rings: Rings) -> Result<Option<WriteP
     let guard = WriteProtect::new().ok_or(libc::ENOMEM)?;
     let mut copied = extents.iter().filter(|extent| extent.copy != 0);
     for extent in copied.clone().filter(|extent| extent.in_place) {
-        // A range is registered with one descriptor.
+        // A range can be registered with only one userfaultfd.
         write_protect::map_as_usual(extent.start, extent.length());
     }
     let is_protected = copied.all(|extent| guard.protect(extent.start, extent.length()));
@@ -321,7 +322,7 @@ fn fill_copies(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno
     for extent in extents.iter_mut().filter(|extent| extent.copy != 0) {
         let (copy, length) = (extent.copy, extent.length());
         let is_readable = extent.protection & libc::PROT_READ != 0;
-        // SAFETY: the extent is readable or read by `memory`, no thread writes it, and the copy is ours.
+        // SAFETY: the extent is readable, or read through `memory`; no thread writes it, and the copy is ours.
         unsafe {
             if keeps_contents {
                 if !is_readable && memory.is_none() {
@@ -336,7 +337,7 @@ fn fill_copies(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno
                 Locked::OnFault => raw::call!(SYS_mlock2, copy, length, libc::MLOCK_ONFAULT),
                 _ => raw::call!(SYS_mlock, copy, length),
             };
-            // What cannot be read is locked, and said not to be populated.
+            // mlock locks unreadable memory, but fails because it cannot populate it.
             if locked != 0 && is_readable {
                 return Err(libc::ENOMEM);
             }
@@ -345,10 +346,10 @@ fn fill_copies(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno
     Ok(())
 }
 
-/// Gives a copy the advice and the policy that the kernel keeps per mapping, without which it is no part of its mapping.
+/// Gives a copy the advice and the policy that the kernel keeps per VMA: otherwise it would not merge with its mapping.
 ///
 /// # Safety
-/// It is the caller's own.
+/// The caller owns the copy.
 pub unsafe fn advise_alike(copy: usize, length: usize, marks: Marks) -> Result<(), Errno> {
     let asked = [
         (marks.dont_fork, libc::MADV_DONTFORK),
@@ -366,20 +367,21 @@ pub unsafe fn advise_alike(copy: usize, length: usize, marks: Marks) -> Result<(
     }
 }
 
-/// This process's memory, also what it may not read: to make that readable for a copy would let other threads read it.
+/// Opens this process's memory, to read what it may not read: making it readable for a copy would let other threads
+/// read it.
 fn own_memory() -> Result<raw::File, Errno> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let opened = raw::keeping_errno(|| raw::open(c"/proc/self/mem", flags, 0));
     opened.map(raw::File).ok_or(libc::ENOMEM)
 }
 
-/// Copies what is not zero: the rest of a fresh copy is.
+/// Copies pieces that are not zero: a fresh copy is zero.
 ///
 /// # Safety
-/// The extent is readable, unless `memory` is there to read it by; the copy is ours.
+/// The extent is readable, or `memory` is given; the copy is ours.
 unsafe fn copy_contents(extent: &Extent, memory: Option<&raw::File>) -> Result<(), Errno> {
     for page in (0..extent.length()).step_by(extent.page) {
-        // Of a shared object there may be pages that this process has not mapped yet.
+        // A shared object may have pages that this process has not mapped yet.
         let at = extent.start + page;
         let may_have_contents = match extent.in_place {
             true => in_place::may_have_contents(at, extent.page),
@@ -401,11 +403,11 @@ unsafe fn copy_contents(extent: &Extent, memory: Option<&raw::File>) -> Result<(
     Ok(())
 }
 
-/// What is copied at once: the smallest base page of any architecture.
+/// Bytes copied at once: the smallest base page of any architecture.
 const PIECE: usize = 4096;
 
 /// # Safety
-/// `from` is readable and `to` ours, a piece each.
+/// `from` is readable and `to` ours, [`PIECE`] bytes each.
 unsafe fn copy_piece(from: usize, to: usize) {
     // SAFETY: the contract.
     unsafe {
@@ -415,10 +417,10 @@ unsafe fn copy_piece(from: usize, to: usize) {
     }
 }
 
-/// The same of what may not be read, apart from it for its buffer: a signal handler's stack may be small.
+/// As [`copy_piece`], for unreadable memory. Not inlined because of its buffer: a signal handler's stack may be small.
 ///
 /// # Safety
-/// `to` is ours, a piece.
+/// `to` is ours, [`PIECE`] bytes.
 #[inline(never)]
 unsafe fn copy_unreadable(memory: &raw::File, from: usize, to: usize) -> Result<(), Errno> {
     let mut buffer = [0u64; PIECE / size_of::<u64>()];
@@ -431,7 +433,7 @@ unsafe fn copy_unreadable(memory: &raw::File, from: usize, to: usize) -> Result<
 /// Moves the copies over the extents.
 fn put_copies(extents: &mut [Extent]) -> Result<(), Errno> {
     for extent in extents.iter_mut().filter(|extent| extent.copy != 0) {
-        // SAFETY: both are whole mappings or parts of them; what was there is in the copy.
+        // SAFETY: both are whole VMAs or parts of them; the copy has the contents of the extent.
         let mut put = || unsafe { raw::move_to(extent.copy, extent.length(), extent.start) };
         let is_put = match extent.in_place {
             true => in_place::taking_away(extent.start, extent.end, &mut put),
@@ -443,12 +445,12 @@ fn put_copies(extents: &mut [Extent]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What is known of an extent that was replaced.
+/// Records in the table and counters that an extent was replaced.
 fn note_ordinary(extent: &Extent) {
     let Extent { start, end, page, shared, mapping, .. } = *extent;
     table::remove(start, end);
     if !shared {
-        // Where it is forgotten for want of memory, it cannot be moved as one with its neighbours.
+        // If there is no memory for the entry, the extent cannot be moved together with its neighbours.
         table::add_ordinary(Range { start, end, page, shared }, mapping);
     }
     if page > raw::base_page() {
@@ -459,15 +461,15 @@ fn note_ordinary(extent: &Extent) {
     }
 }
 
-/// Whether the page exists; one that does not is zero, like a fresh copy.
+/// Whether the page is resident; an absent one is zero, like a fresh copy.
 pub fn is_present(start: usize) -> bool {
     pagemap::is_resident(start) != Some(false)
 }
 
-/// Copies the pages (of size `page`) that exist; the others are zero on both sides, and stay so.
+/// Copies resident pages (of size `page`); the others are zero in both ranges, and stay so.
 ///
 /// # Safety
-/// Both are memory of at least `length` bytes, the first readable, the second the caller's to write.
+/// Both ranges have at least `length` bytes; the first is readable, the second the caller's to write.
 pub unsafe fn copy_present(from: usize, to: usize, length: usize, page: usize) {
     for at in (0..length).step_by(page) {
         if is_present(from + at) {
@@ -480,7 +482,7 @@ pub unsafe fn copy_present(from: usize, to: usize, length: usize, page: usize) {
     }
 }
 
-/// The protection of the mapping at an address.
+/// The protection of the VMA at an address.
 pub fn protection_of(address: usize) -> Option<c_int> {
     maps::at(address).map(|vma| vma.protection())
 }

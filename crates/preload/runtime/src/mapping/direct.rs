@@ -1,9 +1,9 @@
-//! `syscall(2)`: calls about memory that a program makes past libc's functions for them.
+//! `syscall(2)`: memory system calls that a program makes without libc's functions for them.
 //!
-//! They must not find a superpage where the program has ordinary memory, so they take the same ways as
-//! libc's functions. Only `mmap` gets from here no superpages: who maps memory like that wants what the
-//! kernel gives. Every other call costs a few comparisons, and is made with the registers and the stack
-//! as they came (a call may return twice, or on another stack).
+//! Such a call must not meet a superpage where the program expects ordinary memory, so it is handled like the call of
+//! libc's function. Only `mmap` gets no superpages here: a program that maps memory this way wants the kernel's result.
+//! Every other call costs a few comparisons, and is made with registers and stack unchanged (a call may return twice,
+//! or on another stack).
 //!
 //! # Safety
 //! As the system calls.
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn syscall() {
 /// `mseal(2)` (Linux 6.10).
 const SYS_MSEAL: c_long = 462;
 
-/// The numbers below 64 that are seen, as bits.
+/// Bit mask of the intercepted numbers below 64.
 const LOW: u64 = 1 << libc::SYS_mmap
     | 1 << libc::SYS_mprotect
     | 1 << libc::SYS_munmap
@@ -92,7 +92,7 @@ const LOW: u64 = 1 << libc::SYS_mmap
     | 1 << libc::SYS_mremap
     | 1 << libc::SYS_madvise;
 
-/// Gets what `syscall` got: a jump leads here, so the last argument lies where the caller put it.
+/// Gets the arguments of `syscall`: a jump leads here, so the last argument lies where the caller put it.
 unsafe extern "C" fn seen(
     number: c_long,
     a: usize,
@@ -103,7 +103,7 @@ unsafe extern "C" fn seen(
     f: usize,
 ) -> c_long {
     let address = a as *mut c_void;
-    // SAFETY: the caller's contract. An argument that a call does not have may be anything.
+    // SAFETY: the caller's contract. Arguments that a call does not have may hold anything.
     unsafe {
         match number {
             libc::SYS_mmap => {
@@ -142,7 +142,7 @@ unsafe extern "C" fn seen(
                 raw::system_call(number, a, b, c, d, e, f)
             }
             SYS_MSEAL => {
-                // What is sealed can never be made ordinary.
+                // Sealed memory can never be demoted.
                 let made = parts::first_make_ordinary(a, parts::round_up(a, b), Scope::Covered);
                 match made {
                     Ok(()) => raw::system_call(number, a, b, c, d, e, f),
@@ -155,7 +155,7 @@ unsafe extern "C" fn seen(
                 others::changing_root(a as *const c_char, change)
             }
             libc::SYS_seccomp => {
-                // Not who asks whether there is such a thing: without a program, or with flags of the strict mode.
+                // Not for a program that only tests for seccomp: without a filter, or with flags in strict mode.
                 const SET_MODE_STRICT: usize = 0;
                 const SET_MODE_FILTER: usize = 1;
                 let set = || raw::system_call(number, a, b, c, d, e, f);
@@ -170,7 +170,7 @@ unsafe extern "C" fn seen(
     }
 }
 
-/// `mbind(2)`, whose policy copies get, too.
+/// `mbind(2)`: records the policy, so that copies get it, too.
 unsafe fn bind(
     start: usize,
     length: usize,
@@ -179,11 +179,11 @@ unsafe fn bind(
     bits: usize,
     flags: usize,
 ) -> c_long {
-    /// Without the flags of a mode.
+    /// The mode without its flags.
     const MODE: c_int = 0xff;
     let end = parts::round_up(start, length);
     prepare::changed(start, end);
-    // Reservations know no nodes: a touch would fail. And the table has no place for higher nodes.
+    // Reservations ignore nodes: a touch would fail. And the table cannot record nodes from 64 on.
     let words = bits.saturating_sub(1).div_ceil(u64::BITS as usize);
     if (mode & MODE == libc::MPOL_BIND || words > 1)
         && let Err(errno) = parts::first_make_ordinary(start, end, Scope::Covered)
@@ -196,7 +196,7 @@ unsafe fn bind(
             unsafe { raw::system_call(libc::SYS_mbind, start, length, mode, nodes, bits, flags) };
         if result == 0 {
             let has_nodes = words > 0 && !nodes.is_null();
-            // SAFETY: the kernel has read it.
+            // SAFETY: the kernel has read the mask.
             let nodes = if has_nodes { unsafe { nodes.read_unaligned() } } else { 0 };
             let policy = MemoryPolicy { mode, nodes };
             let policy = (mode & MODE != libc::MPOL_DEFAULT).then_some(policy);

@@ -1,16 +1,15 @@
-//! One thread at a time makes a superpage ordinary; others go on with other superpages meanwhile. Calls that unmap, protect or
-//! advise such memory enter too (`undisturbed`): a fork makes it ordinary while other threads use it.
+//! One thread at a time demotes a superpage; other threads work on other superpages meanwhile. Calls that unmap,
+//! protect or advise such memory enter too (`undisturbed`), because a fork demotes memory that other threads use.
 //!
-//! A demotion takes longer than a lock should be held: a thread of a real-time priority would wait until every
-//! ordinary thread of its CPU has had its turn. So the lock is held to enter and to leave a range, and who
-//! waits does so for a superpage that it names itself.
+//! A demotion takes longer than a lock should be held: a thread of a real-time priority would wait until every ordinary
+//! thread of its CPU has had its turn. So the lock is held only to enter and to leave a range, and a thread waits only
+//! for a superpage that it names itself.
 //!
-//! No circle: a thread that works on a range never waits for another, and runs no signal handler. Who works
-//! on a range holds up those that write to it, and must write to its own stack; so a thread whose stack lies
-//! on the pool works alone.
+//! No deadlock: a thread that works on a range never waits for another, and runs no signal handler. Writers to the
+//! range are blocked, and the thread must write to its own stack; so a thread whose stack lies on the pool works alone.
 //!
 //! # Safety
-//! Nothing here is unsafe: addresses are compared.
+//! Nothing here is unsafe: addresses are only compared.
 //! See docs/decisions/pool.md#10.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,44 +18,44 @@ use crate::lock::{Lock, Rank};
 use crate::table;
 use crate::{filter, raw};
 
-/// (d) A range and the thread (its errno's address) that works on it; 0: none.
+/// (d) A range and the thread (address of its errno) that works on it; 0: none.
 #[derive(Clone, Copy)]
 struct Worker {
     owner: usize,
     from: usize,
     to: usize,
-    /// What [`FORKS`] was.
+    /// [`FORKS`] when the thread entered.
     born: u32,
 }
 
-/// Further threads wait.
+/// Maximum number; further threads wait.
 const MAX_WORKERS: usize = 64;
 static WORKERS: Lock<[Worker; MAX_WORKERS]> =
     Lock::new(Rank::Demotion, [Worker { owner: 0, from: 0, to: 0, born: 0 }; MAX_WORKERS]);
-/// (a) Changes when somebody leaves a range.
+/// (a) Changes when a thread leaves a range.
 static LEFT: AtomicU32 = AtomicU32::new(0);
-/// (a) How many forks this process is away from the first: threads of before are not there.
+/// (a) Number of forks between the first process and this one: workers of an earlier number do not exist here.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 enum Attempt {
     Entered,
-    /// This thread works on a range already, and does this on the way.
+    /// This thread works on a range already, and made this call during that work.
     Nested,
-    /// Somebody else is there; what [`LEFT`] was.
+    /// Another thread works there; the value of [`LEFT`].
     Occupied(u32),
 }
 
-/// Runs `work` while nobody else works on `[from, to)`. No signal handler runs meanwhile: one that forked would work on what this
-/// thread works on, and one that stopped this thread would have others wait for it.
+/// Runs `work` while no other thread works on `[from, to)`. Signals are blocked meanwhile: a handler that forked would
+/// work on the same range, and a handler that stopped this thread would make others wait for it.
 pub fn within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     let me = raw::errno_address();
     let here = 0u8;
     let is_on_pool = |address: usize| table::first(address, address + 1).is_some();
     let is_alone = is_on_pool(&raw const here as usize) || is_on_pool(me);
     let (from, to) = if is_alone { (0, usize::MAX) } else { (from, to) };
-    // A thread that is cancelled where it stands would never leave.
+    // A thread that is cancelled here would never leave.
     raw::not_cancelled(|| {
-        // A filter may end us for that; nothing is made ordinary then.
+        // A filter may kill the process for blocking signals; nothing is demoted then.
         let signals = (!filter::may_be_in_place()).then(|| raw::set_signals(u64::MAX));
         let is_entered = loop {
             match WORKERS.with_or(|workers| enter(workers, me, from, to), || Attempt::Nested) {
@@ -97,7 +96,7 @@ fn leave(workers: &mut [Worker; MAX_WORKERS], me: usize) {
     LEFT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// In a forked child: the other threads are not there.
+/// In a forked child: the other threads do not exist.
 pub fn after_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     WORKERS.after_fork(|_, _| {});

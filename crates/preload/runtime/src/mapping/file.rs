@@ -1,18 +1,18 @@
-//! Large files that a program maps to read them: weights of a model, the index of a search engine.
+//! Large files that a program maps for reading: weights of a model, the index of a search engine.
 //!
-//! Superpages there are the file's own: large folios of the page cache, which all processes share. The kernel
-//! makes them when the file is first read (ext4, XFS, btrfs) through a mapping that is advised, and maps them where
-//! address and offset are congruent. So that is what is done, and what is not cached yet will lie on superpages. What is
-//! cached in small pages stays so, unless MADV_COLLAPSE can change it (tmpfs, or `CONFIG_READ_ONLY_THP_FOR_FS`):
-//! others read it too, so it is never dropped from the cache. A private copy takes its place only where that
-//! is asked for.
+//! Their superpages are large folios of the page cache, which all processes share. The kernel allocates them when the
+//! file is first read (ext4, XFS, btrfs) through an advised mapping, and maps them by PMDs where address and offset are
+//! congruent. So the library aligns and advises the mapping, and parts that are not cached yet get superpages. Parts
+//! cached in small pages stay so, unless MADV_COLLAPSE can change that (tmpfs, or `CONFIG_READ_ONLY_THP_FOR_FS`): other
+//! processes read them too, so the library never drops them from the cache. A private copy replaces them only on
+//! request.
 //!
-//! Left alone: what may be written, what the program has put at an address or locked, and everything where a seccomp filter
-//! may forbid the questions asked here.
+//! Left alone: writable mappings, those at an address that the program chose, locked ones, and everything if a seccomp
+//! filter may forbid the queries made here.
 //!
 //! # Safety
-//! Advice, and asking what is there, change no contents; nothing is touched but by the kernel, which answers `EFAULT`
-//! where a touch would raise SIGBUS.
+//! Advice and queries change no contents; only the kernel touches pages, and returns `EFAULT` where a touch would raise
+//! SIGBUS.
 //! See docs/decisions/segments.md#4.
 
 use std::ffi::c_int;
@@ -27,21 +27,21 @@ use crate::raw::{self, Errno};
 use crate::settings::{Files, Memory};
 use crate::{files, filter, pagemap, sizes, source};
 
-/// A file that is meant, and is to be mapped.
+/// A file to be mapped on superpages.
 pub(super) struct File {
     superpage: usize,
-    /// Whether a copy may take its place.
+    /// Whether a private copy may replace file pages.
     may_copy: bool,
-    /// How much of the mapping has contents.
+    /// Bytes of the mapping that lie within the file.
     filled: usize,
-    /// Whether it lies on tmpfs.
+    /// Whether the file is on tmpfs.
     is_in_memory: bool,
-    /// Whether the kernel says what of it is cached.
+    /// Whether mincore(2) reports what is cached.
     is_told: bool,
 }
 
 impl File {
-    /// The file that a request is about, if it is one.
+    /// The file of a request; `None` if the request does not qualify.
     pub(super) fn of(request: &Request, memory: &Memory) -> Option<Self> {
         let &Request { address, length, protection, flags, fd, offset } = request;
         let Files { min, copies } = memory.files?;
@@ -56,7 +56,7 @@ impl File {
         let is_in_memory = shared::is_memory_file(fd);
         let is_meant = file.st_mode & libc::S_IFMT == libc::S_IFREG
             && !shared::is_on(libc::HUGETLBFS_MAGIC, fd)
-            // `--shm` has its own way with these.
+            // `--shm` handles these files.
             && !(is_shared && memory.shared && is_in_memory);
         let left = usize::try_from(file.st_size.saturating_sub(offset)).unwrap_or(0);
         (is_meant && length >= superpage).then(|| Self {
@@ -68,14 +68,14 @@ impl File {
         })
     }
 
-    /// Maps it, on its superpages as far as it has some or will have.
+    /// Maps the file, on its superpages as far as it has or will have any.
     pub(super) unsafe fn map(&self, mut request: Request) -> Result<usize, Errno> {
         let both = libc::MAP_POPULATE | libc::MAP_NONBLOCK;
-        // SAFETY: no memory: asks whether there is such advice (Linux 5.14).
+        // SAFETY: an empty range: tests for kernel support (Linux 5.14).
         let is_populated = request.flags & both == libc::MAP_POPULATE
             && unsafe { raw::populate_read(0, 0) }.is_ok();
         if is_populated {
-            // Before the advice the kernel would read the file in small pages.
+            // MAP_POPULATE would read the file in small pages, before the advice.
             request.flags &= !libc::MAP_POPULATE;
         }
         // SAFETY: the caller's contract.
@@ -100,7 +100,7 @@ impl File {
         let (mut on, mut is_to_populate) = (0, is_populated);
         let mut populate = || {
             if std::mem::take(&mut is_to_populate) {
-                // SAFETY: memory that was just mapped. MAP_POPULATE promises nothing.
+                // SAFETY: just mapped. A failure is ignored, as with MAP_POPULATE.
                 let _ = unsafe { raw::populate_read(start, length) };
             }
         };
@@ -142,8 +142,8 @@ impl File {
         (start as u64 ^ request.offset as u64).is_multiple_of(self.superpage as u64)
     }
 
-    /// Moves a new mapping to where its superpages can be mapped. Most file systems have the kernel put it there (not
-    /// overlayfs). Where no place is found it stays.
+    /// Moves a new mapping to an address where its superpages can be mapped. Most file systems let the kernel choose
+    /// such an address (overlayfs does not). If there is none, the mapping stays.
     fn placed(&self, start: usize, request: &Request) -> usize {
         if self.is_congruent(start, request) {
             return start;
@@ -152,7 +152,7 @@ impl File {
         let shift = request.offset as usize % self.superpage;
         let Ok(place) = source::reserve(shift + length, self.superpage) else { return start };
         let to = place + shift;
-        // SAFETY: a mapping that nobody knows of yet, and address space of our own.
+        // SAFETY: a mapping that no other code knows of yet, and address space of our own.
         unsafe {
             let is_moved = raw::move_to(start, length, to).is_ok();
             let rest = if is_moved { shift } else { shift + length };
@@ -163,12 +163,12 @@ impl File {
         }
     }
 
-    /// How many bytes of `[first, last)` lie on superpages of the file, or will when they are first read: all where
-    /// nobody says what is cached.
+    /// Bytes of `[first, last)` that lie on superpages of the file, or will when they are first read; all, if it is
+    /// unknown what is cached.
     fn collapse(&self, first: usize, last: usize) -> usize {
         let all = (first..last).step_by(self.superpage);
         let count = |fd| {
-            // Before Linux 6.7 nobody says what lies on superpages.
+            // Before Linux 6.7 superpages are not reported.
             pagemap::scan(
                 fd,
                 first as u64,
@@ -183,7 +183,8 @@ impl File {
         on.unwrap_or(all.clone().count()) * self.superpage
     }
 
-    /// Whether there is a superpage at `at`, or will be. Asked of a few pages: mincore takes 50 us for all of them.
+    /// Whether there is a superpage at `at`, or will be; collapses if necessary. Checks few pages: mincore takes 50 us
+    /// for all.
     fn is_on(&self, pagemap: c_int, at: usize) -> bool {
         const ASKED: usize = 4;
         let end = at + self.superpage;
@@ -191,18 +192,18 @@ impl File {
             let others = (at..end).step_by(self.superpage / ASKED).skip(1);
             return others.chain([end - 1]).all(|other| pagemap::is_resident(other) != Some(true));
         }
-        // SAFETY: the mapping; what is cached is mapped.
+        // SAFETY: our mapping; maps what is cached.
         let _ = unsafe { raw::populate_read(at, raw::base_page()) };
         let pages = self.superpage / raw::base_page();
         pagemap::is_all(pagemap, at, end, pagemap::PAGE_IS_HUGE)
-            // Holes of a file in memory stay.
+            // Holes of a tmpfs file stay holes.
             || (!self.is_in_memory || pagemap::resident(at, pages) == Some(pages))
                 && advice::collapse(at, self.superpage)
     }
 
-    /// Private copies of what lies on small pages; how many bytes were copied.
+    /// Copies parts that lie on small pages; returns the bytes copied.
     fn copy(&self, request: &Request, start: usize, first: usize, last: usize) -> usize {
-        // A copy for which there are too few superpages is dropped, so it is not made of all at once.
+        // Copy in parts: a part that gets too few superpages is dropped.
         const MOST: usize = 128;
         let (page, mut at, mut copied) = (self.superpage, first, 0);
         let work = |pagemap| {
@@ -229,7 +230,7 @@ impl File {
     }
 }
 
-/// Puts a copy of `length` bytes of a file on superpages at `at`, if there are enough.
+/// Replaces `length` bytes of a file mapping at `at` by a copy on superpages, if there are enough.
 fn copy_part(
     pagemap: c_int,
     fd: c_int,
@@ -245,7 +246,7 @@ fn copy_part(
             // SAFETY: memory of our own, of that length.
             let got = unsafe { raw::call!(SYS_pread64, fd, to, length - used, from) };
             match usize::try_from(got) {
-                // What another cuts off meanwhile must raise SIGBUS.
+                // If the file was truncated meanwhile, a touch must raise SIGBUS.
                 Err(_) | Ok(0) => return false,
                 Ok(got) => used += got,
             }
@@ -256,18 +257,18 @@ fn copy_part(
     source::replace_by_copy(at, length, page, libc::PROT_READ, at + length, fill)
 }
 
-/// Whether this process may write the file: mincore(2) says what of it is cached to who may, and to its owner.
+/// Whether this process may write the file: mincore(2) reports what is cached only to writers and to the owner.
 fn may_write(fd: c_int) -> bool {
     let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;
-    // SAFETY: asks only.
+    // SAFETY: only a query.
     raw::keeping_errno(|| unsafe {
         raw::call!(SYS_faccessat2, fd, c"".as_ptr(), libc::W_OK, flags) == 0
     })
 }
 
-/// Whether superpages are off for this process (`PR_SET_THP_DISABLE`).
+/// Whether THP are off for this process (`PR_SET_THP_DISABLE`).
 fn is_disabled() -> bool {
-    // SAFETY: asks only.
+    // SAFETY: only a query.
     raw::keeping_errno(|| unsafe {
         raw::call!(SYS_prctl, libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1
     })

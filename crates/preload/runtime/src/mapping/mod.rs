@@ -1,23 +1,21 @@
-//! mmap and its relatives: the memory a program, or a library in it, maps itself. Decisions about the pool:
+//! mmap and its relatives: memory that a program, or a library in it, maps itself. Decisions about the pool:
 //! docs/decisions/pool.md.
 //!
-//! On THP, memory stays ordinary anonymous memory: large mappings are advised, small ones placed
-//! side by side (`small`), and whatever the program does to them later is what the kernel makes of
-//! it.
+//! On THP, memory stays ordinary anonymous memory: large mappings are advised, small ones placed side by side
+//! (`small`), and the kernel handles all later calls.
 //!
-//! On hugetlb, a large mapping becomes a body of reserved superpages and a tail of base pages, so
-//! that its length is what the program asked for and calls about the whole of it work as they are.
-//! Before a call that the kernel does not carry there as on ordinary memory, the superpages in its way
-//! are made ordinary (`demote`): one way for all calls, of which `parts`, `remap` and `others` say what
-//! each needs.
+//! On hugetlb, a large mapping becomes a body of reserved superpages and a tail of base pages, so that its length is
+//! what the program requested, and calls about the whole of it work unchanged. Before a call that the kernel does not
+//! carry out on hugetlb as on ordinary memory, the superpages concerned are demoted (`demote`): one way for all calls;
+//! `parts`, `remap` and `others` determine what each needs.
 //!
-//! Left alone: memory with an address hint, executable, locked, of `MAP_NORESERVE` (the program
-//! says that it will not use most of it) or for a stack, everything that chose its pages itself, and
-//! what is smaller than a superpage. Private memory also where other threads' system calls could not be
-//! held up while it is made ordinary, unless SUPERPAGE_POOL=always.
+//! Left alone on hugetlb: memory with an address hint, executable, locked, of `MAP_NORESERVE` (the program says that it
+//! will not use most of it) or for a stack, everything that chose its pages itself, and mappings smaller than a
+//! superpage. Also private memory if other threads' system calls could not be blocked during a demotion, unless
+//! SUPERPAGE_POOL=always.
 //!
-//! Seen are calls of libc, its `syscall` among them; a program that has the instruction in its own code
-//! gets the kernel's answers for hugetlb.
+//! The library sees calls of libc's functions, `syscall` among them; a program that executes the instruction in its own
+//! code gets the kernel's behaviour for hugetlb.
 //!
 //! # Safety
 //! The exported functions are the system calls of the same names, with the same contracts.
@@ -66,7 +64,7 @@ use crate::write_protect;
 use demote::Scope;
 use table::Range;
 
-/// What a program asks of `mmap(2)`.
+/// Arguments of `mmap(2)`.
 #[derive(Clone, Copy)]
 struct Request {
     address: usize,
@@ -80,7 +78,7 @@ struct Request {
 /// `void *mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)`.
 ///
 /// # Safety
-/// As the system call: `MAP_FIXED` replaces what was there.
+/// As the system call: `MAP_FIXED` replaces existing mappings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn mmap(
     address: *mut c_void,
@@ -95,7 +93,7 @@ pub unsafe extern "C-unwind" fn mmap(
     raw::not_cancelled(|| raw::answer_address(unsafe { request.serve() }))
 }
 
-/// The same under its large-file name: `off_t` is 64 bits here.
+/// The same as [`mmap`] under its large-file name: `off_t` is 64 bits here.
 ///
 /// # Safety
 /// As [`mmap`].
@@ -112,15 +110,15 @@ pub unsafe extern "C-unwind" fn mmap64(
     unsafe { mmap(address, length, protection, flags, fd, offset) }
 }
 
-/// Whether memory of the program's may lie on the pool: later calls about parts of it take others' system
-/// calls being held up, and calls that a filter may not know.
+/// Whether memory of the program may lie on the pool: to demote parts of it later, system calls of other threads must
+/// be blocked, by calls that a filter may not permit.
 fn may_use_pool(settings: &Settings) -> bool {
     let can_be_moved = || !filter::may_be_in_place() && write_protect::stops_system_calls();
     (settings.always_pool || can_be_moved()) && !IS_MERGED.load(Ordering::Relaxed)
 }
 
-/// Runs `work`, which takes away or changes what may lie on superpages of the table at `[from, to)`, while nobody makes that
-/// ordinary: a fork copies what other threads may be unmapping or protecting. `work` is system calls.
+/// Runs `work`, which unmaps or changes superpages of the table at `[from, to)`, while no thread demotes them: a fork
+/// copies memory that other threads may be unmapping or protecting. `work` only makes system calls.
 pub fn undisturbed<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     match table::first(from, to) {
         Some(_) => exclusive::within(from, to, work),
@@ -128,30 +126,30 @@ pub fn undisturbed<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Superpages of the table at `[from, to)` that were just mapped: a fork that is under way did not see them, and its child
-/// may be told of them.
+/// Call after superpages of the table were mapped at `[from, to)`: a fork in progress did not see them, but its child
+/// may use them.
 pub fn settle(from: usize, to: usize) {
     if in_place::is_asked() && fork_lock::is_held() {
-        // Where there is no memory for that, the child does not have them.
+        // If there is no memory for that, the child does not get them.
         let _ = demote::make_ordinary(from, to, Scope::Covered);
     }
 }
 
-/// In a forked child, which inherits no locks of memory (mlock(2)); those of `table` it forgets itself.
+/// In a forked child, which inherits no memory locks (mlock(2)); `table` resets its own.
 pub fn after_fork() {
     exclusive::after_fork();
     demote::lock_copies(false);
     limits::lock_future(false);
 }
 
-/// Whether equal pages of this process are merged (`PR_SET_MEMORY_MERGE`), which takes ordinary ones.
+/// Whether the kernel merges equal pages of this process (`PR_SET_MEMORY_MERGE`), for which they must be ordinary.
 static IS_MERGED: AtomicBool = AtomicBool::new(false);
 
-/// The program asks for that, or no longer.
+/// Call when the program turns merging on or off.
 pub fn merge(is_asked: bool) {
     IS_MERGED.store(is_asked, Ordering::Relaxed);
     if is_asked {
-        // What cannot be moved is not merged.
+        // Memory that cannot be demoted is not merged.
         let _ = demote::make_ordinary(0, usize::MAX, Scope::Covered);
     }
 }
@@ -161,10 +159,10 @@ impl Request {
         let settings = settings::get();
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
         if is_fixed {
-            // The parts of superpages that stay become ordinary memory.
+            // Superpages that the mapping replaces in part become ordinary memory.
             parts::first_make_ordinary(self.address, self.end(), Scope::Removed)?;
         }
-        // The kernel looks at the offset even where there is no file.
+        // The kernel checks the offset even without a file.
         let is_valid = self.offset.unsigned_abs().is_multiple_of(raw::base_page() as u64);
         if settings.pages == Pages::Unasked || !is_valid {
             // SAFETY: the caller's contract.
@@ -189,7 +187,7 @@ impl Request {
         }
     }
 
-    /// To the kernel as it is.
+    /// Passes the request to the kernel unchanged.
     unsafe fn plain(self) -> Result<usize, Errno> {
         let Self { address, length, protection, flags, fd, offset } = self;
         // SAFETY: the caller's contract.
@@ -203,7 +201,7 @@ impl Request {
                 Err(libc::ENOMEM) if prepare::give_way() => map(),
                 result => result,
             };
-            // What was there may have been unmapped by others than this library.
+            // Earlier memory there may have been unmapped without this library.
             return result.inspect(|at| {
                 let end = parts::round_up(*at, length);
                 copies::forget(*at, end);
@@ -212,11 +210,11 @@ impl Request {
                 }
             });
         }
-        // What was there is lost if this works, and only then.
+        // The old mapping is lost only if the call succeeds.
         parts::replacing(address, self.end(), map)
     }
 
-    /// The same, where the program may replace part of a superpage.
+    /// As [`Self::plain`], for a mapping that may replace part of a superpage.
     #[cfg(target_arch = "x86_64")]
     unsafe fn replace_as_it_is(self) -> Result<usize, Errno> {
         if self.flags & libc::MAP_FIXED != 0 {
@@ -226,7 +224,7 @@ impl Request {
         unsafe { self.plain() }
     }
 
-    /// Where it ends, if it begins at its address.
+    /// End of the mapping, if it begins at `address`.
     fn end(&self) -> usize {
         let base = raw::base_page();
         self.address.saturating_add(self.length).saturating_add(base - 1) & !(base - 1)
@@ -236,17 +234,16 @@ impl Request {
         matches!(self.flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE)
     }
 
-    /// Private anonymous memory, but no stacks (mostly untouched: superpages there are pure waste)
-    /// and nothing that chose its pages itself.
+    /// Whether this is private anonymous memory, but no stack (mostly untouched, superpages would be wasted), and did
+    /// not choose its pages itself.
     fn is_wanted(&self) -> bool {
         let excluded = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
         self.flags & PRIVATE_ANONYMOUS == PRIVATE_ANONYMOUS && self.flags & excluded == 0
     }
 
-    /// Whatever its protection. Advice on address space that is only reserved (`PROT_NONE`) costs
-    /// no memory: nothing is there to be touched. And it must be given then or never: the parts
-    /// that an allocator makes writable by mprotect, or that `MAP_FIXED` does not replace, keep the
-    /// advice of the reservation.
+    /// Advises mappings of any protection. Advice on reserved address space (`PROT_NONE`) costs no memory, because the
+    /// program does not touch it, and cannot be given later: the parts that an allocator makes writable by mprotect, or
+    /// that `MAP_FIXED` does not replace, keep the advice of the reservation.
     unsafe fn on_thp(mut self) -> Result<usize, Errno> {
         if self.length < sizes::superpage() {
             // SAFETY: the caller's contract.
@@ -257,14 +254,14 @@ impl Request {
             // SAFETY: the caller's contract.
             return unsafe { self.plain() };
         }
-        // The kernel would populate with base pages before the advice could be given.
+        // MAP_POPULATE would map base pages before the advice.
         let populated = self.is_populated_later();
         if self.is_prepared()
             && (populated || !self.is_populated())
             && let Some(start) = prepare::take(self.length)
         {
             if populated {
-                // SAFETY: memory that was just mapped; there may be none (MAP_POPULATE promises nothing).
+                // SAFETY: just mapped; a failure is ignored, as with MAP_POPULATE.
                 let _ = unsafe { raw::populate(start, self.length) };
             }
             return Ok(start);
@@ -272,8 +269,8 @@ impl Request {
         if populated {
             self.flags &= !libc::MAP_POPULATE;
         }
-        // SAFETY: the caller's contract; then advice about memory that was just mapped. The kernel
-        // may refuse it (no THP) or the populating (no memory: MAP_POPULATE promises nothing).
+        // SAFETY: the caller's contract; then advice about memory that was just mapped. The kernel may refuse the
+        // advice (no THP) or to populate (no memory), which is ignored, as with MAP_POPULATE.
         unsafe {
             let start = self.plain()?;
             let advised =
@@ -299,7 +296,7 @@ impl Request {
         self.address == 0 && self.protection == READ_WRITE && self.flags == PRIVATE_ANONYMOUS
     }
 
-    /// A mapping that is smaller than a superpage shares one of THP with others.
+    /// Maps a range smaller than a superpage, which shares a THP with others.
     unsafe fn beside_others(self) -> Result<usize, Errno> {
         let block = if self.is_plain() { small::take(self.length) } else { None };
         let column = match block {
@@ -312,11 +309,10 @@ impl Request {
         block.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize))
     }
 
-    /// A mapping that is put into a larger one is advised like that: it must remain one mapping, or
-    /// mremap would fail.
+    /// A mapping placed inside a larger one is advised like that: both must stay one VMA, or mremap would fail.
     unsafe fn small(mut self) -> Result<usize, Errno> {
         let is_joined = self.address != 0 && executor::advises();
-        // What has pages of its own before the advice is never joined with what lies beside it.
+        // If populated before the advice, the mapping would never merge with adjacent VMAs.
         let populated = is_joined && self.is_populated_later();
         if populated {
             self.flags &= !libc::MAP_POPULATE;
@@ -335,8 +331,8 @@ impl Request {
         }
     }
 
-    /// Whether it can be memory that is prepared already. jemalloc maps all it uses with MAP_NORESERVE, in
-    /// extents far smaller than what others reserve so.
+    /// Whether prepared memory can serve the request. jemalloc maps all its memory with MAP_NORESERVE, in extents far
+    /// smaller than those that other programs reserve with it.
     fn is_prepared(&self) -> bool {
         const MAX_UNRESERVED: usize = 1 << 30;
         let flags = self.flags & !(libc::MAP_POPULATE | libc::MAP_NONBLOCK);
@@ -347,30 +343,30 @@ impl Request {
             && (!is_sparse || self.length <= MAX_UNRESERVED)
     }
 
-    /// Whether all of it is to be there at once. Read-only memory is left to the kernel: it is all
-    /// one page of zeroes.
+    /// Whether all of the mapping must be populated at once. Read-only memory is left to the kernel: all of it is the
+    /// zero page.
     fn is_populated(&self) -> bool {
-        // MAP_NONBLOCK takes MAP_POPULATE back (mmap(2)).
+        // MAP_NONBLOCK cancels MAP_POPULATE (mmap(2)).
         let both = libc::MAP_POPULATE | libc::MAP_NONBLOCK;
         self.flags & both == libc::MAP_POPULATE && self.protection & libc::PROT_WRITE != 0
     }
 
-    /// The same, where that can be asked for after the mapping is made (Linux 5.14).
+    /// As [`Self::is_populated`], if the kernel can populate an existing mapping (Linux 5.14).
     fn is_populated_later(&self) -> bool {
         static IS_KNOWN: OnceBool = OnceBool::new();
-        // SAFETY: no memory: asks whether there is such advice.
+        // SAFETY: an empty range: tests for kernel support.
         self.is_populated() && IS_KNOWN.get_or_init(|| unsafe { raw::populate(0, 0) }.is_ok())
     }
 
-    /// A body of superpages and a tail of base pages.
+    /// Maps a body of superpages and a tail of base pages.
     unsafe fn on_hugetlb(self, settings: &Settings) -> Result<usize, Errno> {
         let superpage = sizes::superpage();
-        // Whatever else is asked for (below 4 GiB, locked, not reserved) is the kernel's to do.
+        // All other requests (below 4 GiB, locked, not reserved) are left to the kernel.
         let known = PRIVATE_ANONYMOUS | libc::MAP_FIXED | libc::MAP_POPULATE | libc::MAP_NONBLOCK;
         let is_ours = self.protection == READ_WRITE && self.flags & !known == 0;
         let is_fixed = self.flags & libc::MAP_FIXED != 0;
         if !is_ours || (self.address != 0 && !is_fixed) || self.length < superpage {
-            // What is too small for the pool's pages can have THP.
+            // Mappings too small for pool pages can have THP.
             let thp = contiguity::superpage();
             // SAFETY: the caller's contract.
             return unsafe {
@@ -399,7 +395,7 @@ impl Request {
             } else {
                 match source::reserve(length, superpage) {
                     Ok(start) => start,
-                    // The space for alignment counts against limits that the mapping alone may keep.
+                    // The slack for alignment may exceed a limit that the mapping alone would keep.
                     Err(_) => return self.without_pool(settings),
                 }
             };
@@ -413,7 +409,7 @@ impl Request {
         }
     }
 
-    /// What falls back because of the process and not of the pool.
+    /// Falls back because of the process, not because of the pool.
     unsafe fn without_pool(self, settings: &Settings) -> Result<usize, Errno> {
         if executor::fall_back(settings.fallback, self.length) == Fallback::Error {
             counters::count(Kind::Mmap, Column::Refused, self.length);

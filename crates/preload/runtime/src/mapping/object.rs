@@ -1,7 +1,7 @@
-//! Whether anybody else has an object of shared memory mapped.
+//! Whether another process maps an object of shared memory.
 //!
-//! Anonymous shared memory has no name: only processes that were forked since can have it. They are
-//! looked for in /proc, as far as this process may look: a child that became another user is not seen.
+//! Anonymous shared memory has no name: only processes forked since its creation can map it. They are looked up in
+//! /proc as far as this process may read it: a child that changed its user is not seen.
 //!
 //! # Safety
 //! System calls on descriptors and buffers of our own.
@@ -12,7 +12,7 @@ use super::plan::Extent;
 use crate::text::Text;
 use crate::{files, maps, message, raw};
 
-/// Whether the objects behind shared extents are mapped where the extents lie, and nowhere else.
+/// Whether the objects behind shared extents are mapped at the extents only, and by no other process.
 pub fn are_only_here(extents: &[Extent]) -> bool {
     if !extents.iter().any(|extent| extent.shared) {
         return true;
@@ -32,7 +32,7 @@ pub fn are_only_here(extents: &[Extent]) -> bool {
         }) == Some(false)
 }
 
-/// Whether a mapping shows a part of an object that an extent shows.
+/// Whether a VMA maps a part of an object that an extent maps, too.
 fn shows(vma: &maps::Vma, extent: &Extent) -> bool {
     let (length, other) = ((vma.end - vma.start) as u64, extent.length() as u64);
     extent.shared
@@ -41,8 +41,8 @@ fn shows(vma: &maps::Vma, extent: &Extent) -> bool {
         && vma.offset < extent.offset + other
 }
 
-/// Whether `ask` says yes of a process other than this; it gets the path of its mappings. `None` if the
-/// processes cannot be listed.
+/// Whether `ask` returns `true` for a process other than this one; it gets the path of the process's maps. `None` if
+/// the processes cannot be listed.
 fn any_other_process(mut ask: impl FnMut(&CStr) -> bool) -> Option<bool> {
     let ours = message::Decimal::new(raw::pid() as u64);
     let mut found = false;

@@ -1,6 +1,6 @@
-//! Calls that few programs make of their memory, and that the kernel does not carry on the pool as on
-//! ordinary memory: locking, protection keys, nonlinear mappings, advice by descriptor, userfaultfd. And some
-//! that leave something to be done: `mincore`, for what `prepare` has populated, `prctl`, and `chroot`.
+//! Rare calls that the kernel does not carry out on the pool as on ordinary memory: locking, protection keys, nonlinear
+//! mappings, advice by pidfd, userfaultfd. And calls that need additional work: `mincore`, for memory that `prepare`
+//! has populated, `prctl`, and `chroot`.
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -15,7 +15,7 @@ use crate::table::{self, Locked};
 use crate::text::Text;
 use crate::{contiguity, filter, in_place, limits, maps, message, prepare, raw, source};
 
-/// Makes what is in the way ordinary, and runs the call; -1 with errno if that fails.
+/// Demotes the superpages concerned, and makes the call; -1 with errno if that fails.
 unsafe fn after(
     address: *const c_void,
     length: size_t,
@@ -31,8 +31,7 @@ unsafe fn after(
     }
 }
 
-/// `int mlock(const void *addr, size_t len)`. The kernel neither counts nor remembers that pages of the
-/// pool are locked.
+/// `int mlock(const void *addr, size_t len)`. The kernel neither counts nor records locks of hugetlb pages.
 ///
 /// # Safety
 /// As the system call.
@@ -45,7 +44,7 @@ pub unsafe extern "C" fn mlock(address: *const c_void, length: size_t) -> c_int 
     note(result, address, length, Locked::Now)
 }
 
-/// Remembers what was locked.
+/// Records a memory lock.
 fn note(result: c_int, address: *const c_void, length: size_t, locked: Locked) -> c_int {
     if result == 0 {
         let start = address as usize;
@@ -71,7 +70,7 @@ pub unsafe extern "C" fn munlock(address: *const c_void, length: size_t) -> c_in
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, length: size_t, flags: c_uint) -> c_int {
-    // glibc does without the system call where it can.
+    // As in glibc: without flags, mlock2 is mlock.
     if flags == 0 {
         // SAFETY: the caller's contract.
         return unsafe { mlock(address, length) };
@@ -83,8 +82,8 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, length: size_t, flags: c
     note(result, address, length, Locked::OnFault)
 }
 
-/// `int mincore(void *addr, size_t length, unsigned char *vec)`: what was prepared and nobody has written
-/// to is not resident, as it would not be.
+/// `int mincore(void *addr, size_t length, unsigned char *vec)`: first discards prepared pages that the program has not
+/// written, which would not be resident without this library.
 ///
 /// # Safety
 /// As the system call.
@@ -100,23 +99,23 @@ pub unsafe extern "C" fn mincore(
     unsafe { raw::call!(SYS_mincore, start, length, into) as c_int }
 }
 
-/// `int mlockall(int flags)`: what lies on the pool is never paged out, and its copies are locked.
+/// `int mlockall(int flags)`: pool pages are never swapped out, but their copies must be locked.
 ///
 /// # Safety
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    // What is kept would be locked, and counted; what is grown ahead, resident at once.
+    // Kept mappings would be locked, and counted; memory grown ahead would become resident.
     prepare::give_way();
     let (was_locked, is_asked) = (limits::is_future_locked(), flags & libc::MCL_FUTURE != 0);
-    // Already now: another thread may be about to grow the heap ahead.
+    // Before the call, because another thread may be about to grow the heap ahead.
     limits::lock_future(was_locked || is_asked);
     if flags & libc::MCL_CURRENT != 0 {
         limits::memory_is_locked();
     }
     // SAFETY: numbers only.
     let result = unsafe { raw::call!(SYS_mlockall, flags) } as c_int;
-    // Without that flag the call takes back what an earlier one said of the future.
+    // Without MCL_FUTURE the call revokes an earlier MCL_FUTURE.
     limits::lock_future(if result == 0 { is_asked } else { was_locked });
     if result == 0 && flags & libc::MCL_CURRENT != 0 {
         demote::lock_copies(true);
@@ -148,7 +147,7 @@ pub unsafe extern "C" fn pkey_mprotect(
     protection: c_int,
     key: c_int,
 ) -> c_int {
-    // As in glibc: without a key it needs no kernel that knows keys.
+    // As in glibc: without a key it works on kernels without protection keys.
     if key == -1 {
         // SAFETY: the caller's contract.
         return raw::answer(unsafe { protect(address as usize, length, protection) });
@@ -212,7 +211,7 @@ pub unsafe extern "C" fn process_madvise(
     }
 }
 
-/// Whether a descriptor stands for this process.
+/// Whether a pidfd refers to this process.
 fn is_this(process: c_int) -> bool {
     /// PIDFD_SELF_THREAD and PIDFD_SELF_THREAD_GROUP (Linux 6.14, linux/pidfd.h).
     const OURS: [c_int; 2] = [-10_000, -10_001];
@@ -237,15 +236,14 @@ const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
 /// `_IOWR(0xAA, 0x05, struct uffdio_move)`.
 const UFFDIO_MOVE: c_ulong = 0xc028_aa05;
 
-/// `int ioctl(int fd, unsigned long request, ...)`, with one argument, as the kernel has it. Memory that
-/// is watched through userfaultfd is filled and protected by base pages. Any other request costs two
-/// comparisons.
+/// `int ioctl(int fd, unsigned long request, ...)`, with one argument, as in the kernel. Userfaultfd fills and protects
+/// memory by base pages, so it must be ordinary. Other requests cost two comparisons.
 ///
 /// # Safety
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    // Who is cancelled while it waits unwinds through this frame, which has nothing to clean up.
+    // A thread that is cancelled in the call unwinds through this frame, which has nothing to clean up.
     // SAFETY: the caller's contract.
     unsafe {
         match request {
@@ -270,7 +268,7 @@ unsafe fn of_userfaultfd(fd: c_int, request: c_ulong, argument: *mut c_void) -> 
     })
 }
 
-/// What is registered becomes ordinary, as the whole mapping; what is moved, where it comes from.
+/// Demotes memory that is registered, as whole mappings, or the source of memory that is moved.
 fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw::Errno> {
     if argument.is_null() {
         return Ok(());
@@ -280,8 +278,8 @@ fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw
     let size = size_of_val(&words);
     let ours = iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size };
     let theirs = iovec { iov_base: argument, iov_len: size };
-    // By a system call, which an address that is none does not kill.
-    // SAFETY: the words are written as far as the call says.
+    // By a system call, which fails on an invalid address instead of raising SIGSEGV.
+    // SAFETY: the kernel writes at most the three words.
     let got = raw::keeping_errno(|| unsafe {
         raw::call!(SYS_process_vm_readv, raw::pid(), &raw const ours, 1, &raw const theirs, 1, 0)
     });
@@ -295,7 +293,7 @@ fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw
     let start = start as usize;
     let end = round_up(start, length as usize);
     if request == UFFDIO_REGISTER {
-        // Nothing of it is to be there before it is touched, and what is registered is not kept.
+        // No page may be present before its fault, and registered memory is not kept when it is unmapped.
         prepare::discard_untouched(start, end);
         prepare::changed(start, end);
     }
@@ -356,11 +354,11 @@ pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
     unsafe { changing_root(path, || raw::call!(SYS_chroot, path)) as c_int }
 }
 
-/// Runs `change`, which makes `path` the root. If /proc is not there, nobody can say any more what lies where, and nothing
-/// could be moved: what can be leaves the pool before.
+/// Runs `change`, which makes `path` the root directory. If the new root has no /proc, the maps cannot be read any
+/// more, and nothing can be demoted: demotes as much as possible before.
 ///
 /// # Safety
-/// A C string, or what the kernel refuses.
+/// `path` is a C string, or a pointer that the kernel refuses.
 pub(super) unsafe fn changing_root(path: *const c_char, change: impl FnOnce() -> c_long) -> c_long {
     let is_on_pool = || source::is_left_alone_if_stuck() && table::first(0, usize::MAX).is_some();
     // SAFETY: the contract.
@@ -370,7 +368,7 @@ pub(super) unsafe fn changing_root(path: *const c_char, change: impl FnOnce() ->
     change()
 }
 
-/// Whether there is a directory at `path`, without the file from which this library learns of mappings (`maps`).
+/// Whether `path` is a directory that lacks the maps file that this library reads (`maps`).
 unsafe fn has_no_list_of_mappings(path: *const c_char) -> bool {
     let open = |directory: c_int, path: *const c_char, flags: c_int| {
         // SAFETY: the contract, or a C string.
@@ -387,18 +385,19 @@ unsafe fn has_no_list_of_mappings(path: *const c_char) -> bool {
     })
 }
 
-/// Looking after what is kept takes calls that a filter may not know.
+/// Call before the program may set a filter. Empties the stock, which needs calls that the filter may not permit.
 pub(super) fn expect_filter() {
     filter::expect();
     prepare::give_way();
     if in_place::is_asked() {
-        // What cannot be stays, and the calls that need it fail.
+        // Memory that cannot be demoted stays, and calls that require it to be ordinary fail.
         let _ = demote::make_all_ordinary();
     }
 }
 
-/// No memory can be moved once it is set, so what can be leaves the pool now: a call for a part of it, or a fork, would take
-/// others that the filter may not know. What stays is refused them.
+/// Runs `set`, which installs a seccomp filter. Afterwards no memory can be demoted, so as much as possible is demoted
+/// now: a call on part of a superpage, or a fork, would need system calls that the filter may not permit. On memory
+/// that stays, such calls fail.
 /// See docs/decisions/pool.md#8.
 pub(super) fn setting_filter(set: impl FnOnce() -> c_long) -> c_long {
     let was_set = filter::is_set();
@@ -409,7 +408,7 @@ pub(super) fn setting_filter(set: impl FnOnce() -> c_long) -> c_long {
     filter::set(true);
     let result = set();
     if result == -1 && !was_set {
-        filter::set(false); // it was refused
+        filter::set(false); // the kernel refused
     }
     result
 }

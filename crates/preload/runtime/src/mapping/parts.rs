@@ -1,11 +1,11 @@
-//! Calls about memory that is there: munmap, mprotect, madvise.
+//! Calls on existing mappings: munmap, mprotect, madvise.
 //!
-//! What does not touch a range of the table goes straight to the kernel, without a lock. Of the rest
-//! the kernel carries on the pool what it carries exactly as on ordinary memory; before any other call
-//! the superpages in its way are made ordinary (`demote`), and then the call is the kernel's as it is,
-//! and so is the answer. Where they cannot be, the answer is `ENOMEM` and nothing has changed.
+//! A call that touches no range of the table goes straight to the kernel, without a lock. Of other calls, the kernel
+//! carries out on the pool those that it carries out exactly as on ordinary memory. Before any other call the
+//! superpages concerned are demoted (`demote`); the kernel then gets the call unchanged, and its result is returned. If
+//! they cannot be demoted, the call fails with `ENOMEM`, and nothing has changed.
 //!
-//! A call that the kernel refuses whatever lies there (no whole base pages) changes no page.
+//! A call that the kernel refuses anyway (not whole base pages) demotes nothing.
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -57,8 +57,8 @@ pub(super) unsafe fn unmap(start: usize, length: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Runs `work`, which takes away what is at `[from, to)`. If that worked, it is forgotten, and what of it lay in files is
-/// freed.
+/// Runs `work`, which unmaps or replaces `[from, to)`. If it succeeds, removes the range from the table, and frees its
+/// parts in files of `in_place`.
 pub(super) fn replacing(
     from: usize,
     to: usize,
@@ -72,7 +72,7 @@ pub(super) fn replacing(
     result
 }
 
-/// Runs `work`, which takes away what is at `[from, to)`; what of it lies in files of `in_place` is freed then.
+/// Runs `work`, which unmaps or replaces `[from, to)`; then frees the parts of it in files of `in_place`.
 fn taking_away(
     from: usize,
     to: usize,
@@ -90,7 +90,7 @@ fn taking_away(
         if mapping.0 < from || to < mapping.1 {
             break in_place::taking_away(start, end, &mut || taking_away(end, to, work));
         }
-        // All of its file goes.
+        // The range covers the whole file, which unmapping frees.
         whole += end - start;
         at = end;
     };
@@ -142,7 +142,7 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
     }
     match advice {
         libc::MADV_HUGEPAGE | libc::MADV_NOHUGEPAGE => contiguity::forget(start, end),
-        // What was not advised any more may not be collapsed either.
+        // Ranges whose advice was withdrawn have MADV_NOHUGEPAGE and could not be collapsed.
         libc::MADV_COLLAPSE => _ = contiguity::rejoin(start, end - start),
         _ => {}
     }
@@ -176,7 +176,7 @@ unsafe fn advise_others(start: usize, length: usize, advice: c_int) -> Result<()
     }
 }
 
-/// Advice about memory of which some is a private copy of a file.
+/// Advice for a range that contains private copies of a file.
 unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
     let mut at = start;
     while at < end {
@@ -187,10 +187,10 @@ unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), E
         }
         at = to;
         match advice {
-            // What is discarded would be read from the file again: it is there already.
+            // A discarded page would be read from the file again: the copy has its contents already.
             _ if from == to => {}
             libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED => {}
-            // As of a file's mapping.
+            // As for a file mapping.
             libc::MADV_FREE | libc::MADV_WIPEONFORK => return Err(libc::EINVAL),
             // SAFETY: the caller's contract.
             _ => unsafe { raw::madvise(from, to - from, advice) }?,
@@ -199,7 +199,7 @@ unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), E
     Ok(())
 }
 
-/// Advice about contents and about superpages: the memory is what it was, or will be when it is unmapped.
+/// Advice that concerns only contents and superpages: the mapping may still be kept when it is unmapped.
 const LEAVES_AS_IT_WAS: [c_int; 9] = [
     libc::MADV_NORMAL,
     libc::MADV_DONTNEED,
@@ -212,10 +212,10 @@ const LEAVES_AS_IT_WAS: [c_int; 9] = [
     libc::MADV_COLD,
 ];
 
-/// Whether advice leaves marks that a copy must have too: on the base pages of a shared mapping as well, which
-/// are copied with its superpages.
+/// Whether advice sets flags that a copy must get, too. They are also recorded for the base pages of a shared mapping,
+/// which are copied with its superpages.
 fn is_kept_by_page(advice: c_int) -> bool {
-    /// Linux 6.13 (`include/uapi/asm-generic/mman-common.h`). What has guards cannot be copied.
+    /// Linux 6.13 (`include/uapi/asm-generic/mman-common.h`). Memory with guard pages cannot be copied.
     const MADV_GUARD_INSTALL: c_int = 102;
     const MARKS: [c_int; 8] = [
         libc::MADV_NORMAL,
@@ -230,10 +230,10 @@ fn is_kept_by_page(advice: c_int) -> bool {
     MARKS.contains(&advice)
 }
 
-/// Advice about memory of which some is on superpages of the pool.
+/// Advice for a range that contains superpages of the pool.
 unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
     match advice {
-        // What may be zero at any time may be zero at once.
+        // After MADV_FREE memory may become zero at any time, so also at once.
         libc::MADV_DONTNEED | libc::MADV_FREE
             if advice == libc::MADV_DONTNEED || in_place::is_asked() =>
         {
@@ -267,15 +267,15 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
     }
 }
 
-/// What of the pool must be ordinary before the kernel carries out advice; `None`: nothing.
+/// Which superpages must be demoted before the kernel carries out advice; `None`: none.
 pub(super) fn scope_of(advice: c_int) -> Option<Scope> {
     match advice {
-        // Populating brings in what is there, and the others say that nothing is to be done.
+        // Populating works on the pool, and the others have nothing to do there.
         libc::MADV_POPULATE_READ
         | libc::MADV_POPULATE_WRITE
         | libc::MADV_WILLNEED
         | libc::MADV_UNMERGEABLE => None,
-        // Kept per mapping: the kernel divides it, at a superpage's end.
+        // Kept per VMA: the kernel splits the VMA, at a superpage boundary.
         libc::MADV_NORMAL
         | libc::MADV_RANDOM
         | libc::MADV_SEQUENTIAL
@@ -284,13 +284,13 @@ pub(super) fn scope_of(advice: c_int) -> Option<Scope> {
         | libc::MADV_KEEPONFORK
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP => Some(Scope::Edges),
-        // Freeing lazily, merging, paging out, wiping, guards: on the pool the kernel refuses, or says
-        // that all went well and does nothing.
+        // Freeing lazily, merging, paging out, wiping, guard pages: on the pool the kernel refuses, or reports success
+        // and does nothing.
         _ => Some(Scope::Covered),
     }
 }
 
-/// Remembers advice that a copy must be given too.
+/// Records advice that a copy must get, too.
 fn note(start: usize, end: usize, advice: c_int) {
     match advice {
         libc::MADV_DONTFORK => table::mark(start, end, |marks| marks.dont_fork = true),
@@ -304,8 +304,8 @@ fn note(start: usize, end: usize, advice: c_int) {
     }
 }
 
-/// MADV_DONTNEED. Private memory is zero afterwards; a shared object keeps its contents. In the order of
-/// addresses: the kernel stops where something is locked, and what lies behind it keeps its contents.
+/// MADV_DONTNEED. Private memory reads as zero afterwards; a shared object keeps its contents. In address order: the
+/// kernel stops at locked memory, and memory behind that keeps its contents.
 unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
     let mut at = start;
     while let Some(entry) = table::first(at, end) {
@@ -322,9 +322,9 @@ unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
         Some(_) if in_place::is_asked() => {
             // SAFETY: the caller's contract; entries are of one file each.
             match unsafe { in_place::discard(from, to) } {
-                // It is locked: as the kernel has it.
+                // Locked memory: fail as the kernel does.
                 Err(libc::EINVAL) if maps::is_in_place(from, to) => Err(libc::EINVAL),
-                // It was unmapped past us, and something else is there now.
+                // Unmapped without this library, and replaced by another mapping.
                 Err(libc::EINVAL) => {
                     table::remove(from, to);
                     // SAFETY: as above.
@@ -337,23 +337,23 @@ unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
     })
 }
 
-/// Makes what is in the way of a call ordinary, unless the kernel will refuse the call anyhow.
+/// Demotes superpages before a call on them, unless the kernel will refuse the call anyway.
 pub(super) fn first_make_ordinary(start: usize, end: usize, scope: Scope) -> Result<(), Errno> {
     if is_valid(start, end) { demote::make_ordinary(start, end, scope) } else { Ok(()) }
 }
 
-/// Whether a range is of whole base pages, and not empty.
+/// Whether a range begins at a base page and is not empty.
 pub(super) fn is_valid(start: usize, end: usize) -> bool {
     start.is_multiple_of(raw::base_page()) && start < end
 }
 
-/// The end of a range in whole base pages.
+/// End of a range, rounded up to whole base pages.
 pub(super) fn round_up(start: usize, length: usize) -> usize {
     start.saturating_add(length).saturating_add(raw::base_page() - 1) & !(raw::base_page() - 1)
 }
 
-/// Calls `work` for each part of `[start, end)` that is inside one range, or between ranges. As the
-/// kernel has it, where nothing is mapped is said at the end (`ENOMEM`), and any other error at once.
+/// Calls `work` for each part of `[start, end)` that lies inside one range of the table, or between ranges. Like the
+/// kernel, reports unmapped memory (`ENOMEM`) at the end, and any other error at once.
 fn each_part(
     start: usize,
     end: usize,

@@ -1,7 +1,7 @@
-//! Memory that io_uring holds on to: buffers that were registered with a ring are written through their
-//! pages, wherever the addresses lead later. A copy would miss what comes after it.
+//! Buffers registered with io_uring: the kernel writes to their pages even after the addresses map other pages. A copy
+//! would miss later writes.
 //!
-//! The kernel lists them in /proc/self/fdinfo of the ring: `    0: 0x7f0000000000/4096`.
+//! The kernel lists these buffers in /proc/self/fdinfo of the ring: `    0: 0x7f0000000000/4096`.
 //!
 //! # Safety
 //! System calls on descriptors and buffers of our own.
@@ -13,16 +13,16 @@ use super::plan::Extent;
 use crate::text::{self, Text, hexadecimal};
 use crate::{files, maps, raw};
 
-/// What rings of io_uring this process has.
+/// The io_uring rings of this process.
 #[derive(Clone, Copy, Default)]
 pub struct Rings {
-    /// There is one, whose workers may write to any of the program's memory.
+    /// There is a ring, whose workers may write to any memory of the program.
     pub are_any: bool,
-    /// A buffer that is registered with one lies in an extent, or nobody knows.
+    /// A registered buffer overlaps an extent, or that is unknown.
     pub have_buffer: bool,
 }
 
-/// Those of this process.
+/// The rings of this process, and whether their buffers overlap `extents`.
 pub fn rings(extents: &[Extent]) -> Rings {
     let mut rings = Rings::default();
     if extents.is_empty() {
@@ -58,7 +58,8 @@ fn has_buffer_in(ring: &CStr, extents: &[Extent]) -> bool {
         if is_pinned || read.is_none() {
             return true;
         }
-        // Older kernels say how many there are, and then list all or none; newer ones say nothing, and leave out empty places.
+        // Older kernels print the number of buffers, and then list all or none; newer ones print no number, and omit
+        // empty slots.
         if said.is_some_and(|said: usize| said == 0 || listed > 0) {
             return false;
         }

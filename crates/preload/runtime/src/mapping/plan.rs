@@ -1,7 +1,7 @@
-//! What of a range lies on the pool, as the kernel has it now: the extents that a demotion replaces.
+//! The extents that a demotion replaces: the parts of a range that lie on the pool, according to the kernel.
 //!
 //! # Safety
-//! The list lives in a mapping of its own, which ends with it.
+//! The list lives in a mapping of its own, which is unmapped when the plan is dropped.
 
 use std::ffi::c_int;
 
@@ -10,37 +10,37 @@ use crate::maps::{self, Vma};
 use crate::raw::{self, Errno};
 use crate::table::{self, Entry, Marks};
 
-/// A run of memory of one mapping with one protection, and what is to take its place.
+/// Contiguous memory of one mapping with one protection, and its copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// First address.
     pub start: usize,
     /// Address after the last.
     pub end: usize,
-    /// Size of its pages: a superpage, or the base page for a shared mapping's base pages.
+    /// Page size: a superpage, or the base page for base pages of a shared mapping.
     pub page: usize,
     /// Whether it is shared memory.
     pub shared: bool,
     /// Whether it lies in a file of `in_place`.
     pub in_place: bool,
-    /// As `mprotect(2)` takes it.
+    /// Protection, as `mprotect(2)` takes it.
     pub protection: c_int,
-    /// What was advised.
+    /// Advice.
     pub marks: Marks,
-    /// The mapping that it was made as a part of.
+    /// The mapping that the program made, of which the extent is a part.
     pub mapping: (usize, usize),
     /// The object behind shared memory: device and inode.
     pub file: (u64, u64),
-    /// Where in the object it begins.
+    /// Offset in the object.
     pub offset: u64,
-    /// Where the copy lies, once there is one.
+    /// Address of the copy; 0: none yet.
     pub copy: usize,
-    /// Whether the copy has taken its place.
+    /// Whether the copy has replaced the extent.
     pub is_replaced: bool,
 }
 
 impl Extent {
-    /// Private memory of which nothing more is known.
+    /// A private extent; the other fields are zero.
     pub fn new(start: usize, end: usize) -> Self {
         Self {
             start,
@@ -58,12 +58,12 @@ impl Extent {
         }
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn length(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether `next` begins where this ends and is of the same kind.
+    /// Whether `next` follows directly, with equal properties.
     fn continues_in(&self, next: &Self) -> bool {
         self.end == next.start
             && (self.page, self.shared, self.protection)
@@ -75,19 +75,19 @@ impl Extent {
     }
 }
 
-/// The extents, ascending.
+/// Extents in ascending order.
 pub struct Plan {
     extents: *mut Extent,
     used: usize,
     capacity: usize,
 }
 
-/// As many mappings as a process has at most (vm.max_map_count, as it usually is).
+/// Maximum number of VMAs of a process (the default of vm.max_map_count).
 const MAX_EXTENTS: usize = 65_530;
 
 impl Plan {
-    /// What of `[from, to)` and of the superpages around its edges is to be replaced; `ENOMEM` where that
-    /// cannot be found out.
+    /// The extents of `[from, to)`, and of the superpages at its edges, that must be replaced; `ENOMEM` if they cannot
+    /// be determined.
     pub fn new(from: usize, to: usize, scope: Scope) -> Result<Self, Errno> {
         let mut plan = Self { extents: std::ptr::null_mut(), used: 0, capacity: 0 };
         let (mut low, mut high, mut at) = (usize::MAX, 0, from);
@@ -100,7 +100,7 @@ impl Plan {
             return Ok(plan);
         }
         let bytes = MAX_EXTENTS * size_of::<Extent>();
-        // As much of it comes to be as there are extents.
+        // Only the part of the list that is used becomes resident.
         let list = raw::map(bytes, libc::MAP_NORESERVE)?;
         (plan.extents, plan.capacity) = (list as *mut Extent, MAX_EXTENTS);
         let mut is_whole = true;
@@ -115,8 +115,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether all is here of the objects behind shared extents. Of a part that was unmapped the contents
-    /// are still in the object, and nobody could copy them.
+    /// Whether the extents cover the objects behind shared extents completely. The contents of an unmapped part are
+    /// still in the object, and could not be copied.
     fn has_whole_objects(&mut self) -> bool {
         let is_of = |mapping| move |extent: &&Extent| extent.shared && extent.mapping == mapping;
         let extents = &*self.extents();
@@ -128,16 +128,15 @@ impl Plan {
         })
     }
 
-    /// The extents.
     pub fn extents(&mut self) -> &mut [Extent] {
         if self.extents.is_null() {
             return &mut [];
         }
-        // SAFETY: `used` have been written.
+        // SAFETY: `used` extents have been written.
         unsafe { std::slice::from_raw_parts_mut(self.extents, self.used) }
     }
 
-    /// Leaves out the extents that `is_kept` says no of.
+    /// Keeps only the extents for which `is_kept` returns `true`.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&Extent) -> bool) {
         let mut kept = 0;
         for at in 0..self.used {
@@ -150,7 +149,7 @@ impl Plan {
         self.used = kept;
     }
 
-    /// Enters what of a mapping is meant; `false` if there is no place for it.
+    /// Adds the parts of a VMA that must be replaced; `false` if the list is full.
     fn enter(
         &mut self,
         vma: &Vma,
@@ -168,7 +167,7 @@ impl Plan {
                 false => vma.is_in_place() || is_hugetlb(start),
             };
             if !is_as_entered {
-                // It was unmapped past us, and something else is there now.
+                // Unmapped without this library, and replaced by another mapping.
                 table::remove(start, at);
                 continue;
             }
@@ -203,14 +202,14 @@ impl Drop for Plan {
     fn drop(&mut self) {
         if !self.extents.is_null() {
             let bytes = self.capacity * size_of::<Extent>();
-            // SAFETY: ours, and nobody borrows it any more.
+            // SAFETY: ours, and not borrowed any more.
             let _ = unsafe { raw::munmap(self.extents as usize, bytes) };
         }
     }
 }
 
 fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
-    // Past us a program may have changed the protection of part of a superpage, which files allow.
+    // Without this library a program may have changed the protection of part of a superpage, which files permit.
     let is_whole = [start, end].iter().all(|edge| edge.is_multiple_of(entry.range.page));
     Extent {
         page: if entry.is_ordinary || !is_whole { raw::base_page() } else { entry.range.page },
@@ -225,12 +224,12 @@ fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
     }
 }
 
-/// Whether an entry can be replaced: base pages only as the tail of a shared mapping.
+/// Whether an entry can be replaced: base pages can only as the tail of a shared mapping.
 pub fn concerns(entry: &Entry) -> bool {
     !entry.is_ordinary || entry.range.shared
 }
 
-/// Everything that is looked at because of an entry.
+/// The range to examine because of an entry.
 fn span(entry: &Entry, from: usize, to: usize, scope: Scope) -> (usize, usize) {
     match scope {
         Scope::Mapping => entry.mapping,
@@ -239,7 +238,7 @@ fn span(entry: &Entry, from: usize, to: usize, scope: Scope) -> (usize, usize) {
     }
 }
 
-/// Whether anything of `[from, to)` is to be replaced.
+/// Whether any part of `[from, to)` must be replaced.
 pub fn wants(from: usize, to: usize, scope: Scope) -> bool {
     let is_wanted = |entry: &Entry| {
         concerns(entry) && wanted(entry, from, to, scope).iter().any(|(first, last)| first < last)
@@ -247,7 +246,7 @@ pub fn wants(from: usize, to: usize, scope: Scope) -> bool {
     table::first_entry(from, to, is_wanted).is_some()
 }
 
-/// What of an entry is to be replaced.
+/// The parts of an entry that must be replaced; unused ones are empty.
 fn wanted(entry: &Entry, from: usize, to: usize, scope: Scope) -> [(usize, usize); 2] {
     const NOTHING: (usize, usize) = (0, 0);
     let (range, page) = (entry.range, entry.range.page);
@@ -272,8 +271,8 @@ fn wanted(entry: &Entry, from: usize, to: usize, scope: Scope) -> [(usize, usize
     }
 }
 
-/// Whether a shared mapping is to be replaced, which is done as a whole: parts of its object have no object
-/// of their own.
+/// Whether a shared mapping must be replaced. It is replaced as a whole: a part of its object cannot become an object
+/// of its own.
 fn is_wanted_whole(
     (start, end): (usize, usize),
     page: usize,
@@ -295,17 +294,17 @@ fn down(address: usize, page: usize) -> usize {
     address - address % page
 }
 
-/// The next multiple.
+/// The next multiple of `page`.
 pub fn up(address: usize, page: usize) -> usize {
     address.checked_next_multiple_of(page).unwrap_or(usize::MAX)
 }
 
-/// Whether there are pages of the pool at `start`, the first address of one. Asked by a call that does
-/// nothing: to leave its second base page as it is, which cannot be said of part of such a page.
+/// Whether a hugetlb page begins at `start`. Tested by a call that changes nothing: an mremap of its second base page
+/// to the same size, which fails inside a hugetlb page.
 pub fn is_hugetlb(start: usize) -> bool {
     let base = raw::base_page();
     let part = start + base;
-    // SAFETY: the same size, at the same place.
+    // SAFETY: the same size, at the same address.
     let asked = raw::keeping_errno(|| unsafe {
         if raw::call!(SYS_mremap, part, base, base, 0) == -1 { raw::errno() } else { 0 }
     });

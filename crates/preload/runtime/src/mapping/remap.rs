@@ -1,13 +1,12 @@
-//! `mremap(2)`: changing the length and the place of a mapping.
+//! `mremap(2)`: resizing and moving mappings.
 //!
-//! The kernel can neither enlarge a mapping of the pool nor move it exactly (where page tables are
-//! missing it loses count of the target), so what is to be enlarged or moved is made ordinary first.
-//! What is only made smaller stays.
+//! The kernel can neither enlarge a hugetlb mapping nor move one correctly (it miscalculates the target where page
+//! tables are missing), so memory to be enlarged or moved is demoted first. Memory that only shrinks stays.
 //!
-//! A program sees one mapping where the kernel sees several: copies of superpages keep the mark of
-//! where they were made (`vm_pgoff`), and parts with and without advice for THP are apart. The kernel
-//! enlarges no more than one mapping at a time (`EFAULT`), so these are moved one by one. Boundaries of
-//! other kinds are the program's, and the refusal stands.
+//! A program sees one mapping where the kernel has several VMAs: copies of superpages keep the `vm_pgoff` of the
+//! address where they were made, and parts with and without advice for THP do not merge. The kernel enlarges only one
+//! VMA at a time (`EFAULT`), so these are moved one by one. Other borders of VMAs are the program's, and the kernel's
+//! error stands.
 //!
 //! # Safety
 //! As the system call.
@@ -38,14 +37,14 @@ pub unsafe extern "C-unwind" fn mremap(
     flags: c_int,
     target: *mut c_void,
 ) -> *mut c_void {
-    // Without MREMAP_FIXED libc takes no fifth argument, and what lies in its register is anything.
+    // Without MREMAP_FIXED libc takes no fifth argument, and its register may hold anything.
     let target = if flags & libc::MREMAP_FIXED != 0 { target as usize } else { 0 };
     let call = Call { start: old as usize, old_size, new_size, flags, target };
     // SAFETY: the caller's contract.
     raw::not_cancelled(|| raw::answer_address(unsafe { call.serve() }))
 }
 
-/// What a program asks of `mremap(2)`.
+/// Arguments of `mremap(2)`.
 #[derive(Clone, Copy)]
 struct Call {
     start: usize,
@@ -73,7 +72,7 @@ impl Call {
             prepare::changed(self.target, target_end);
             prepare::make_way(self.target, target_end);
         }
-        // Of shared memory there may be more with no length at all (`old_size` 0).
+        // With an `old_size` of 0 (shared memory mapped a second time) the range is empty: look up one byte.
         let around = self.end().max(self.start.saturating_add(1));
         let is_valid = self.start.is_multiple_of(raw::base_page()) && self.new_size > 0;
         let may_move = |entry: &Entry| !entry.is_ordinary || entry.range.shared;
@@ -83,18 +82,18 @@ impl Call {
                 // SAFETY: the caller's contract.
                 return unsafe { self.shrink() };
             }
-            // What is shared can be mapped again, with no length at all; private memory in files, which the kernel takes for
-            // shared, cannot.
+            // Shared memory can be mapped a second time, with an `old_size` of 0; private memory in files, which the
+            // kernel takes for shared, cannot.
             if !entry.range.shared && self.old_size == 0 {
                 return Err(libc::EINVAL);
             }
             demote::make_ordinary(self.start, around, Scope::Covered)?;
         }
         if self.is_fixed() {
-            // The kernel moves one mapping after the other to the target, and cannot unmap parts of a superpage there.
+            // The kernel moves one VMA after the other to the target, and cannot unmap part of a superpage there.
             first_make_ordinary(self.target, target_end, Scope::Covered)?;
         }
-        // Before it is moved: what another thread maps there then is another's.
+        // Before the move: another thread may map its own memory there afterwards.
         let is_divided = is_divided(self.start, self.end());
         // SAFETY: the caller's contract.
         let plain = || unsafe { self.move_away() };
@@ -128,7 +127,7 @@ impl Call {
             && is_divided
             && place != self.start
         {
-            // The boundaries moved along.
+            // The borders of VMAs moved along.
             let (start, end) = (place, place + round_up(0, self.new_size));
             let page = raw::base_page();
             table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
@@ -136,7 +135,7 @@ impl Call {
         result
     }
 
-    /// To the kernel as it is; what moved is forgotten where it was.
+    /// Passes the call to the kernel; if the memory moved, removes its old range from the table.
     unsafe fn move_away(self) -> Result<usize, Errno> {
         let moved =
             |place: &usize| *place != self.start && self.flags & libc::MREMAP_DONTUNMAP == 0;
@@ -144,7 +143,7 @@ impl Call {
         table::replacing_if(self.start, self.end(), moved, || unsafe { self.plain() })
     }
 
-    /// To the kernel as it is.
+    /// Passes the call to the kernel unchanged.
     unsafe fn plain(self) -> Result<usize, Errno> {
         let Self { start, old_size, new_size, flags, target } = self;
         raw::keeping_errno(|| {
@@ -159,7 +158,7 @@ impl Call {
         stays && self.old_size > 0 && round_up(self.start, self.new_size) <= self.end()
     }
 
-    /// Never by the kernel: it would round the sizes up to superpages.
+    /// Shrinks by munmap: the kernel's mremap would round the sizes up to superpages.
     unsafe fn shrink(self) -> Result<usize, Errno> {
         let from = round_up(self.start, self.new_size);
         if pagemap::is_resident(self.start).is_none() {
@@ -172,20 +171,20 @@ impl Call {
         Ok(self.start)
     }
 
-    /// Whether the kernel's refusal can be due to boundaries that this library made.
+    /// Whether borders of VMAs that this library made may be the cause of the kernel's error.
     fn may_be_in_parts(&self, is_divided: bool) -> bool {
-        // Once a filter is set nobody can look.
+        // Under a filter the maps cannot be read.
         let is_ours = is_divided || !filter::is_set() && self.may_be_advised();
         let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
         is_ours && self.flags & !known == 0 && is_valid(self.start, self.end()) && self.new_size > 0
     }
 
-    /// Whether it can be memory that this library has advised.
+    /// Whether this library may have advised the memory.
     fn may_be_advised(&self) -> bool {
         executor::advises() && settings::get().memory.mmap
     }
 
-    /// Moves the parts of what the program made as one mapping, as one.
+    /// Moves all VMAs of what the program mapped as one mapping.
     unsafe fn move_parts(self) -> Result<usize, Errno> {
         let length = self.end() - self.start;
         let new_length = round_up(0, self.new_size);
@@ -199,7 +198,7 @@ impl Call {
                 return Self { old_size: new_length, ..self }.serve();
             }
             if self.target == 0 && self.flags & libc::MREMAP_DONTUNMAP == 0 {
-                // In place, if there is space behind it.
+                // In place, if there is free space behind.
                 let (old_size, new_size) = (self.end() - last, self.end() - last + added);
                 let call = Self { start: last, old_size, new_size, flags: 0, target: 0 };
                 let grown = call.plain();
@@ -243,13 +242,14 @@ impl Call {
         }
     }
 
-    /// Puts the parts before `end` back where they were.
+    /// Moves the parts before `end` back.
     unsafe fn move_back(&self, place: usize, end: usize) {
         let (from, to) = (place, place + (end - self.start));
         let mut at = from;
         while let Some((_, end)) = part_at(at, to).filter(|_| at < to) {
             let (start, length) = (self.start + (at - from), end - at);
-            // SAFETY: as it was before; nothing else came there, or it was left (MREMAP_DONTUNMAP).
+            // SAFETY: restores the old mapping; nothing else was mapped there, or the old one was left
+            // (MREMAP_DONTUNMAP).
             let _ = unsafe { raw::move_to(at, length, start) };
             let (end, page) = (start + length, raw::base_page());
             table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
@@ -257,11 +257,11 @@ impl Call {
         }
     }
 
-    /// Where the last part begins, if all of them are private anonymous memory without gaps, alike but for
-    /// advice for THP, and divided by this library: then the program may have made them as one.
+    /// Start of the last part, if all parts are private anonymous memory without gaps, equal except for advice for THP,
+    /// and divided by this library: then the program may have mapped them as one.
     ///
-    /// Also where advised memory was only read. That gives it an `anon_vma` (`do_huge_pmd_anonymous_page`,
-    /// mm/huge_memory.c), which it has otherwise once it is changed, and two that have one are not joined.
+    /// Includes advised memory that was only read. A read gives it an `anon_vma` (`do_huge_pmd_anonymous_page`,
+    /// mm/huge_memory.c), which memory otherwise gets when it is written, and two VMAs that each have one do not merge.
     fn last_part(&self) -> Option<usize> {
         if filter::is_set() {
             let mut last = self.start;
@@ -295,12 +295,12 @@ impl Call {
     }
 }
 
-/// Whether private memory of `[from, to)` was made ordinary.
+/// Whether private memory of `[from, to)` was demoted.
 fn is_divided(from: usize, to: usize) -> bool {
     table::first_entry(from, to, |entry| entry.is_ordinary && !entry.range.shared).is_some()
 }
 
-/// The part of `[at, end)` that lies in the mapping at `at`; once a filter is set, as this library divided it.
+/// The part of `[at, end)` in the VMA at `at`; under a filter, up to the next border in the table.
 fn part_at(at: usize, end: usize) -> Option<(usize, usize)> {
     if filter::is_set() {
         let is_made = |entry: &Entry| entry.is_ordinary && !entry.range.shared;

@@ -1,5 +1,5 @@
-//! Functions of libc that limit what is mapped: after them there must be no stock, no memory of which a fork makes a copy, and
-//! none that the limit would not count.
+//! libc functions that set resource limits: afterwards there must be no stock, no memory that a fork would have to
+//! copy, and no memory that the limit would not count.
 //!
 //! # Safety
 //! The exported functions are the system calls of the same names, with the same contracts.
@@ -11,20 +11,20 @@ use libc::{pid_t, rlimit};
 use super::demote;
 use crate::{limits, prepare, raw, source};
 
-/// A limit of this process is about to be set.
+/// Call before a limit is set.
 fn expect(pid: pid_t, resource: c_int) {
     prepare::give_way();
     if limits::counts_memory(resource) && (pid == 0 || pid == raw::pid()) {
         source::limited();
         if source::has_private_hugetlb() {
-            // What cannot be moved stays; a fork that has no room for its copy fails.
+            // Memory that cannot be demoted stays; a fork without space for its copy fails.
             let _ = demote::make_all_ordinary();
         }
     }
 }
 
-/// `int prlimit(pid_t pid, int resource, const struct rlimit *new, struct rlimit *old)`. Once there
-/// is a limit nothing is kept any more (`bound`).
+/// `int prlimit(pid_t pid, int resource, const struct rlimit *new, struct rlimit *old)`. While RLIMIT_AS or RLIMIT_DATA
+/// is set, mappings that the program unmaps are not kept for reuse (`prepare`).
 ///
 /// # Safety
 /// As the system call.
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn prlimit(
     unsafe { raw::call!(SYS_prlimit64, pid, resource, new, old) as c_int }
 }
 
-/// The same under its large-file name.
+/// As [`prlimit`], under its large-file name.
 ///
 /// # Safety
 /// As the system call.
@@ -64,11 +64,11 @@ pub unsafe extern "C" fn prlimit64(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setrlimit(resource: c_int, new: *const rlimit) -> c_int {
     expect(0, resource);
-    // SAFETY: the caller's contract. The older system call of this name is the newer one.
+    // SAFETY: the caller's contract. prlimit64 does all that the older system call does.
     unsafe { raw::call!(SYS_prlimit64, 0, resource, new, std::ptr::null_mut::<rlimit>()) as c_int }
 }
 
-/// The same under its large-file name.
+/// As [`setrlimit`], under its large-file name.
 ///
 /// # Safety
 /// As the system call.

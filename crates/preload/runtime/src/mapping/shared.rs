@@ -1,23 +1,21 @@
-//! Shared memory: anonymous (`MAP_SHARED | MAP_ANONYMOUS`), of memfd and POSIX objects, and of System
-//! V.
+//! Shared memory: anonymous (`MAP_SHARED | MAP_ANONYMOUS`), memfd and POSIX objects, and System V segments.
 //!
-//! On hugetlb, shared memory goes to the pool only where that was asked for (SUPERPAGE_POOL=always),
-//! because it cannot always be moved off it. Anonymous memory becomes an object of the pool. Its pages
-//! are reserved once per object, so every process that inherits it is guaranteed its faults, a forked
-//! child too. A call that hugetlb does not carry, or that unmaps a part, moves the whole mapping to
-//! ordinary memory, in one object: what is unmapped is still in it, and can be mapped there again. As
-//! long as another process has the object, or a part of it is unmapped, such a call fails with `ENOMEM`
-//! and nothing has changed. Address space that is only reserved (`PROT_NONE`) stays ordinary.
+//! On hugetlb, shared memory goes to the pool only on request (SUPERPAGE_POOL=always), because it cannot always be
+//! demoted. Anonymous memory becomes an object on the pool. Its pages are reserved once per object, so every process
+//! that inherits it is guaranteed its faults, forked children included. A call that hugetlb does not support, or that
+//! unmaps a part, moves the whole mapping to ordinary memory, in one object: contents that were unmapped are still in
+//! it, and can be mapped again. While another process maps the object, or a part of it is unmapped, such a call fails
+//! with `ENOMEM`, and nothing has changed. Memory mapped without PROT_WRITE, such as reserved address space, stays
+//! ordinary.
 //!
-//! A System V segment cannot be moved: others attach it by its number at any time, and `shmdt` knows
-//! it by its object. On the pool it has another length than was asked for, goes only to addresses at
-//! multiples of a superpage, and no part of it can be protected: such calls fail with `EINVAL`.
+//! A System V segment cannot be demoted: other processes attach it by its id at any time, and `shmdt` identifies it by
+//! its object. On the pool its length is rounded up, it attaches only at multiples of a superpage, and no part of it
+//! can be protected: such calls fail with `EINVAL`.
 //!
-//! A memfd or POSIX object keeps its pages whatever is asked: a program may write or read it like a
-//! file, give it any length and send it to processes that know nothing of superpages, and a hugetlb
-//! file allows none of that. It gets advice.
+//! A memfd or POSIX object keeps its pages: a program may write or read it like a file, give it any length and send it
+//! to processes that know nothing of superpages, and a hugetlb file permits none of that. It only gets advice.
 //!
-//! On THP all of them are advised; whether the kernel heeds it is `shmem_enabled`'s to say.
+//! On THP all of them are advised; `shmem_enabled` decides whether the kernel follows the advice.
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -38,7 +36,7 @@ use crate::sizes;
 use crate::source;
 use crate::table::{self, Range};
 
-/// A shared mapping.
+/// Maps shared memory.
 pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
     let superpage = sizes::superpage();
     let is_anonymous = request.flags & libc::MAP_ANONYMOUS != 0;
@@ -78,7 +76,7 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
     }
 }
 
-/// A body of superpages and a tail of base pages: two objects, which nobody can tell from one.
+/// A body of superpages and a tail of base pages: two objects, which the program cannot tell from one.
 unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
     if !settings::get().always_pool || !super::may_use_pool(settings::get()) {
         return Err(Reason::Unprotected);
@@ -118,7 +116,7 @@ unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
     }
 }
 
-/// Asks for THP under shared memory that is mapped at `start`.
+/// Advises shared memory that is mapped at `start`.
 pub fn advise(start: usize, length: usize) {
     let advised = if is_heeded() {
         contiguity::advise(Kind::Shared, start, length)
@@ -130,18 +128,18 @@ pub fn advise(start: usize, length: usize) {
     counters::count(Kind::Shared, Column::FellBack, length - advised);
 }
 
-/// Whether the kernel gives shared memory THP where they are advised.
+/// Whether the kernel gives THP to advised shared memory.
 fn is_heeded() -> bool {
     let path = c"/sys/kernel/mm/transparent_hugepage/shmem_enabled";
     files::file_has(path, &[b"[always]", b"[within_size]", b"[advise]", b"[force]"]) == Some(true)
 }
 
-/// Whether it lies on tmpfs: memfd and shm_open, but no file of a disk.
+/// Whether a file is on tmpfs, as memfd and shm_open files are, rather than on a disk.
 pub(super) fn is_memory_file(fd: c_int) -> bool {
     is_on(libc::TMPFS_MAGIC, fd)
 }
 
-/// Whether it lies on a file system of this kind.
+/// Whether a file is on a file system of this kind.
 pub(super) fn is_on(kind: libc::c_long, fd: c_int) -> bool {
     raw::keeping_errno(|| {
         let mut status = std::mem::MaybeUninit::<libc::statfs>::uninit();
@@ -153,14 +151,13 @@ pub(super) fn is_on(kind: libc::c_long, fd: c_int) -> bool {
     })
 }
 
-/// `int shmget(key_t key, size_t size, int shmflg)`: a new segment gets pages of the pool, where that was
-/// asked for.
+/// `int shmget(key_t key, size_t size, int shmflg)`: a new segment gets pages of the pool, on request.
 ///
 /// # Safety
 /// As the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int {
-    // What libhugetlbfs' HUGETLB_SHM asks for.
+    // `HUGETLB_SHM` of libhugetlbfs.
     if let Some(id) = crate::api::shmget_on_superpages(key, size, flags) {
         return id;
     }
@@ -168,7 +165,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
     let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;
     let is_ours = settings.memory.shared && creates && flags & libc::SHM_HUGETLB == 0;
     let is_new = || {
-        // A segment that is there has its pages; what is wrong with the request the kernel says.
+        // An existing segment has its pages; the kernel reports errors in the request.
         // SAFETY: numbers only.
         raw::keeping_errno(|| unsafe {
             key == libc::IPC_PRIVATE
@@ -190,7 +187,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
             if id < 0 {
                 return Err(raw::errno());
             }
-            // Where faults may fail all the same, they fail now.
+            // Populates the segment now if faults may fail despite the reservation.
             crate::api::fill_if_needed(id as c_int, size, page).map(|()| id as c_int)
         });
         match id {
@@ -198,7 +195,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
                 counters::count(Kind::Shared, Column::Hugetlb, size.next_multiple_of(page));
                 return id;
             }
-            // These two are about the key, not about pages.
+            // Errors of the key, not of the pages.
             Err(libc::EEXIST | libc::EACCES) => {}
             Err(errno) => {
                 counters::because(source::reason_of(errno));
@@ -215,16 +212,14 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
     unsafe { raw::call!(SYS_shmget, key, size, flags) as c_int }
 }
 
-/// `int shmget(key_t key, size_t size, int shmflg)` under the old library's name: what this library
-/// puts in front of libc's.
+/// `int shmget(key_t key, size_t size, int shmflg)` for the compatible libhugetlbfs.so.0: calls this library's version.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_hugetlbfs_shmget(key: key_t, size: size_t, flags: c_int) -> c_int {
     // SAFETY: numbers only.
     unsafe { shmget(key, size, flags) }
 }
 
-/// `void *shmat(int shmid, const void *shmaddr, int shmflg)`: advised, and at an address where
-/// superpages fit.
+/// `void *shmat(int shmid, const void *shmaddr, int shmflg)`: advises the segment for THP.
 ///
 /// # Safety
 /// As the system call.
@@ -241,7 +236,7 @@ pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) 
             (asked == 0).then(|| status.assume_init().shm_segsz)
         });
         if let Some(size) = size.filter(|size| *size >= sizes::superpage()) {
-            // A segment of the pool needs no advice. It is the one that knows no cold pages.
+            // A segment on the pool needs no advice. MADV_COLD fails only on such a segment.
             // SAFETY: advice changes no contents.
             let is_ordinary =
                 unsafe { raw::madvise(start as usize, raw::base_page(), libc::MADV_COLD) }.is_ok();

@@ -1,25 +1,23 @@
-//! The sub-superpage allocator: small anonymous mappings, placed side by side so that superpages can hold them.
+//! The sub-superpage allocator: small anonymous mappings, packed so that superpages can hold them.
 //!
-//! Some allocators grow by mappings smaller than a superpage (CPython's object arenas are 1 MiB):
-//! however many there are, no fault ever finds a mapped, aligned superpage around it. Here such
-//! requests are cut, ascending, out of an extent that is mapped and advised as a whole. What the
-//! program gets is ordinary private anonymous memory of its own, zero and never handed out twice;
-//! it may unmap, move or protect its block, and only that block changes.
+//! Some allocators grow by mappings smaller than a superpage (CPython's object arenas are 1 MiB): no fault ever finds a
+//! mapped, aligned superpage around it, however many such mappings there are. Here such requests are cut, in ascending
+//! order, from an extent that is mapped and advised as a whole. The program gets ordinary private anonymous memory,
+//! zeroed and never handed out twice; if it unmaps, moves or protects its block, only that block changes.
 //!
 //! Life of an extent: mapped -> cut into blocks until one no longer fits -> its tail unmapped.
-//! Extents double from 2 MiB to 8 MiB. The first 4 MiB a process asks for stay as they were, so a
+//! Extents double from 2 MiB to 8 MiB. The first 4 MiB that a process requests are mapped as without the library, so a
 //! small program pays nothing.
 //!
-//! The price:
-//! - Memory: a touch brings in the whole superpage around it. That is less than one superpage of
-//!   what nobody has asked for yet, and besides it whatever blocks the program asked for and does
-//!   not touch. A block that is unmapped is not used again, and the memory of a superpage whose
-//!   other blocks live on comes back only when the kernel splits it.
-//! - Address space, and under `vm.overcommit_memory=2` commit: at most one extent ahead. Where the
-//!   kernel refuses an extent, the request is mapped as it came.
-//! - Under `mlockall(MCL_FUTURE)` an extent would be resident as a whole. The first that is found
-//!   locked is given back, and there are no more. `MCL_CURRENT` locks the rest of the extent at hand;
-//!   without it, blocks still cut from that extent are not locked.
+//! The cost:
+//! - Memory: a touch faults in the whole superpage around it. That is less than one superpage of memory not requested
+//!   yet, and blocks that the program requested but does not touch. An unmapped block is not reused, and the memory of
+//!   a superpage whose other blocks are in use is freed only when the kernel splits it.
+//! - Address space, and under `vm.overcommit_memory=2` commit charge: at most one extent ahead. If the kernel refuses
+//!   an extent, the request is mapped as without the library.
+//! - Under `mlockall(MCL_FUTURE)` an extent would be resident as a whole. The first extent found locked is unmapped,
+//!   and there are no more. `MCL_CURRENT` locks the rest of the current extent; without it, blocks still cut from that
+//!   extent are not locked.
 //!
 //! # Safety
 //! An extent is mapped, cut and unmapped only under its lock, and a block is handed out once.
@@ -32,42 +30,42 @@ use crate::counters::Kind;
 use crate::lock::{Lock, Rank};
 use crate::{contiguity, raw, sizes};
 
-/// Shorter requests, and so much of what a process asks for first, are left to the kernel.
+/// Shorter requests, and the first bytes that a process requests, are left to the kernel.
 const MIN_LENGTH: usize = 64 << 10;
 const INITIAL_BYTES_LEFT_ALONE: usize = 4 << 20;
 const MAX_EXTENT: usize = 8 << 20;
 
-/// So much of mappings of one superpage is left to the kernel first: a program that maps no more than these pays for the part
-/// of the last one that it does not touch, which may be all but a page.
+/// Bytes of mappings of about one superpage that are left to the kernel first: a program that maps no more than these
+/// would pay for the untouched part of the last one, which may be all but a page.
 const INITIAL_SINGLE_BYTES_LEFT_ALONE: usize = 8 << 20;
 
-/// (m) What is left of the current extent: `next..end`, all of it ours and untouched.
+/// (m) The rest of the current extent: `next..end`, ours and untouched.
 struct Extent {
     next: usize,
     end: usize,
-    /// Where its advice ends.
+    /// End of the advised part.
     advised_to: usize,
-    /// Size of the last one.
+    /// Size of the last extent.
     grow_by: usize,
-    /// Whether there are to be no more.
+    /// Whether to map no more extents.
     refused: bool,
 }
 
 static EXTENT: Lock<Extent> =
     Lock::new(Rank::Small, Extent { next: 0, end: 0, advised_to: 0, grow_by: 0, refused: false });
-/// (a) Bytes that were asked for so far.
+/// (a) Bytes requested so far.
 static REQUESTED: AtomicUsize = AtomicUsize::new(0);
-/// (a) The same in mappings of one superpage.
+/// (a) The same for mappings of about one superpage.
 static REQUESTED_SINGLY: AtomicUsize = AtomicUsize::new(0);
 
-/// (a) Where the block that was handed out last begins and ends.
+/// (a) `[start, end)` of the last block handed out.
 static LAST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-/// (a) Whether the program gives back parts of what it just got.
+/// (a) Whether the program unmaps parts of blocks it has just got.
 static ARE_TRIMMED: AtomicBool = AtomicBool::new(false);
 
-/// The program unmaps `[start, end)`. Who gives back a part of what it just got wants blocks aligned: out of an extent each
-/// would be a mapping of its own, with holes beside it (Ruby's heap pages of 64 KiB). It gets what the kernel gives,
-/// which packs them.
+/// Call when the program unmaps `[start, end)`. A program that unmaps part of a block it has just got wants aligned
+/// blocks: cut from an extent, each would be a VMA of its own, with holes around it (Ruby's heap pages of 64 KiB). Such
+/// a program gets mappings from the kernel, which packs them.
 pub fn unmapped(start: usize, end: usize) {
     let [from, to] = LAST.each_ref().map(|at| at.load(Ordering::Relaxed));
     if start < to && from < end {
@@ -78,8 +76,8 @@ pub fn unmapped(start: usize, end: usize) {
     }
 }
 
-/// In a forked child. The extent that another thread was changing is nobody's there: it stays as it
-/// is, untouched, and the next block begins another.
+/// In a forked child. An extent that another thread was changing is leaked, untouched, and the next block begins
+/// another.
 pub fn after_fork() {
     EXTENT.after_fork(|extent, was_held| {
         if was_held {
@@ -88,14 +86,14 @@ pub fn after_fork() {
     });
 }
 
-/// Whether a mapping is among the first of about one superpage.
+/// Whether a mapping of about one superpage is among the first ones.
 pub fn is_left_alone(length: usize) -> bool {
     length < 2 * sizes::superpage()
         && REQUESTED_SINGLY.fetch_add(length, Ordering::Relaxed) < INITIAL_SINGLE_BYTES_LEFT_ALONE
 }
 
-/// A fresh, zeroed, readable and writable private mapping of `length` bytes, and whether it is advised;
-/// `None` where the plain path serves better.
+/// A fresh, zeroed, readable and writable private mapping of `length` bytes, and whether it is advised; `None` if the
+/// request should go to the kernel.
 pub fn take(length: usize) -> Option<(*mut c_void, bool)> {
     if !(MIN_LENGTH..sizes::superpage()).contains(&length) {
         return None;
@@ -106,7 +104,7 @@ pub fn take(length: usize) -> Option<(*mut c_void, bool)> {
     if ARE_TRIMMED.load(Ordering::Relaxed) {
         return None;
     }
-    // An allocator may come here with a lock of its own: it does not wait for ours.
+    // An allocator may call with its own lock held: it must not wait for ours.
     let block = EXTENT.try_with(|extent| extent.cut(length)).flatten();
     block.map(|(address, is_advised)| (address as *mut c_void, is_advised))
 }
@@ -124,7 +122,7 @@ impl Extent {
         Some((block, self.next <= self.advised_to))
     }
 
-    /// Gives back the tail and maps the next extent.
+    /// Unmaps the rest of the extent and maps the next one.
     fn renew(&mut self) -> Option<()> {
         if self.refused {
             return None;
@@ -146,15 +144,15 @@ impl Extent {
     }
 }
 
-/// Whether memory mapped here is locked: exactly then the kernel refuses `MADV_DONTNEED`, which
-/// changes nothing about memory that nobody has touched.
+/// Whether memory mapped now is locked: only then does the kernel refuse `MADV_DONTNEED`, which changes nothing on
+/// untouched memory.
 fn is_locked(start: usize, length: usize) -> bool {
     // SAFETY: fresh memory.
     unsafe { raw::madvise(start, length, libc::MADV_DONTNEED) }.is_err()
 }
 
-/// Gives back memory that was mapped here and handed to nobody.
+/// Unmaps memory that was mapped here and not handed out.
 fn unmap(start: usize, length: usize) {
-    // SAFETY: as the callers say, nobody has an address in there.
+    // SAFETY: the callers have handed out no address in the range.
     let _ = unsafe { raw::munmap(start, length) };
 }

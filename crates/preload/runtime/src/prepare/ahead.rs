@@ -1,4 +1,4 @@
-//! Populating the beginning of a new mapping, by the thread that maps it.
+//! Populates the beginning of a new mapping, in the thread that maps it.
 //!
 //! # Safety
 //! Populating changes no contents.
@@ -13,8 +13,8 @@ use crate::executor::{self, DONE};
 use crate::raw;
 use crate::sizes::superpage;
 
-/// A new mapping of `length` bytes was handed out, advised for superpages: remembers it, and populates its
-/// beginning as far as the policy says.
+/// Records a new mapping of `length` bytes, which is advised for superpages, and populates its beginning as far as the
+/// policy says.
 pub fn populate(start: usize, length: usize) {
     if !is_on() {
         return;
@@ -22,14 +22,14 @@ pub fn populate(start: usize, length: usize) {
     given::enter(start, length, ahead_of(start, length));
 }
 
-/// The bytes from the beginning that are populated now.
+/// Populates the beginning of the mapping; returns the bytes from `start` to the end of the populated part.
 fn ahead_of(start: usize, length: usize) -> usize {
     let first = start.next_multiple_of(superpage());
     let facts = &mut executor::facts(start, length, superpage());
     executor::ask(Event::Ready, facts, |action, facts| {
         let Action::Populate { most } = action else { return bound::read(action, facts) };
         let portion = most as usize * raw::base_page();
-        // SAFETY: changes no contents. There may be no memory.
+        // SAFETY: changes no contents. Fails if there is no memory.
         let populated = unsafe { raw::populate(first + facts.prepared as usize, portion) };
         if populated.is_err() {
             return Some((Result::NoMemory, 0));

@@ -1,7 +1,4 @@
-//! By what it is decided how much may be prepared: what the process has, and what it may have.
-//!
-//! # Safety
-//! One system call, with a place for its answer.
+//! Facts that limit how much may be prepared: the process's resident memory, and its headroom.
 
 use policy::live::{Facts, Source};
 use policy::{Action, Result};
@@ -10,7 +7,7 @@ use crate::executor::DONE;
 use crate::text::first_number;
 use crate::{files, limits, raw};
 
-/// Learns what is asked for, if that is known here, and says how it went.
+/// Reads the fact that `action` asks for, if this module knows it; returns the result.
 pub fn read(action: Action, facts: &mut Facts) -> Option<(Result, u32)> {
     match action {
         Action::Read(Source::Resident) => facts.resident = Some(resident() as u64),
@@ -22,7 +19,7 @@ pub fn read(action: Action, facts: &mut Facts) -> Option<(Result, u32)> {
     Some((DONE, 0))
 }
 
-/// The memory that is resident. (`ru_maxrss` is that of the program that called `exec`, if it had more.)
+/// Bytes of resident memory. (`ru_maxrss` may be that of the program that called `exec`.)
 fn resident() -> usize {
     let mut buffer = [0; 128];
     let text = files::read_file(c"/proc/self/statm", &mut buffer);

@@ -1,8 +1,8 @@
-//! Which mappings are as they were handed out: whole, and with nothing done to them through libc.
-//! Only such a mapping is kept when it is unmapped.
+//! Mappings that the program has not changed since mmap returned them: whole, and no libc call has changed them. Only
+//! such a mapping is kept when it is unmapped.
 //!
 //! # Safety
-//! Words only. An entry is claimed by whoever changes its `start` to [`BUSY`].
+//! Atomics only. A thread claims an entry by changing its `start` to [`BUSY`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,21 +14,21 @@ use crate::sizes::superpage;
 use crate::write_protect::{self, WriteProtect};
 use crate::{pagemap, raw};
 
-/// A mapping, on one page: (c) by `start`.
+/// A mapping: (c) by `start`. The entry lies on one page.
 #[repr(align(64))]
 struct Entry {
-    /// Its address; 0: none.
+    /// Address; 0: no mapping.
     start: AtomicUsize,
     length: AtomicUsize,
-    /// The bytes from its beginning that were resident when it was handed out.
+    /// Bytes from its beginning that were resident when it was handed out.
     prepared: AtomicUsize,
-    /// The thread that got it (its errno's address).
+    /// The thread that got it (address of its errno).
     owner: AtomicUsize,
 }
 
-/// No address: somebody is changing the entry.
+/// Not an address: a thread is changing the entry.
 const BUSY: usize = 1;
-/// The newest are remembered.
+/// Number of entries; a new mapping replaces an old one.
 const COUNT: usize = 64;
 
 static ENTRIES: [Entry; COUNT] = [const {
@@ -40,7 +40,7 @@ static ENTRIES: [Entry; COUNT] = [const {
     }
 }; COUNT];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// (a) The span of all there ever were, for the many calls outside it.
+/// (a) Bounds of all mappings ever entered: most calls lie outside.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
@@ -56,7 +56,7 @@ impl Entry {
     }
 }
 
-/// A mapping is handed out, `prepared` bytes of it resident.
+/// Adds a mapping that is handed out, with `prepared` resident bytes.
 pub fn enter(start: usize, length: usize, prepared: usize) {
     let entry = ENTRIES.iter().find(|entry| entry.claim(0)).or_else(|| {
         let entry = &ENTRIES[NEXT.fetch_add(1, Ordering::Relaxed) % COUNT];
@@ -72,7 +72,7 @@ pub fn enter(start: usize, length: usize, prepared: usize) {
     entry.start.store(start, Ordering::Release);
 }
 
-/// Forgets the mapping; whether it is exactly `[start, end)`.
+/// Removes the mapping; `false` if there is none that is exactly `[start, end)`.
 pub fn leave(start: usize, end: usize) -> bool {
     may_hold(start, end)
         && ENTRIES.iter().any(|entry| {
@@ -86,7 +86,7 @@ pub fn leave(start: usize, end: usize) -> bool {
         })
 }
 
-/// The program does something to `[start, end)` that leaves it not as it was handed out.
+/// Call when the program changes anything in `[start, end)`: removes the mappings there.
 pub fn changed(start: usize, end: usize) {
     if !may_hold(start, end) {
         return;
@@ -99,10 +99,9 @@ pub fn changed(start: usize, end: usize) {
     }
 }
 
-/// Gives back the superpages of `[start, end)` that were resident when they were handed out and that
-/// nobody wrote to. For a program that says right after it has mapped memory that its pages are to be
-/// small, or to come through a userfaultfd. Only by the thread that has just mapped it, and others that
-/// write meanwhile are held up.
+/// Discards superpages of `[start, end)` that were resident when they were handed out and that no thread has written
+/// to: for a program that asks for base pages, or registers a userfaultfd, right after mapping memory. Only for the
+/// thread that has mapped the memory; other threads that write meanwhile are blocked.
 pub fn discard_untouched(start: usize, end: usize) {
     if !may_hold(start, end) {
         return;
@@ -129,7 +128,8 @@ pub fn discard_untouched(start: usize, end: usize) {
             },
         };
         for at in (low..high).step_by(size) {
-            // SAFETY: handed out readable and not changed since, and nobody writes; it reads as zero before and after.
+            // SAFETY: readable when handed out, not changed since, and no thread writes; it reads as zero before and
+            // after.
             unsafe {
                 if pagemap::is_resident(at) != Some(false) && raw::is_zero(at, size) {
                     let _ = raw::madvise(at, size, libc::MADV_DONTNEED);
@@ -143,7 +143,7 @@ fn may_hold(start: usize, end: usize) -> bool {
     start < HIGHEST.load(Ordering::Relaxed) && end > LOWEST.load(Ordering::Relaxed)
 }
 
-/// In a forked child: it shares all of them with its parent.
+/// In a forked child: removes all mappings, which the child shares with its parent.
 pub fn after_fork() {
     ENTRIES.iter().for_each(|entry| entry.start.store(0, Ordering::Relaxed));
 }

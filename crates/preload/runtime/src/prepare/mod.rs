@@ -1,21 +1,20 @@
-//! Superpages that are there before they are touched, made so by the thread that maps them (why:
+//! Superpages that are resident before they are touched, prepared by the thread that maps them (why:
 //! docs/decisions/prepare.md).
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `given` | which mappings are as they were handed out |
-//! | `stock` | mappings that were unmapped and are kept for the next request of that length |
+//! | `given` | mappings that the program has not changed since mmap |
+//! | `stock` | unmapped mappings, kept for the next request of the same length |
 //! | `ahead` | populating the beginning of a new mapping |
-//! | `bound` | by what it is decided how much of either there may be |
-//! | `zero` | zeroing past the caches |
+//! | `bound` | facts that limit how much may be prepared |
+//! | `zero` | zeroing with non-temporal stores |
 //!
-//! How much of either, and for how long, is decided by `policy::live`. There is no thread of ours and no address space is reserved. What a program gets is an ordinary
-//! mapping, but that some of it is resident.
+//! `policy::live` decides how much is prepared, and for how long. The library has no thread of its own, and reserves no
+//! address space in advance. A program gets an ordinary mapping, of which a part is resident.
 //!
 //! # Safety
-//! Everything is words that change one at a time: a signal handler, another thread or a fork may come
-//! in between any two. Memory is written only between being taken out of the stock and being handed
-//! out, by the thread that does both.
+//! All state is words that change one at a time: a signal handler, another thread or a fork may run between any two
+//! changes. Memory from the stock is written only by the thread that takes it and hands it out, between the two.
 //! See docs/decisions/prepare.md#1.
 
 use crate::once::OnceBool;
@@ -31,15 +30,15 @@ pub use ahead::populate;
 pub use given::{changed, discard_untouched};
 pub use stock::{give_way, keep, make_way, take};
 
-/// Whether anything is to be prepared in this process. Never on the pool, whatever a policy says: what is
-/// kept is moved without entering it in `mapping::exclusive`, where another thread may be making it ordinary.
+/// Whether superpages are prepared in this process. Never on the pool, whatever the policy says: the stock moves
+/// mappings without entering them in `mapping::exclusive`, while another thread may be demoting them.
 pub fn is_on() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| settings::get().is_thp() && executor::prepares())
         && !filter::may_be_in_place()
 }
 
-/// In a forked child, which has neither a stock nor mappings of its own yet.
+/// In a forked child, which begins without a stock and without recorded mappings.
 pub fn after_fork() {
     given::after_fork();
     stock::after_fork();

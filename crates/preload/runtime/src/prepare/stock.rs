@@ -1,17 +1,16 @@
-//! The stock: mappings that the program has unmapped, kept for its next request of that length, and
-//! zeroed then.
+//! The stock: mappings that the program has unmapped, kept for its next request of the same length, and zeroed then.
 //!
-//! Life of a run: unmapped by the program -> moved away, so that nothing is mapped where it was, and
-//! kept: `MADV_FREE`, so that the kernel takes it before it reclaims or kills anything -> moved back,
-//! or to wherever there is space, zeroed and handed out; or unmapped: when several requests have passed
-//! it by, when memory or address space is short, when something else is to lie there.
+//! Life of a run: unmapped by the program -> moved to another address, so that nothing is mapped at the old one, and
+//! kept with `MADV_FREE`, so that the kernel frees its pages before it reclaims or kills anything -> moved back, or to
+//! any free address, zeroed and handed out; or unmapped: after several requests that did not fit, when memory or
+//! address space is short, or when the program maps something at that address.
 //!
-//! What is locked is not kept: the kernel refuses `MADV_FREE` for it, as it does for what is not
-//! private anonymous memory any more.
+//! Locked memory is not kept: the kernel refuses `MADV_FREE` for it, as for memory that is no longer private and
+//! anonymous.
 //!
 //! # Safety
-//! A run is its `holder`'s alone until that is [`KEPT`] or 0 again. All of a run's words lie on one
-//! page, so a forked child sees them as of one moment.
+//! A run belongs to its `holder` until that is [`KEPT`] or 0 again. All words of a run lie on one page, so a forked
+//! child sees them as of one moment.
 //! See docs/decisions/prepare.md#2.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,17 +27,17 @@ use crate::source;
 use crate::table::{self, Range};
 use crate::{limits, raw};
 
-/// What is kept: (c) by `holder`.
+/// A kept mapping: (c) by `holder`.
 #[repr(align(64))]
 struct Run {
-    /// 0: no run; [`KEPT`]; else the thread that works on it (its errno's address).
+    /// 0: no run; [`KEPT`]; else the thread that works on it (address of its errno).
     holder: AtomicUsize,
-    /// Where it lies.
+    /// Current address.
     start: AtomicUsize,
     length: AtomicUsize,
-    /// Where the program had it.
+    /// Address at which the program had it.
     home: AtomicUsize,
-    /// How many large requests had been made when it was kept.
+    /// Number of large requests made before it was kept.
     born: AtomicUsize,
 }
 
@@ -62,7 +61,7 @@ impl Run {
     }
 
     fn free(&self) {
-        // A child must not take them for those of the next run.
+        // So that a forked child does not take these values for the next run's.
         self.length.store(0, Ordering::Relaxed);
         self.start.store(0, Ordering::Release);
         self.holder.store(0, Ordering::Release);
@@ -77,7 +76,7 @@ impl Run {
         (start, start + self.length.load(Ordering::Relaxed))
     }
 
-    /// Moves a run that this thread holds to where it was, or to other free space: its new address.
+    /// Moves a run that this thread holds back to its old address, or to other free space; returns the address.
     fn move_back(&self) -> Option<usize> {
         let (from, end) = self.range();
         let (home, length) = (self.home.load(Ordering::Relaxed), end - from);
@@ -85,7 +84,7 @@ impl Run {
             Some(()) => home,
             None => source::reserve(length, superpage()).ok()?,
         };
-        // SAFETY: the run is this thread's, and so is the address space.
+        // SAFETY: the run and the address space are this thread's.
         unsafe {
             if raw::move_to(from, length, to).is_err() {
                 let _ = raw::munmap(to, length);
@@ -96,18 +95,18 @@ impl Run {
         Some(to)
     }
 
-    /// Moves a run of `length` bytes that this thread holds back, clears it and lets go of it; `None`: that is
-    /// not possible, and it is still held.
+    /// Moves back and clears a run of `length` bytes that this thread holds, and ends the run; `None`: not possible,
+    /// and this thread still holds it.
     fn hand_out(&self, length: usize) -> Option<usize> {
-        // Another thread may have put something of another length there before it was claimed.
+        // Before the claim another thread may have replaced the run by one of another length.
         let (start, end) = self.range();
         let start = if end - start == length { self.move_back()? } else { return None };
-        // SAFETY: nobody's, and this thread's now.
+        // SAFETY: no other code uses it.
         if !unsafe { clear(start, start + length) } {
             return None;
         }
         if start != self.home.load(Ordering::Relaxed) {
-            // The kernel does not join it with what lies beside it.
+            // The kernel does not merge it with adjacent VMAs.
             let range = Range { start, end: start + length, page: raw::base_page(), shared: false };
             table::add_ordinary(range, (start, start + length));
         }
@@ -118,8 +117,8 @@ impl Run {
         Some(start)
     }
 
-    /// Moves what the program unmaps to where it is kept, for a run that this thread holds; where that is. `None`:
-    /// it is where it was, and nobody holds the run.
+    /// Moves memory that the program unmaps to the stock, as a run that this thread holds; returns its address there.
+    /// `None`: not moved, and the run is free again.
     fn put_away(&self, start: usize, end: usize) -> Option<(&Self, usize)> {
         let length = end - start;
         let Some(place) = place_for(start, length) else {
@@ -129,7 +128,7 @@ impl Run {
         self.length.store(length, Ordering::Relaxed);
         self.home.store(start, Ordering::Relaxed);
         self.start.store(place, Ordering::Release);
-        // SAFETY: the program gives it up, and the place is reserved.
+        // SAFETY: the program gives the memory up, and the target is reserved.
         if table::replacing(start, end, || unsafe { raw::move_to(start, length, place) }).is_err() {
             // SAFETY: address space of ours.
             let _ = unsafe { raw::munmap(place, length) };
@@ -157,8 +156,8 @@ impl Run {
     }
 }
 
-/// Tells what happened to the kept runs that are `meant`, and releases those that are not to stay; whether there
-/// were any.
+/// Reports an event to the policy for the kept runs that `meant` selects, and releases those that it gives up; `false`:
+/// none.
 fn tell(event: Event, meant: impl Fn(&Run) -> bool) -> bool {
     let mut any = false;
     for run in &RUNS {
@@ -174,12 +173,12 @@ fn tell(event: Event, meant: impl Fn(&Run) -> bool) -> bool {
     any
 }
 
-/// Gives up all that is kept, for want of memory or address space; whether there was anything.
+/// Releases the whole stock, because memory or address space is short; `false`: it was empty.
 pub fn give_way() -> bool {
     tell(Event::Pressure, |_| true)
 }
 
-/// Gives up what is kept in `[start, end)`, where the program maps something.
+/// Releases runs kept in `[start, end)`, where the program maps memory.
 pub fn make_way(start: usize, end: usize) {
     tell(Event::Claimed, |run| {
         let (from, to) = run.range();
@@ -187,7 +186,7 @@ pub fn make_way(start: usize, end: usize) {
     });
 }
 
-/// A mapping of `length` bytes, all of it zero, from the stock.
+/// A zeroed mapping of `length` bytes from the stock.
 pub fn take(length: usize) -> Option<usize> {
     if !is_on() {
         return None;
@@ -214,10 +213,10 @@ pub fn take(length: usize) -> Option<usize> {
     None
 }
 
-/// Makes a run all zero; `false`: nobody knows what of it is there.
+/// Zeroes a run; `false`: it is unknown which pages are resident.
 ///
 /// # Safety
-/// Private anonymous memory that nobody uses and that can be written.
+/// Private anonymous memory that is writable and not in use.
 unsafe fn clear(start: usize, end: usize) -> bool {
     let cleared = pagemap::with(|fd| {
         let mut at = start;
@@ -229,7 +228,7 @@ unsafe fn clear(start: usize, end: usize) -> bool {
                 pagemap::scan(fd, from_to.0, from_to.1, wanted, &mut regions).ok()?;
             for region in &regions[..found] {
                 let (from, to) = (region.start as usize, region.end as usize);
-                // SAFETY: the contract. What the kernel takes now comes back as zeroes.
+                // SAFETY: the contract. Pages that the kernel frees meanwhile read as zeroes.
                 unsafe {
                     discard(at, from);
                     zero::zero(from, to - from);
@@ -247,7 +246,7 @@ unsafe fn clear(start: usize, end: usize) -> bool {
     cleared.is_some()
 }
 
-/// The kernel took superpages, or split them: the rest of them goes as well.
+/// Discards a part in which the kernel has freed or split superpages, with the pages that are left.
 unsafe fn discard(from: usize, to: usize) {
     if from < to {
         // SAFETY: the contract of `clear`.
@@ -256,7 +255,7 @@ unsafe fn discard(from: usize, to: usize) {
     }
 }
 
-/// Keeps what the program unmaps; `false`: it must be unmapped.
+/// Keeps a mapping that the program unmaps; `false`: the caller must unmap it.
 pub fn keep(start: usize, end: usize) -> bool {
     if !given::leave(start, end) || !is_on() {
         return false;
@@ -282,7 +281,7 @@ pub fn keep(start: usize, end: usize) -> bool {
         executor::ended(action, Ended::Unavailable, facts);
         return false;
     };
-    // SAFETY: nobody's.
+    // SAFETY: no other code uses it.
     let may_be_taken = unsafe { raw::madvise(place, end - start, libc::MADV_FREE) };
     let result = if may_be_taken.is_ok() { DONE } else { Ended::Unfit };
     if executor::ended(action, result, facts) == Action::Release {
@@ -294,25 +293,25 @@ pub fn keep(start: usize, end: usize) -> bool {
     true
 }
 
-/// The bytes that are kept.
+/// Bytes in the stock.
 fn kept() -> usize {
     let kept = |run: &Run| if run.is_kept() { run.length.load(Ordering::Relaxed) } else { 0 };
     RUNS.iter().map(kept).sum()
 }
 
-/// Address space to keep in what was mapped at `home`: an eighth of the address space below it, where
-/// neither the kernel nor the heap puts anything.
+/// Reserves address space to keep a mapping of `home` in: an eighth of the address space below it, where neither the
+/// kernel nor the heap maps anything.
 fn place_for(home: usize, length: usize) -> Option<usize> {
     let place = home - (1 << home.ilog2()) / 8;
     place.is_multiple_of(superpage()).then(|| reserve_at(place, length))?.map(|()| place)
 }
 
-/// Reserves `[at, at + length)`, if nothing is there.
+/// Reserves `[at, at + length)`, if it is free.
 fn reserve_at(at: usize, length: usize) -> Option<()> {
     raw::map_at(at, length, libc::PROT_NONE, libc::MAP_NORESERVE)
 }
 
-/// Whether all of it lies on superpages of its own.
+/// Whether the whole range lies on anonymous superpages, none of them the huge zero page.
 fn is_whole(start: usize, end: usize) -> bool {
     let is_whole = |fd| {
         let is_huge = pagemap::is_all(fd, start, end, pagemap::PAGE_IS_HUGE);
@@ -322,17 +321,17 @@ fn is_whole(start: usize, end: usize) -> bool {
     pagemap::with(is_whole).is_some()
 }
 
-/// In a forked child: what was kept, or being kept or handed out, is of no use to its one thread,
-/// and shared with the parent.
+/// In a forked child: unmaps runs that were kept, or that other threads were working on: they are of no use to its one
+/// thread, and shared with the parent.
 pub fn after_fork() {
     let me = raw::errno_address();
     for run in &RUNS {
         let holder = run.holder.load(Ordering::Relaxed);
-        // A handler has forked in the midst of this thread's own work, which goes on.
+        // If this thread holds the run, a handler that interrupted its work has forked, and the work continues.
         if holder != 0 && holder != me {
             let (start, end) = run.range();
             if start != 0 && end > start {
-                // SAFETY: nobody's, as said.
+                // SAFETY: no other code uses it.
                 let _ = unsafe { raw::munmap(start, end - start) };
             }
             run.free();

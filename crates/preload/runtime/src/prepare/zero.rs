@@ -1,8 +1,8 @@
-//! Zeroing past the caches, so that they keep what they hold.
+//! Zeroing with non-temporal stores, which leave the caches' contents in place.
 //!
-//! Measured (us for 2 MiB): non-temporal stores of 16 bytes 40, of 32 or 64 bytes 24 to 25, `rep stosb` 74, a
-//! fault that takes a fresh superpage 216; on another machine 248 to 255 for all widths, 346 and 400. So 32
-//! bytes where the processor has them: wider ones are no faster, and lower some cores' clock (assumed).
+//! Measured (us for 2 MiB): non-temporal stores of 16 bytes 40, of 32 or 64 bytes 24 to 25, `rep stosb` 74, a fault on
+//! a fresh superpage 216; on another machine 248 to 255 for all widths, 346 and 400. Hence stores of 32 bytes if the
+//! processor has them: wider ones are no faster, and lower the clock of some cores (assumed).
 //!
 //! # Safety
 //! The caller owns the memory.
@@ -11,17 +11,17 @@
 /// Zeroes `[start, start + length)`, both multiples of a base page.
 ///
 /// # Safety
-/// Writable memory that nobody else uses.
+/// Writable memory that is not in use.
 pub unsafe fn zero(start: usize, length: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the contract; AVX is asked for first, SSE2 is part of x86-64.
+    // SAFETY: the contract; AVX is tested for, SSE2 is part of x86-64.
     unsafe {
         if std::arch::is_x86_feature_detected!("avx") {
             by_32(start, length);
         } else {
             by_16(start, length);
         }
-        // Before anybody learns that it is zero.
+        // Orders the non-temporal stores before the memory is handed out.
         std::arch::x86_64::_mm_sfence();
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,16 +1,16 @@
-//! Where the segments of the program and its libraries lie: program headers say what was meant,
-//! /proc/self/maps says what is there.
+//! Addresses of the segments of the program and its libraries: as intended, from the program headers, and as mapped,
+//! from /proc/self/maps.
 //!
 //! # Safety
-//! `dl_iterate_phdr` hands out the loader's own headers, which live as long as the images; none of
-//! those loaded at the start is ever unloaded.
+//! `dl_iterate_phdr` passes the loader's own headers, which live as long as the images; images loaded at start-up are
+//! never unloaded.
 
 use std::ffi::{CStr, c_int, c_void};
 
 use super::Fit;
 use crate::{files, loaded, maps, raw, sizes, text};
 
-/// "Superpages, please", set by `hugeedit` (libhugetlbfs, elflink.c).
+/// Request for superpages, set by `hugeedit` (libhugetlbfs, elflink.c).
 const PF_LINUX_HUGETLB: u32 = 0x10_0000;
 const PF_W: u32 = 2;
 const PF_X: u32 = 1;
@@ -22,45 +22,44 @@ pub struct Segment {
     pub start: usize,
     /// Address after the last, rounded up likewise.
     pub end: usize,
-    /// Whether it is data rather than text and constants.
+    /// Whether it is data, rather than text or constants.
     pub is_written: bool,
-    /// Whether it asks for superpages itself.
+    /// Whether its header requests superpages.
     pub is_marked: bool,
-    /// The protection its header asks for.
+    /// The protection in its header.
     pub protection: c_int,
 }
 
 impl Segment {
-    /// In bytes.
+    /// Length in bytes.
     pub fn length(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether at least half of some superpage is in it.
+    /// Whether the segment may fill at least half of a superpage.
     pub fn may_fill(&self, page: usize) -> bool {
         self.length() >= page / 2
     }
 }
 
-/// A few values; those that do not fit are left out: programs and libraries with more segments of superpage size keep
-/// the rest as it is.
+/// Up to `N` values; further ones are dropped: segments beyond the limit stay on base pages.
 pub struct List<T, const N: usize> {
     list: [Option<T>; N],
     used: usize,
 }
 
-/// The segments to look at.
+/// Segments to put on superpages.
 pub type Segments = List<Segment, 32>;
-/// The extents of some segments, as they are mapped.
+/// Extents of segments, as they are mapped.
 type Extents = List<Extent, 64>;
 
 impl<T: Copy, const N: usize> List<T, N> {
-    /// None.
+    /// An empty list.
     pub fn new() -> Self {
         Self { list: [None; N], used: 0 }
     }
 
-    /// One more.
+    /// Adds a value, if the list is not full.
     pub fn push(&mut self, value: T) {
         if let Some(place) = self.list.get_mut(self.used) {
             *place = Some(value);
@@ -68,7 +67,6 @@ impl<T: Copy, const N: usize> List<T, N> {
         }
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
@@ -82,14 +80,14 @@ impl<T: Copy, const N: usize> List<T, N> {
     }
 }
 
-/// Calls `tell` with each segment, and whether it is the program's own, but not with ours.
+/// Calls `tell` with each segment, and whether it is the program's own, except this library's segments.
 pub fn each_segment(mut tell: impl FnMut(Segment, bool)) {
     struct Walk<'a> {
         tell: &'a mut dyn FnMut(Segment, bool),
         is_program: bool,
     }
     extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
-        // SAFETY: the loader's structure, and the walk that was handed over below.
+        // SAFETY: the loader's structure, and the walk that is passed below.
         let (info, walk) = unsafe { (&*info, &mut *data.cast::<Walk>()) };
         let is_program = std::mem::take(&mut walk.is_program);
         // SAFETY: the loader's headers, as it counts them.
@@ -122,14 +120,14 @@ pub fn each_segment(mut tell: impl FnMut(Segment, bool)) {
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
 }
 
-/// Whether V8 is in the program or its libraries: by a function of its interface, which Node.js and Electron
-/// export, or where it is hidden, by the name of an option in the program's file.
+/// Whether V8 is in the program or its libraries: by an exported function of its interface (Node.js and Electron), or
+/// if that is hidden, by the name of an option in the program's file.
 pub fn has_v8() -> bool {
     loaded::objects().any(|object| object.exports(b"_ZN2v82V810GetVersionEv"))
         || has_text(c"/proc/self/exe", b"interpreted_frames_native_stack")
 }
 
-/// Whether a file has `part` in it, or cannot be read.
+/// Whether a file contains `part`, or cannot be read.
 fn has_text(path: &CStr, part: &[u8]) -> bool {
     const CHUNK: usize = 64 << 10;
     let Some(fd) = raw::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0) else { return true };
@@ -139,7 +137,7 @@ fn has_text(path: &CStr, part: &[u8]) -> bool {
         // SAFETY: a buffer and its length.
         let got = unsafe { raw::call!(SYS_pread64, fd, buffer.as_mut_ptr(), CHUNK, offset) };
         let Ok(got) = usize::try_from(got) else { break true };
-        // By its first byte: a window at each byte of a large program would take long.
+        // Searches for the first byte: comparing at each byte of a large program would take long.
         let text = &buffer[..got];
         let mut starts = text.iter().enumerate().filter(|(_, byte)| **byte == part[0]);
         if starts.any(|(at, _)| text[at..].starts_with(part)) {
@@ -161,17 +159,17 @@ pub struct Extent {
     pub start: usize,
     /// Address after the last.
     pub end: usize,
-    /// What is mapped there.
+    /// The mapped protection.
     pub protection: c_int,
-    /// Up to here it is a file's; from here on it is anonymous memory (bss).
+    /// End of the file's pages; behind them lies anonymous memory (bss).
     pub file_end: usize,
-    /// Whether superpages of the file would lie at superpages of memory.
+    /// Whether address and file offset are congruent modulo the superpage size.
     pub is_congruent: bool,
     /// Whether its segment is data.
     pub is_written: bool,
-    /// Whether its segment asks for superpages itself.
+    /// Whether its segment's header requests superpages.
     pub is_marked: bool,
-    /// Which of the segments that were looked at.
+    /// Index of its segment in the list.
     pub segment: usize,
     /// Nothing is mapped from here to `start`.
     free_from: usize,
@@ -180,19 +178,19 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Whether it is executed.
+    /// Whether the extent is executable.
     pub fn is_code(&self) -> bool {
         self.protection & libc::PROT_EXEC != 0
     }
 
-    /// The superpages it is to have: `[first, last)`, if there is one.
+    /// The superpages for the extent: `[first, last)`; `None` if there are none.
     pub fn fitting(&self, page: usize, fit: Fit) -> Option<(usize, usize)> {
         let (low, high) = (self.start - self.start % page, self.end.next_multiple_of(page));
         let (inner_low, inner_high) = (self.start.next_multiple_of(page), high.min(self.end));
         let inner_high = inner_high - inner_high % page;
         let low_is_free = low == self.start || low >= self.free_from;
         let high_is_free = high == self.end || high <= self.free_to;
-        // How much of the superpage at either end is filled.
+        // Filled bytes of the superpage at either end.
         let filled_low = (low + page).min(self.end) - self.start;
         let filled_high = self.end - (high - page).max(self.start);
         let (take_low, take_high) = match fit {
@@ -210,10 +208,10 @@ impl Extent {
     }
 }
 
-/// The heap that `brk(2)` makes may begin between the end of bss and the end of its last superpage.
-/// As long as it is empty it can be made to begin behind.
+/// The brk heap may begin between the end of bss and the end of its last superpage. If it is empty, moves its start to
+/// `last`; `false`: it cannot be moved.
 fn clear_break(end: usize, last: usize) -> bool {
-    // SAFETY: a question, and then memory that nobody has yet: the heap's first.
+    // SAFETY: a query, and then memory at the start of the heap that no code uses yet.
     raw::keeping_errno(|| unsafe {
         let now = raw::call!(SYS_brk, 0) as usize;
         if !(end..last).contains(&now) {
@@ -223,8 +221,8 @@ fn clear_break(end: usize, last: usize) -> bool {
     })
 }
 
-/// Calls `tell` with each extent of the segments, from what is mapped now. With `as_meant`, a
-/// segment is one extent with the protection of its header, whatever RELRO has made of it.
+/// Calls `tell` with each extent of the segments, according to the current maps. With `as_meant`, a segment is one
+/// extent with the protection of its header, whatever RELRO has changed.
 pub fn each_extent(segments: &Segments, as_meant: bool, mut tell: impl FnMut(Extent)) {
     let mut extents = Extents::new();
     let mut below = 0;
@@ -273,13 +271,13 @@ pub fn each_extent(segments: &Segments, as_meant: bool, mut tell: impl FnMut(Ext
         below = vma.end;
     });
     if read.is_some() {
-        // Without read permission it cannot be copied.
+        // Unreadable memory cannot be copied.
         let all = extents.list.iter().flatten();
         all.filter(|it| it.protection & libc::PROT_READ != 0).for_each(|it| tell(*it));
     }
 }
 
-/// Whether a debugger, or another tracer, holds this process.
+/// Whether a debugger or another tracer is attached to this process.
 pub fn is_traced() -> bool {
     let mut buffer = [0; 4096];
     let Some(status) = files::read_file(c"/proc/self/status", &mut buffer) else { return false };

@@ -1,21 +1,21 @@
-//! Segments on hugetlb pages as libhugetlbfs puts them there, asked for through its environment.
+//! Segments on hugetlb pages in the way of libhugetlbfs, requested by its environment variables.
 //!
-//! | variable | here |
+//! | variable | effect |
 //! |---|---|
-//! | `HUGETLB_ELFMAP=R`, `W`, `RW`, `R=2M:W=1G`, `no` | read-only, written segments; page sizes |
-//! | `HUGETLB_FORCE_ELFMAP=yes` | also programs that were not linked for it: whole pages in them |
-//! | `HUGETLB_RESTRICT_EXE=a:b` | only in programs of these names |
-//! | `HUGETLB_DEFAULT_PAGE_SIZE` | the size where none is named |
-//! | `HUGETLB_VERBOSE` | from 2, its default, a segment that gets no pages is told |
-//! | `HUGETLB_MINIMAL_COPY` | taken and not needed: what was touched is copied, symbols are not read |
+//! | `HUGETLB_ELFMAP=R`, `W`, `RW`, `R=2M:W=1G`, `no` | read-only, writable segments; page sizes |
+//! | `HUGETLB_FORCE_ELFMAP=yes` | also programs not linked for it: whole pages inside their segments |
+//! | `HUGETLB_RESTRICT_EXE=a:b` | only programs with these names |
+//! | `HUGETLB_DEFAULT_PAGE_SIZE` | page size if none is named |
+//! | `HUGETLB_VERBOSE` | from 2, its default, segments that get no pages are reported |
+//! | `HUGETLB_MINIMAL_COPY` | accepted and ignored: touched pages are copied, symbols are not read |
 //! | `HUGETLB_SHARE=1`, `HUGETLB_SHARE_PATH` | text and constants of all processes on the same pages, in a file |
 //!
-//! Without `HUGETLB_ELFMAP` the segments that `hugeedit` marked are meant. A segment is moved as a
-//! whole, the ends of it that fill no page included, and with the protection of its header, so its
-//! RELRO can be written again: that is what a program linked for it gets from libhugetlbfs.
+//! Without `HUGETLB_ELFMAP`, the segments that `hugeedit` marked are moved. A segment is moved as a whole, including
+//! ends that fill no page, and with the protection of its header, so its RELRO part becomes writable again, as
+//! libhugetlbfs does for a program linked for it.
 //!
 //! # Safety
-//! As the module; the entry point runs once, in a constructor.
+//! As the parent module; the entry point runs once, in a constructor.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ use crate::settings::{self, Fallback, Pages, Text};
 use crate::text::{first_number, page_size};
 use crate::{message, raw, sizes};
 
-/// What the environment says.
+/// The `HUGETLB_*` variables.
 struct Variables {
     elfmap: Option<&'static [u8]>,
     force: bool,
@@ -72,7 +72,7 @@ impl Variables {
         variables
     }
 
-    /// The page size for text (`b'R'`) or data (`b'W'`), if it is wanted.
+    /// The page size requested for text (`b'R'`) or data (`b'W'`); `None`: not requested.
     fn wants(&self, key: u8) -> Option<usize> {
         let text = self.elfmap?;
         let at = text.iter().position(|byte| byte.eq_ignore_ascii_case(&key))?;
@@ -95,8 +95,8 @@ fn size(text: &[u8]) -> Option<usize> {
     page_size(text).filter(|size| *size >= raw::base_page())
 }
 
-/// At the start of a process that preloads this library: what its `HUGETLB_ELFMAP` asks for.
-/// Programs linked with libhugetlbfs get it from there, which calls [`superpage_legacy_elfmap`].
+/// At the start of a process that preloads this library: does what its `HUGETLB_ELFMAP` asks for. In programs linked
+/// with libhugetlbfs, that library calls [`superpage_legacy_elfmap`].
 pub fn provide() {
     let variables = Variables::read();
     if variables.preloaded && variables.elfmap.is_some() {
@@ -104,16 +104,16 @@ pub fn provide() {
     }
 }
 
-/// `int superpage_legacy_elfmap(void)`: puts the program's segments on hugetlb pages, as the
-/// `HUGETLB_*` variables ask. To be called by a constructor, before there is a second thread.
+/// `int superpage_legacy_elfmap(void)`: puts the program's segments on hugetlb pages, as the `HUGETLB_*` variables ask.
+/// Call from a constructor, before there is a second thread.
 ///
-/// Returns how many segments were moved, or -1 if none was asked for or the settings of this
-/// library have moved them already. Only the first call does anything.
+/// Returns the number of moved segments, or -1 if none was requested or the settings of this library have moved them
+/// already. Only the first call does anything.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_legacy_elfmap() -> c_int {
     static CALLED: AtomicBool = AtomicBool::new(false);
-    // SAFETY: getauxval reads the vector the kernel made. In a program with more privileges than
-    // its caller the environment is the caller's, and not to be trusted.
+    // SAFETY: getauxval reads the vector the kernel made. A program with more privileges than its caller must not trust
+    // the caller's environment.
     let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
     if CALLED.swap(true, Ordering::Relaxed) || !trusted {
         return -1;

@@ -1,31 +1,30 @@
 //! Text, data and bss of the program and of the libraries it starts with, on superpages.
 //!
-//! When the library is loaded the program is mapped and relocated, and nothing of it has run. Each
-//! segment that holds whole aligned superpages is put on them in place: the contents are copied
-//! into fresh superpages, these get the protection of the original, and one mremap moves them over
-//! it. No address changes, so there is nothing to relocate, and at no moment is anything unmapped.
+//! When the library is loaded, the program is mapped and relocated, and none of its code has run. Each segment that
+//! holds whole aligned superpages is moved to superpages in place: the contents are copied to fresh superpages, these
+//! get the protection of the original, and one mremap moves them over the original. No address changes, so there is
+//! nothing to relocate, and nothing is unmapped at any moment.
 //!
 //! | part | on THP | on hugetlb |
 //! |---|---|---|
 //! | text | the file's own superpages, or base pages | the same |
-//! | text=copy | the file's own superpages where there are any, else a copy | a copy |
+//! | text=copy | the file's own superpages if there are any, else a copy | a copy |
 //! | data | a copy | a copy |
-//! | bss | advised where it is, what was touched collapsed | fresh pages, what was touched copied |
+//! | bss | advised in place, touched pages collapsed | fresh pages, touched pages copied |
 //!
-//! Code is copied only where that is asked for by name. A copy is no file's: a program that finds its code
-//! by the file's name in /proc/self/maps and maps it again (V8 does, nodejs/node issue 64408) breaks, and
-//! so would whatever else takes its code for the file's. Code of V8 is never copied.
+//! Code is copied only on explicit request. A copy belongs to no file: a program that finds its code by the file's name
+//! in /proc/self/maps and maps it again (V8 does, nodejs/node issue 64408) breaks, and so would any other program that
+//! takes its code for the file's. Code of V8 is never copied.
 //!
-//! Constants stay where they are unless their segment is marked by `hugeedit`: a copy is private
-//! memory, made whether it is used or not, and libraries such as ICU bring 28 MiB of them.
+//! Constants stay in place unless `hugeedit` has marked their segment: a copy is private memory, made whether it is
+//! used or not, and libraries such as ICU contain 28 MiB of constants.
 //!
-//! Protection is never widened: a superpage that would span memory of two protections (RELRO and
-//! data, code and constants) stays as it is. The ends of a segment that fill no superpage are put
-//! on one only where nothing else is mapped around them.
+//! Protection is never widened: a superpage that would span two protections (RELRO and data, code and constants) is
+//! left alone. The ends of a segment that fill no superpage get one only if nothing else is mapped around them.
 //!
 //! # Safety
-//! There is one thread, and it runs code of ours, of libc and of the kernel. Our own segments are
-//! left alone. libc's may move: what is executed there is the same before and after.
+//! There is one thread, and it runs only our code, libc's and the kernel's. Our own segments are left alone. libc's may
+//! move: its code is the same before and after.
 //! See docs/decisions/segments.md#1 and #3.
 
 use crate::counters::{self, Column, Kind, Reason};
@@ -42,43 +41,43 @@ mod share;
 
 use image::{Extent, Segments};
 
-/// What is asked for a segment.
+/// How to move a segment.
 #[derive(Clone, Copy)]
 struct Order {
     /// THP or hugetlb.
     pages: Pages,
-    /// The size of a superpage.
+    /// Superpage size.
     page: usize,
     fallback: Fallback,
     fit: Fit,
-    /// What may be done about code.
+    /// Whether code may be copied.
     text: Text,
-    /// Text and constants are to be the same pages in all processes.
+    /// Put text and constants on the same pages in all processes.
     share: Option<Share>,
 }
 
 /// How text is shared.
 #[derive(Clone, Copy)]
 struct Share {
-    /// Where; `None`: in the mount of hugetlbfs.
+    /// Directory; `None`: in the hugetlbfs mount.
     directory: Option<&'static [u8]>,
 }
 
-/// Which superpages a segment is to get.
+/// Which superpages a segment gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     /// Those that it fills, and those at its ends that it fills at least by half.
     Filled,
-    /// Those that it touches, or if something else is in the way, those that it fills.
+    /// Those that it touches; at an end where something else is mapped, only those that it fills.
     Touched,
-    /// Those that it fills and no others.
+    /// Only those that it fills.
     Inside,
-    /// Those that it touches, or none: what libhugetlbfs did.
+    /// All that it touches, or none: as libhugetlbfs did.
     Whole,
 }
 
-/// Puts on superpages what the settings name. Returns at once when they name no segments, and after
-/// a look at the program headers when no segment is large enough.
+/// Puts the segments that the settings name on superpages. Returns at once if they name none, and after reading the
+/// program headers if no segment is large enough.
 pub fn provide(settings: &Settings) {
     let memory = settings.memory;
     if memory.text.is_none() && !memory.data {
@@ -126,7 +125,7 @@ fn kind(is_written: bool) -> Kind {
     if is_written { Kind::Data } else { Kind::Text }
 }
 
-/// Puts one extent on superpages, as far as they fit; `true` if they did.
+/// Puts one extent on superpages, as far as they fit; `true` if that succeeded.
 fn put(extent: &Extent, order: &Order) -> bool {
     let kind = kind(extent.is_written);
     if !extent.is_written && order.text == Text::File {
@@ -149,9 +148,8 @@ fn put(extent: &Extent, order: &Order) -> bool {
         counters::count(kind, Column::Hugetlb, last - first);
         return true;
     }
-    // Code in which somebody has set a mark (a debugger's breakpoint, a uprobe) stays what it is:
-    // the kernel knows its uprobes by the file's mapping, and would kill a program that runs into
-    // one elsewhere.
+    // Code that was modified (a debugger's breakpoint, a uprobe) stays in place: the kernel finds its uprobes by the
+    // file mapping, and would kill a program that hits one in a copy.
     let mut any = false;
     let mut at = first;
     while at < last {
@@ -171,7 +169,7 @@ fn put(extent: &Extent, order: &Order) -> bool {
     any
 }
 
-/// Code on its file's superpages, as far as there are some: nothing of it changes but the pages under it.
+/// Puts code on its file's superpages, as far as there are any: only the pages under the code change.
 fn put_on_file(extent: &Extent, order: &Order) -> bool {
     let length = extent.end - extent.start;
     let Some((first, last)) = extent.fitting(order.page, Fit::Inside) else {
@@ -194,7 +192,7 @@ fn put_on_file(extent: &Extent, order: &Order) -> bool {
     off == 0
 }
 
-/// Puts the superpages at `[first, last)` under a part of `extent`.
+/// Puts superpages under `[first, last)`, a part of `extent`.
 fn put_part(kind: Kind, extent: &Extent, first: usize, last: usize, order: &Order) -> bool {
     let length = last - first;
     let in_mount = order.fit == Fit::Whole;
@@ -207,7 +205,7 @@ fn put_part(kind: Kind, extent: &Extent, first: usize, last: usize, order: &Orde
                 Fallback::Base => (Column::FellBack, Some(why)),
                 Fallback::Thp => {
                     counters::because(why);
-                    // Pool pages of 1 GiB would fall back to THP of 2 MiB: those it still fills.
+                    // Pool pages of 1 GiB fall back to THP of 2 MiB, which the extent fills as well.
                     let other = relocate::to_thp(extent, first, last, order.page);
                     (Column::FellBack, other.err())
                 }

@@ -1,8 +1,8 @@
-//! Putting superpages under memory in use, in place.
+//! Puts superpages under memory in use, in place.
 //!
 //! # Safety
-//! As the module: one thread. What is copied does not change before the copy takes its place,
-//! because the only code that runs is ours, and our own memory is not among it.
+//! As the parent module: one thread. Memory being copied does not change before the copy replaces it, because only our
+//! code runs, and our own memory is not moved.
 //! See docs/decisions/segments.md#2.
 
 use policy::live::{self, Event, Facts};
@@ -14,8 +14,8 @@ use crate::executor::{self, advice};
 use crate::table::{self, Range};
 use crate::{api, files, pagemap, raw, sizes, source};
 
-/// Pool pages under `[first, last)`: from a mount of hugetlbfs if there is one and `in_mount` asks
-/// for it, as libhugetlbfs had them, whose users look for the mount's path in /proc.
+/// Puts pool pages under `[first, last)`: from a hugetlbfs mount if there is one and `in_mount` is set, as in
+/// libhugetlbfs, whose users look for the mount's path in /proc.
 pub fn to_hugetlb(
     extent: &Extent,
     (first, last): (usize, usize),
@@ -34,16 +34,16 @@ pub fn to_hugetlb(
     };
     copy(extent, first, last, page, fresh);
     source::replace(fresh, length, extent.protection, first)?;
-    // If the table has no room the program's calls about parts of these pages fail, as the kernel
-    // has it; nothing else is lost.
+    // If the table cannot grow, the program's calls on parts of these pages get the kernel's errors; nothing else is
+    // lost.
     table::add(Range { start: first, end: last, page, shared: false });
     Ok(())
 }
 
-/// Transparent superpages under `[first, last)`.
+/// Puts transparent superpages under `[first, last)`.
 pub fn to_thp(extent: &Extent, first: usize, last: usize, page: usize) -> Result<(), Reason> {
-    // What is bss throughout stays the memory it is. Where a superpage holds data too, or sticks
-    // out of the extent, a fresh one takes its place.
+    // Superpages with only bss stay in place. A superpage that also holds data, or extends beyond the extent, is
+    // replaced by a fresh one.
     let copied_to = extent.file_end.next_multiple_of(page).clamp(first, last);
     let inside = extent.end - extent.end % page;
     let advised_to = inside.clamp(copied_to, last);
@@ -60,20 +60,20 @@ pub fn to_thp(extent: &Extent, first: usize, last: usize, page: usize) -> Result
     Ok(())
 }
 
-/// The file's own superpages under `[first, last)` of code, as far as the kernel has some or makes them;
-/// how many bytes have them, or will when they are first read.
+/// Puts code in `[first, last)` on its file's superpages, as far as the kernel has or makes them; returns the bytes
+/// that have them, or will when they are first read.
 ///
-/// What is not cached yet is read in superpages then, where the filesystem has large folios (ext4, XFS,
-/// tmpfs). What is cached in small pages stays so, unless MADV_COLLAPSE can change it (tmpfs, or
-/// `CONFIG_READ_ONLY_THP_FOR_FS`): other processes use them too, so they are never dropped. The whole mapping
-/// is advised, so that it stays one: a program may look for its code in /proc/self/maps.
+/// Parts not cached yet will be read in superpages, if the file system has large folios (ext4, XFS, tmpfs). Parts
+/// cached in small pages stay so, unless MADV_COLLAPSE can change that (tmpfs, or `CONFIG_READ_ONLY_THP_FOR_FS`): other
+/// processes use them too, so they are never dropped from the cache. The whole mapping is advised, so that it stays one
+/// VMA: a program may look for its code in /proc/self/maps.
 pub fn to_file(extent: &Extent, first: usize, last: usize, page: usize) -> usize {
     let advised = (extent.start, extent.end);
     let part = Part { extent, page, start: first, end: last, advised };
     part.provide(live::Kind::Segment, false).0
 }
 
-/// Part of an extent that is to lie on superpages, and what is advised for that.
+/// Part of an extent to put on superpages, and the range to advise.
 struct Part<'a> {
     extent: &'a Extent,
     page: usize,
@@ -91,7 +91,7 @@ impl Part<'_> {
         let facts = &mut Facts {
             kind,
             may_copy,
-            // MADV_COLLAPSE would not mind (6.18).
+            // MADV_COLLAPSE would ignore the setting (6.18).
             is_off: files::is_thp_off(),
             has_file: is_whole && !extent.is_written && extent.is_congruent,
             ..executor::facts(start, end - start, self.page)
@@ -115,8 +115,8 @@ impl Part<'_> {
         (on, if action == Action::Nothing { Ok(()) } else { Err(why) })
     }
 
-    /// Superpages of what is there, or of the file; the bytes that lie on some, or will when they are touched. What the
-    /// file has not in memory is read now if the choice is between that and a copy.
+    /// Collapses resident pages, or the file's; returns the bytes on superpages, now or once they are touched. Reads
+    /// file pages that are not cached if the alternative is a copy.
     fn collapse(&self, facts: &Facts) -> usize {
         let page = self.page;
         let is_on = |at: &usize| match facts.kind {
@@ -127,26 +127,25 @@ impl Part<'_> {
     }
 }
 
-/// Whether the kernel has the file's page that is mapped at `at` in memory. It says so only to who may
-/// write the file or owns it, and to others that it has.
+/// Whether the page cache has the file's page that is mapped at `at`. mincore(2) tells only processes that may write
+/// the file or own it; for others it reports every page as cached.
 fn is_cached(at: usize) -> bool {
     pagemap::is_resident(at) != Some(false)
 }
 
-/// Whether the file's own superpage is, or can be, mapped at `at`. It serves better than a copy:
-/// nothing is copied, all processes share it, and profilers see the file's name.
+/// Whether the file's own superpage is, or can be, mapped at `at`. Better than a copy: nothing is copied, all processes
+/// share it, and profilers see the file's name.
 ///
-/// The kernel can make one of any file that is not being written (`CONFIG_READ_ONLY_THP_FOR_FS`,
-/// by MADV_COLLAPSE), or finds it made where a filesystem with large folios had the file read
-/// in such pieces.
+/// The kernel can make one for any file that is not open for writing (`CONFIG_READ_ONLY_THP_FOR_FS`, by MADV_COLLAPSE),
+/// or has one already if a file system with large folios read the file in such units.
 fn is_file_huge(at: usize, page: usize) -> bool {
     // SAFETY: a readable byte of the mapping.
     let _ = unsafe { std::ptr::read_volatile(at as *const u8) };
     pagemap::is_huge(at, at + page) || advice::collapse(at, page)
 }
 
-/// Copies `[first, last)` into anonymous memory on superpages, which then takes its place. If there
-/// are none to be had, nothing changes: base pages of our own would be worse than the file's.
+/// Copies `[first, last)` to anonymous memory on superpages, which then replaces it. If there are no superpages,
+/// nothing changes: private base pages would be worse than the file's.
 fn to_copy(extent: &Extent, first: usize, last: usize, page: usize) -> Result<(), Reason> {
     let (length, file_end) = (last - first, extent.file_end);
     source::replace_by_copy(first, length, page, extent.protection, file_end, |fresh| {
@@ -155,16 +154,16 @@ fn to_copy(extent: &Extent, first: usize, last: usize, page: usize) -> Result<()
     })
 }
 
-/// Whether all that is there lies on superpages: the faults made them, or the kernel makes them now.
-/// A kernel that cannot be told to (before 6.1) is believed.
+/// Whether all resident parts lie on superpages, from the faults or collapsed now. Assumed if the kernel has no
+/// MADV_COLLAPSE (before 6.1).
 fn is_collapsed(start: usize, length: usize, page: usize) -> bool {
-    // Where nothing is it fails, and nothing is wrong.
+    // MADV_COLLAPSE fails where nothing is resident, which is not an error.
     let is_on = |at| advice::collapse(at, page) || pagemap::is_untouched(at, page);
     !advice::collapse(start, 0) || (start..start + length).step_by(page).all(is_on)
 }
 
-/// Copies what is in the part of the extent at `[first, last)` to `fresh`, which is zero: all that
-/// is a file's, and of anonymous memory what was touched.
+/// Copies the part of the extent in `[first, last)` to `fresh`, which is zero: all pages of a file, and touched pages
+/// of anonymous memory.
 pub fn copy(extent: &Extent, first: usize, last: usize, page: usize, fresh: usize) {
     let (from, to) = (first.max(extent.start), last.min(extent.end));
     let file_end = extent.file_end.clamp(from, to);
@@ -195,7 +194,7 @@ fn copy_range(from: usize, to: usize, first: usize, fresh: usize) {
     }
 }
 
-/// Whether `fresh` holds what the extent does between `first` and `last`, as [`copy`] would have left it.
+/// Whether `fresh` has the same contents as the extent between `first` and `last`, as after [`copy`].
 pub fn holds(extent: &Extent, (first, last): (usize, usize), fresh: usize) -> bool {
     let (from, to) = (first.max(extent.start), last.min(extent.end));
     // SAFETY: a readable part of the extent, and a readable mapping of that length.

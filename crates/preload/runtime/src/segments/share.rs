@@ -1,14 +1,14 @@
-//! `HUGETLB_SHARE=1`: one copy of a program's text and constants on pool pages for all processes of a user
-//! that run it, in a file of a hugetlbfs mount that outlives them, as libhugetlbfs had it.
+//! `HUGETLB_SHARE=1`: one copy of a program's text and constants on pool pages for all processes of a user that run it,
+//! in a file of a hugetlbfs mount that outlives them, as in libhugetlbfs.
 //!
-//! The file lies in `HUGETLB_SHARE_PATH`, or in `elflink-uid-N` of the mount. It is made without a name,
-//! filled, and only then named, so that nobody meets half of one. Its name says which program it is of
-//! (device, inode, time of change), so a program that was replaced gets another. What is mapped is compared
-//! with the program first: a file that holds anything else is left alone.
+//! The file lies in `HUGETLB_SHARE_PATH`, or in `elflink-uid-N` of the mount. It is created without a name, filled, and
+//! only then linked, so that no process sees a partial file. Its name identifies the program (device, inode,
+//! modification time), so a replaced program gets another file. A mapped file is first compared with the program, and
+//! not used if the contents differ.
 //!
 //! # Safety
-//! As the module: one thread. The file is opened for reading only, so no process that maps it can write it; its
-//! maker could, who is this user or root.
+//! As the parent module: one thread. The file is opened read-only, so no process that maps it can write it; only its
+//! creator can, who is this user or root.
 
 use super::image::Extent;
 use super::relocate;
@@ -18,7 +18,7 @@ use crate::{raw, source};
 
 type Path = Text<4352>;
 
-/// Puts the shared copy of `[first, last)` under it; `false` if there is none, and none can be made.
+/// Maps the shared copy of `[first, last)` over it; `false` if there is none, and none can be created.
 pub fn place(
     extent: &Extent,
     (first, last): (usize, usize),
@@ -26,7 +26,7 @@ pub fn place(
     directory: Option<&'static [u8]>,
 ) -> bool {
     if crate::limits::stand_in_the_way(page) {
-        // A touch could fail where the private copy is filled at once.
+        // A touch could fail; a private copy is populated at once.
         return false;
     }
     let Some(path) = path_of(extent, first, last, page, directory) else { return false };
@@ -90,13 +90,13 @@ fn path_of(
     (!path.is_full()).then_some(path)
 }
 
-/// Whether nobody but this user and root can have put something there.
+/// Whether only this user and root can have created files there.
 fn is_safe(file: &libc::stat) -> bool {
     let user = raw::effective_user();
     (file.st_uid == user || file.st_uid == 0) && file.st_mode & 0o022 == 0
 }
 
-/// Maps the file, for reading; `None` if it is not there or not to be trusted.
+/// Maps the file read-only; `None` if it is missing or not trusted.
 fn map(path: &Path, length: usize) -> Option<usize> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let fd = raw::open(path.c_str(), flags, 0)?;
@@ -111,7 +111,7 @@ fn map(path: &Path, length: usize) -> Option<usize> {
     mapped
 }
 
-/// Makes the file, if there is none by then.
+/// Creates the file, unless it exists by then.
 fn make(path: &Path, extent: &Extent, range: (usize, usize), page: usize) -> Option<()> {
     let length = range.1 - range.0;
     let end = path.bytes().iter().rposition(|byte| *byte == b'/')?;
@@ -129,7 +129,7 @@ fn make(path: &Path, extent: &Extent, range: (usize, usize), page: usize) -> Opt
             });
         let (from, to) = (named.as_c(), path.as_c());
         let at = libc::AT_FDCWD;
-        // It may have got its name by another process meanwhile, which is as good.
+        // Another process may have linked its file meanwhile, which serves as well.
         filled
             && (raw::call!(SYS_linkat, at, from, at, to, libc::AT_SYMLINK_FOLLOW) == 0
                 || raw::errno() == libc::EEXIST)

@@ -1,11 +1,11 @@
-//! Leaving the stack one runs on, while the pages under it are replaced.
+//! Switches to another stack while the pages of the current one are replaced.
 //!
-//! Pages of a stack in use are replaced in a forked child, which copies private pages of the pool, in its
-//! parent, if the pool is short, and before a call about part of a superpage (a JVM's guard zones).
+//! Pages of a stack in use are replaced in a forked child, which copies private pool pages; in its parent, if the pool
+//! is short; and before a call on part of a superpage (a JVM's guard zones).
 //!
 //! # Safety
-//! `work` runs on a stack mapped for it, which is this thread's alone, with `makecontext(3)` as it
-//! is meant. In a forked child that stack is a copy, at the same address.
+//! `work` runs on a stack mapped for it, which only this thread uses, by `makecontext(3)` as documented. In a forked
+//! child that stack is a copy, at the same address.
 //! See docs/decisions/fork.md#5.
 
 use std::ffi::{c_int, c_void};
@@ -16,7 +16,8 @@ use libc::ucontext_t;
 use crate::raw;
 use crate::table::{self, Range};
 
-/// Runs `work` on an alternate stack if this one is on private pool pages of `[from, to)`, else here.
+/// Runs `work` on an alternate stack if the current one is on private pool pages of `[from, to)`, else on the current
+/// one.
 pub fn on_alternate_if_within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     let here = 0u8;
     let here = &raw const here as usize;
@@ -28,7 +29,7 @@ pub fn on_alternate_if_within<R>(from: usize, to: usize, work: impl FnOnce() -> 
     }
 }
 
-/// Runs `work` on an alternate stack, or `otherwise` here if there is no memory for one.
+/// Runs `work` on an alternate stack, or `otherwise` on the current one if there is no memory for another.
 pub fn on_alternate<F: FnOnce() -> R, R>(work: F, otherwise: impl FnOnce(F) -> R) -> R {
     const SIZE: usize = 512 << 10;
     let Ok(stack) = raw::map(SIZE, 0) else { return otherwise(work) };
@@ -37,9 +38,8 @@ pub fn on_alternate<F: FnOnce() -> R, R>(work: F, otherwise: impl FnOnce(F) -> R
     let mut step = || result = work.take().map(|work| work());
     let mut step: &mut dyn FnMut() = &mut step;
     let argument = (&raw mut step) as usize;
-    // SAFETY: the contexts lie at the bottom of the fresh memory, the stack above them;
-    // `uc_link` leads back here, and then nobody uses that memory any more. `enter` takes the two
-    // numbers it is given.
+    // SAFETY: the contexts lie at the bottom of the fresh memory, the stack above them; `uc_link` leads back here, and
+    // then the memory is no longer in use. `enter` takes the two numbers that it is given.
     unsafe {
         let contexts = stack as *mut ucontext_t;
         let (back, there) = (contexts, contexts.add(1));
@@ -53,16 +53,16 @@ pub fn on_alternate<F: FnOnce() -> R, R>(work: F, otherwise: impl FnOnce(F) -> R
         libc::swapcontext(back, there);
         let _ = raw::munmap(stack, SIZE);
     }
-    // `swapcontext` fails only for want of memory for the stack, which is there.
+    // `swapcontext` fails only if there is no memory for the stack, which is mapped.
     match (result, work) {
         (Some(result), _) => result,
         (None, Some(work)) => otherwise(work),
-        // SAFETY: ends this process; `work` neither unwinds nor leaves nothing.
+        // SAFETY: ends this process; not reached, because `work` does not unwind and always leaves a result.
         (None, None) => unsafe { libc::abort() },
     }
 }
 
-/// `makecontext` passes numbers of 32 bits.
+/// `makecontext` passes 32-bit numbers.
 extern "C" fn enter(high: u32, low: u32) {
     let argument = (high as usize) << 32 | low as usize;
     // SAFETY: the address of a local of `on_alternate`, which waits.

@@ -1,9 +1,9 @@
 //! The main thread's stack.
 //!
-//! The kernel made it, anywhere, and lets it grow down by faults. On THP it is grown at once to its
-//! fixed size and advised. On hugetlb it is grown to the next superpage boundary, and reserved
-//! pages of the pool are mapped below, where it would have grown to; frames run from the one into
-//! the other. Below lies address space that nobody gets, so an overflow ends as it always does.
+//! The kernel places it at any address, and lets it grow down by faults. On THP it is grown to its fixed size at once
+//! and advised. On hugetlb it is grown to the next superpage boundary, and reserved pages of the pool are mapped below,
+//! where it would have grown to; frames run from one into the other. Below lies reserved address space as a guard, so
+//! an overflow ends as usual.
 //!
 //! # Safety
 //! Only memory below the stack pointer is touched, by system calls, which fail where a fault would
@@ -19,15 +19,15 @@ use crate::settings::{self, Fallback, Pages};
 use crate::table::{self, Range};
 use crate::{executor, maps, raw, sizes, source};
 
-/// Where the stack ends below, if that is not where libc would say; and whose it is.
+/// Lowest address of the main stack if libc would report another, and the main thread.
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether code may run on stacks, or nobody knows.
+/// Whether code may run on stacks, or that is unknown.
 static IS_EXECUTABLE: AtomicBool = AtomicBool::new(false);
 
-/// Whether stacks are left alone: of a program, or with a library, that is linked for executable ones (`PT_GNU_STACK`, for
-/// functions within functions of C), libc makes those of threads executable, too. Ours are not.
+/// Whether stacks are left alone. If the program or a library is linked for executable stacks (`PT_GNU_STACK`, for
+/// nested functions in C), libc makes thread stacks executable, too; those of this library are not.
 pub fn is_executable() -> bool {
     IS_EXECUTABLE.load(Ordering::Relaxed)
 }
@@ -68,7 +68,7 @@ pub fn provide(size: usize) {
     }
 }
 
-/// The kernel's mapping of it.
+/// The kernel's mapping of the main stack.
 struct Stack {
     start: usize,
     end: usize,
@@ -85,7 +85,7 @@ impl Stack {
         })
     }
 
-    /// Makes the kernel grow it down to `low`.
+    /// Makes the kernel grow the stack down to `low`.
     fn grow(&self, low: usize) -> Result<(), Reason> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the kernel writes the structure, and then eight bytes below the stack pointer.
@@ -107,7 +107,7 @@ impl Stack {
         let page = sizes::superpage();
         let low = (self.end - size) / page * page;
         let high = self.end - self.end % page;
-        // The page touched for it is the one below: the lowest superpage stays free of base pages.
+        // Growing touches the base page below: the lowest superpage stays free of base pages.
         let start = low - raw::base_page();
         if start < self.start {
             self.grow(start)?;
@@ -122,7 +122,7 @@ impl Stack {
     }
 
     fn put_pool_below(&self, size: usize, page: usize) -> Result<(), Reason> {
-        // What the kernel leaves between a growing stack and its neighbour (stack_guard_gap).
+        // The gap that the kernel leaves between a growing stack and its neighbour (stack_guard_gap).
         const GUARD: usize = 1 << 20;
         let high = self.start - self.start % page;
         let ordinary = self.end - high;
@@ -148,13 +148,13 @@ impl Stack {
         counters::count(Kind::Stack, Column::Hugetlb, length);
         counters::count(Kind::Stack, Column::Small, ordinary);
         LOWEST.store(low, Ordering::Relaxed);
-        // SAFETY: this thread's name.
+        // SAFETY: takes no arguments.
         OWNER.store(unsafe { libc::pthread_self() } as usize, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// The lowest address of the main thread's stack, if `thread` is it and libc would say another.
+/// Lowest address of the main thread's stack, if `thread` is the main thread and libc would report another.
 pub fn lowest(thread: usize) -> Option<usize> {
     let lowest = LOWEST.load(Ordering::Relaxed);
     (lowest != 0 && thread == OWNER.load(Ordering::Relaxed)).then_some(lowest)

@@ -1,16 +1,16 @@
 //! Stacks of a fixed size on superpages: the main thread's (`initial`) and those of the threads it
 //! makes (`threads`, `slots`).
 //!
-//! On THP a stack is advised memory, aligned so that all of it can lie on superpages; the main
-//! thread's only below the superpage its top lies in, because the kernel puts it anywhere.
+//! On THP a stack is advised memory, aligned so that all of it can lie on superpages. Of the main thread's only the
+//! part below the superpage with its top can, because the kernel places it at any address.
 //!
-//! On hugetlb the body of a stack is reserved pages of the pool, and its top, where the frames of
-//! the first functions and (but for the main thread) thread-local storage lie, is ordinary memory:
-//! libc writes there in the midst of a fork, when a page of the pool could not be copied.
+//! On hugetlb the body of a stack is reserved pages of the pool. Its top, with the frames of the first functions and
+//! (except for the main thread) thread-local storage, is ordinary memory: libc writes there during a fork, when a page
+//! of the pool could not be copied.
 //!
 //! # Safety
-//! A stack in use is never unmapped and never given to another thread. What replaces pages under a
-//! thread runs on another stack (`alternate`).
+//! A stack in use is never unmapped and never given to another thread. Code that replaces pages under a thread runs on
+//! another stack (`alternate`).
 //! See docs/decisions/stacks.md#1.
 
 mod alternate;
@@ -27,14 +27,14 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::settings::Settings;
 use crate::symbols;
 
-/// At start-up: the main thread's stack.
+/// At start-up: gives the main thread its stack.
 pub fn provide(settings: &Settings) {
     if settings.memory.stack > 0 {
         initial::provide(settings.memory.stack);
     }
 }
 
-/// A function that would be called without this library.
+/// The next definition of a function after this library's (RTLD_NEXT), looked up once.
 pub(crate) struct Next {
     name: &'static [u8],
     found: AtomicPtr<c_void>,
@@ -45,7 +45,7 @@ impl Next {
         Self { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Its address; null if there is none.
+    /// The address; null if there is none.
     pub(crate) fn address(&self) -> *mut c_void {
         let mut found = self.found.load(Ordering::Acquire);
         if found.is_null() {
@@ -60,8 +60,8 @@ macro_rules! next_functions {
     ($($name:ident = $text:literal,)*) => {
         $(pub(crate) static $name: Next = Next::new($text);)*
 
-        /// At start-up: finds them. Later the loader may hold its lock and wait for the thread that looks (a plugin whose
-        /// constructor waits for its thread).
+        /// At start-up: looks up the functions. Later the loader may hold its lock and wait for the thread that looks
+        /// them up (a plugin whose constructor waits for its thread).
         pub fn find() {
             $($name.address();)*
         }
@@ -82,7 +82,7 @@ next_functions! {
     FORKPTY = b"forkpty",
 }
 
-/// The function as a value that can be called, if there is one.
+/// The next definition as a value that can be called, if there is one.
 macro_rules! next_function {
     ($next:expr, $type:ty) => {
         // SAFETY: libc's function of that name has that signature; null is none.

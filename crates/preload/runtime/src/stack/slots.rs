@@ -1,19 +1,18 @@
-//! The stacks of threads, and whose they are.
+//! Stacks of threads, and their owners.
 //!
-//! Life of a stack: mapped -> given to a thread -> released, when the thread has been joined or is
-//! detached -> idle, when the kernel knows the thread no more -> given to another thread, or
-//! unmapped if many are idle. "Released" is not enough: a detached thread runs on its stack to
-//! its last instruction, and says nothing afterwards. Joining is, for libc, whose record of the
-//! thread lies on the stack and is needed until then.
+//! Life of a stack: mapped -> given to a thread -> released, when the thread has been joined or is detached -> idle,
+//! when the thread has ended in the kernel -> given to another thread, or unmapped if many are idle. "Released" does
+//! not suffice: a detached thread runs on its stack to its last instruction, and reports nothing afterwards. libc
+//! itself needs the stack only until the join, because its record of the thread lies there.
 //!
-//! Where a seccomp filter may be in place nothing is asked of the kernel that malloc does not ask: a stack that was released
-//! stays as it is, and new threads have libc's own (`threads`).
+//! If the process may have a seccomp filter, only system calls that malloc makes are used: a released stack stays as it
+//! is, and new threads get libc's stacks (`threads`).
 //!
 //! # Safety
-//! The records lie in mappings of their own that are never unmapped, so a pointer to one stays good.
-//! They are changed under the lock, but for `tid`, which the thread itself writes. A fork does not
-//! wait for the lock: whatever step a child finds undone, a record never claims memory that is not
-//! there. What it finds taken by nobody is lost to it, and mapped.
+//! The records lie in mappings of their own that are never unmapped, so a pointer to one stays valid. They are changed
+//! under the lock, except for `tid`, which the thread itself writes. A fork does not wait for the lock: whichever step
+//! a child finds undone, a record never claims memory that is not mapped. A stack that the child finds taken, but
+//! without a thread, leaks.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -24,51 +23,50 @@ use crate::source::{self, Backing};
 use crate::table::{self, Range};
 use crate::{filter, raw, settings, sizes};
 
-/// What a thread is to run: `void *(*start_routine)(void *)`. It may end by unwinding
-/// (`pthread_exit`, cancellation).
+/// Start routine of a thread: `void *(*start_routine)(void *)`. It may end by unwinding (`pthread_exit`, cancellation).
 pub type Routine = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// No memory.
     Empty,
-    /// Memory, and nobody on it.
+    /// Memory, and no thread on it.
     Idle,
-    /// Somebody's, who can still be joined.
+    /// In use by a thread that can still be joined.
     Taken,
-    /// Somebody's, who is done with it as soon as the kernel knows the thread no more.
+    /// In use until its thread has ended in the kernel.
     Released,
 }
 
-/// A stack. Its record lies on one page.
+/// A stack. The record lies on one page.
 #[repr(align(128))]
 pub struct Slot {
     /// (s)
     state: State,
-    /// (s) Its lowest address; below it lies a guard of `guard` bytes.
+    /// (s) Lowest address; below it lies a guard of `guard` bytes.
     pub start: usize,
-    /// (s) The address after its highest.
+    /// (s) Address after the highest.
     pub end: usize,
     /// (s)
     guard: usize,
-    /// (s) The guard that was asked for.
+    /// (s) The guard that the program requested.
     guard_asked: usize,
-    /// (s) Whether it got what was asked for.
+    /// (s) Whether it got the requested pages.
     is_backed: bool,
-    /// (a) Of the thread that runs on it; 0 until it does.
+    /// (a) Id of the thread that runs on it; 0 until the thread runs.
     pub tid: AtomicI32,
-    /// What it runs: written by its maker before it begins.
+    /// What the thread runs: written by its creator before it starts.
     pub work: Option<(Routine, *mut c_void)>,
-    /// (s) All of them.
+    /// (s) The next record in the list of all.
     next: *mut Slot,
 }
 
 struct Slots {
     /// (s)
     first: *mut Slot,
-    /// (s) Where to look next for threads that have ended.
+    /// (s) Where the next search for ended threads begins.
     cursor: *mut Slot,
-    /// (s) Records not used yet, and how many.
+    /// (s) Unused records, and their number.
     fresh: *mut Slot,
     left: usize,
 }
@@ -85,12 +83,12 @@ static SLOTS: Lock<Slots> = Lock::new(
     },
 );
 
-/// So many stacks with nobody on them are kept for the next threads.
+/// Maximum number of idle stacks kept for new threads.
 /// See docs/decisions/stacks.md#2.
 const MAX_IDLE: usize = 16;
 
-/// A stack of `size` bytes above a guard, whose thread will be joined or is `detached`. `None`: there
-/// is no memory, or it is not to be had on superpages and the caller wants an error then.
+/// A stack of `size` bytes above a guard, for a thread that will be joined or is `detached`. `None`: there is no
+/// memory, or there are no superpages and the fallback is `error`.
 pub fn take(size: usize, guard: usize, detached: bool) -> Option<*mut Slot> {
     let take = |slots: &mut Slots| {
         slots.reap();
@@ -120,7 +118,7 @@ pub fn take(size: usize, guard: usize, detached: bool) -> Option<*mut Slot> {
     SLOTS.with_or(take, || None)
 }
 
-/// The guard asked for below the stack at `address`, if it is one of these.
+/// The guard that the program requested for the stack at `address`; `None` if it is not one of these stacks.
 pub fn guard_asked(address: usize) -> Option<usize> {
     let find = |slots: &mut Slots| {
         let is_here = |slot: &&mut Slot| (slot.start..slot.end).contains(&address);
@@ -129,13 +127,13 @@ pub fn guard_asked(address: usize) -> Option<usize> {
     SLOTS.with_or(find, || None)
 }
 
-/// The thread was not made after all.
+/// Call if the thread could not be created.
 pub fn give_back(slot: *mut Slot) {
-    // SAFETY: a record, under the lock. Without it the stack stays taken: it is lost.
+    // SAFETY: a record, under the lock. If the lock cannot be taken, the stack stays taken and leaks.
     SLOTS.with(|_| unsafe { (*slot).state = State::Idle });
 }
 
-/// The thread whose record lies at `address`, which libc's name for it is, was joined or detached.
+/// Call when the thread whose libc record lies at `address` (its pthread_t) was joined or detached.
 pub fn release(address: usize) {
     SLOTS.with(|slots| {
         if slots.first.is_null() {
@@ -148,22 +146,21 @@ pub fn release(address: usize) {
         }
         slots.reap();
         let idle = slots.iter().filter(|slot| slot.state == State::Idle);
-        // What had to fall back gets another chance of superpages when it is mapped anew.
+        // A stack that fell back is unmapped, so that the next one may get superpages.
         let surplus = idle.enumerate().filter(|(at, slot)| *at >= MAX_IDLE || !slot.is_backed);
         surplus.for_each(|(_, slot)| slot.unmap());
     });
 }
 
-/// In a forked child: of all threads only this one is left.
+/// In a forked child: only this thread is left.
 pub fn after_fork() {
     SLOTS.after_fork(|slots, was_held| {
         let here = 0u8;
         let here = &raw const here as usize;
-        // SAFETY: takes nothing. Its record is libc's, on the stack: the handler of a fork may run
-        // on another.
+        // SAFETY: no arguments. libc's record lies on the thread's stack; a fork handler may run on another one.
         let this = unsafe { libc::pthread_self() } as usize;
         if was_held {
-            // The next record may be written already, and not be entered.
+            // The next unused record may be written, but not linked yet.
             (slots.cursor, slots.left) = (std::ptr::null_mut(), 0);
         }
         for slot in slots.iter() {
@@ -179,7 +176,8 @@ pub fn after_fork() {
     });
 }
 
-/// The kernel's number of this thread; 0, which no thread has, where a filter may forbid the question: then its stack stays.
+/// Kernel id of this thread; 0, which no thread has, if a filter may forbid the call: then the thread's stack is never
+/// reused.
 pub fn this_thread() -> c_int {
     if filter::may_be_in_place() {
         return 0;
@@ -188,10 +186,10 @@ pub fn this_thread() -> c_int {
     unsafe { raw::call!(SYS_gettid) as c_int }
 }
 
-/// What is added at the top of a stack on pool pages (see the module above).
+/// Bytes added at the top of a stack on pool pages (see `stack`).
 const TOP: usize = 128 << 10;
 
-/// The bytes between guard and end of a stack of which `size` are superpages.
+/// Bytes between guard and end of a stack with `size` bytes of superpages.
 fn total(size: usize) -> usize {
     if settings::get().is_hugetlb() { size + TOP } else { size }
 }
@@ -207,8 +205,8 @@ impl Slots {
         })
     }
 
-    /// Finds stacks whose threads have ended. Of thousands that live only some are asked about at a
-    /// time, so that making a thread does not cost a system call for each of the others.
+    /// Finds stacks whose threads have ended. Of thousands of threads only some are checked at a time, so that creating
+    /// a thread does not cost a system call for each of the others.
     fn reap(&mut self) {
         const ASKED: usize = 64;
         if filter::may_be_in_place() {
@@ -251,7 +249,7 @@ impl Slots {
             self.fresh = raw::map(bytes, 0).ok()? as *mut Slot;
             self.left = bytes / size_of::<Slot>();
         }
-        // SAFETY: one of `left` records that nobody uses.
+        // SAFETY: one of the `left` unused records.
         unsafe {
             let slot = self.fresh;
             slot.write(Slot {
@@ -274,10 +272,10 @@ impl Slots {
 }
 
 impl Slot {
-    /// Whether the kernel knows its thread no more.
+    /// Whether its thread has ended in the kernel.
     fn is_over(&self, ours: c_int) -> bool {
         let tid = self.tid.load(Ordering::Acquire);
-        // SAFETY: asks whether there is such a thread.
+        // SAFETY: signal 0 only tests whether the thread exists.
         let asked = || unsafe { raw::call!(SYS_tgkill, ours, tid, 0) == -1 };
         tid != 0 && raw::keeping_errno(|| asked() && raw::errno() == libc::ESRCH)
     }
@@ -312,9 +310,9 @@ impl Slot {
     }
 
     fn unmap(&mut self) {
-        // First: a child that is forked meanwhile must not take it for a stack.
+        // First: a child forked meanwhile must not take the range for a stack.
         self.state = State::Empty;
-        // SAFETY: nobody is on it.
+        // SAFETY: no thread is on it.
         let _ = unsafe { raw::munmap(self.start - self.guard, self.guard + self.end - self.start) };
         table::remove(self.start, self.end);
         counters::count(Kind::Stack, Column::Returned, self.end - self.start);

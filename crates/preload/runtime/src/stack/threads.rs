@@ -1,14 +1,13 @@
-//! `pthread_create` and the calls that say when a thread's stack is no longer needed.
+//! `pthread_create`, and the calls after which a thread's stack is no longer needed.
 //!
-//! A thread whose maker gave it no stack gets one of the fixed size, or of the size asked for if
-//! that is larger and not merely the process's default. libc treats it as one the program provided:
-//! thread-local storage and libc's record of the thread lie at its top. The caller's attributes are
-//! copied, not changed. Whatever libc refuses to make on such a stack (thread-local variables larger
-//! than it) is made as it was asked for.
+//! A thread whose creator provides no stack gets one of the fixed size, or of the requested size if that is larger and
+//! not just the process's default. libc treats it as provided by the program: thread-local storage and libc's record of
+//! the thread lie at its top. The caller's attributes are copied, not changed. If libc refuses such a stack
+//! (thread-local variables larger than it), the thread is created as requested.
 //!
 //! # Safety
-//! The exported functions are those of libc, with the same contracts. No frame here has anything to
-//! drop, so a thread that ends by unwinding may pass.
+//! The exported functions are those of libc, with the same contracts. No frame here has anything to drop, so a thread
+//! may unwind through it.
 //! See docs/decisions/stacks.md#3.
 
 use std::ffi::{c_int, c_void};
@@ -56,7 +55,7 @@ pub unsafe extern "C" fn pthread_create(
         let result = match slot {
             Some(slot) => {
                 (*slot).work = Some((routine, argument));
-                // The caller's attributes, bit by bit: what they point to is only read.
+                // A bitwise copy of the caller's attributes, whose pointees are only read.
                 let mut own =
                     if attributes.is_null() { copy.assume_init() } else { attributes.read() };
                 let (start, size) = ((*slot).start, (*slot).end - (*slot).start);
@@ -82,7 +81,7 @@ pub unsafe extern "C" fn pthread_create(
     }
 }
 
-/// What is asked of a stack that the caller does not provide.
+/// Properties of a stack that the caller does not provide.
 struct Wanted {
     size: usize,
     guard: usize,
@@ -90,7 +89,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// `None`: the caller provides one.
+    /// `None`: the caller provides a stack.
     unsafe fn read(given: *const pthread_attr_t, usual: *const pthread_attr_t) -> Option<Self> {
         let page = sizes::superpage();
         let fixed = settings::get().memory.stack.checked_next_multiple_of(page)?;
@@ -103,12 +102,12 @@ impl Wanted {
             libc::pthread_attr_getstack(used, &raw mut start, &raw mut size);
             libc::pthread_attr_getguardsize(used, &raw mut guard);
             pthread_attr_getdetachstate(used, &raw mut detached);
-            // Where none was given libc has no end to count down from.
+            // Without a provided stack, libc's recorded end is 0, and the start wraps around.
             let recorded = start as usize;
             if recorded.wrapping_add(size) != 0 {
                 return None;
             }
-            // An unset size reads as 0 there and as the default here.
+            // An unset size reads as 0 above, and as the default here.
             libc::pthread_attr_getstacksize(used, &raw mut size);
         }
         let size = if size == usual_size { fixed } else { size.checked_next_multiple_of(page)? };
@@ -117,7 +116,7 @@ impl Wanted {
     }
 }
 
-/// Where such a thread begins.
+/// Start routine of a thread on a stack of this library.
 extern "C-unwind" fn begin(slot: *mut c_void) -> *mut c_void {
     let slot = slot.cast::<Slot>();
     // SAFETY: the record that `pthread_create` filled in for this thread.
@@ -131,7 +130,7 @@ extern "C-unwind" fn begin(slot: *mut c_void) -> *mut c_void {
     }
 }
 
-/// A libc function whose success means that a thread's stack is no longer libc's.
+/// A libc function after whose success the program is done with a thread.
 macro_rules! releasing {
     ($(#[$doc:meta])* $name:ident, $next:ident, ($($argument:ident: $type:ty),*)) => {
         $(#[$doc])*
@@ -183,7 +182,7 @@ releasing!(
     thrd_detach, THRD_DETACH, ()
 );
 
-/// `int thrd_create(thrd_t *, int (*)(void *), void *)`, which makes its thread inside libc.
+/// `int thrd_create(thrd_t *, int (*)(void *), void *)`: libc's own does not call the exported `pthread_create`.
 ///
 /// # Safety
 /// As in libc.
@@ -196,8 +195,8 @@ pub unsafe extern "C" fn thrd_create(
     const THRD_SUCCESS: c_int = 0;
     const THRD_ERROR: c_int = 2;
     const THRD_NOMEM: c_int = 3;
-    // Its result is an int where a pointer is expected, as it is for libc itself: the same register,
-    // of which `thrd_join` looks at an int.
+    // `routine` returns an int where a pointer is expected, as in libc itself: both use the same register, of which
+    // `thrd_join` reads an int.
     // SAFETY: both functions take a pointer, and return in that register.
     let routine = unsafe {
         std::mem::transmute::<extern "C-unwind" fn(*mut c_void) -> c_int, Routine>(routine)
@@ -210,9 +209,9 @@ pub unsafe extern "C" fn thrd_create(
     }
 }
 
-/// `int pthread_getattr_np(pthread_t, pthread_attr_t *)`, mended twice: libc takes pool pages below
-/// the kernel's mapping of the main stack for somebody else's, and says of a stack that was given
-/// to it that there is no guard (Rust's threads would not start without one).
+/// `int pthread_getattr_np(pthread_t, pthread_attr_t *)`, corrected twice: libc takes pool pages below the kernel's
+/// mapping of the main stack for another mapping, and reports no guard for a provided stack (Rust's threads would not
+/// start without one).
 ///
 /// # Safety
 /// As in libc.

@@ -1,4 +1,4 @@
-//! What the rules ask of a design, and the keys they name more than once.
+//! Predicates on designs for the rules, and keys that several rules name.
 
 use units::ByteSize;
 
@@ -26,7 +26,7 @@ pub const RECLAIM: &str = "memory.reclaim";
 pub const PERIODIC: &str = "memory.periodic-compaction";
 pub const KCOMPACTD: &str = "memory.background-compaction";
 
-/// The smallest base page there is: a design does not know its machine's.
+/// The smallest base page size: a design does not know its machine's.
 pub const BASE: ByteSize = ByteSize::kib(4);
 
 pub fn bad_name(name: &str) -> bool {
@@ -47,7 +47,7 @@ pub fn largest(r: &Rules) -> ByteSize {
     r.allocation.sizes.last().copied().unwrap_or_default()
 }
 
-/// The base pages of the largest size, at most: 512 in 2M.
+/// Number of base pages in the largest size: 512 in 2M.
 pub fn pages(r: &Rules) -> u64 {
     largest(r).0 / BASE.0
 }
@@ -64,17 +64,17 @@ pub fn form(r: &Rules, form: Form) -> bool {
     r.allocation.form == form
 }
 
-/// A fault maps a whole superpage, so it prepares all of it.
+/// Whether a fault maps a whole superpage, and so must prepare all of it.
 pub fn whole_at_fault(r: &Rules) -> bool {
     form(r, Form::Pool) || (form(r, Form::Superpage) && trigger(r, Trigger::FirstFault))
 }
 
-/// All sizes are smaller than the smallest superpage there is.
+/// Whether all sizes are smaller than the smallest superpage size.
 pub fn only_small(r: &Rules) -> bool {
     largest(r) < ByteSize::mib(2)
 }
 
-/// Something zeroes more than a base page at once: a fault, or a fill of reservations.
+/// Whether a fault, or the filling of reservations, zeroes more than a base page at once.
 pub fn zeroes_many(r: &Rules) -> bool {
     let preparation = &r.preparation;
     let fills = preparation.grain == Grain::Superpage
@@ -111,7 +111,7 @@ pub fn scan(r: &Rules, is: impl FnOnce(&Scan) -> bool) -> bool {
     r.mapping.scan.as_ref().is_some_and(is)
 }
 
-/// Whether a scan says how many pages of a candidate may be swapped out.
+/// Whether a scan limits the swapped-out pages of a candidate.
 pub fn limits_swapped(scan: &Scan) -> bool {
     scan.most_swapped < 512
 }

@@ -1,4 +1,4 @@
-//! What conditions, and what they are made of, need to be of any effect.
+//! Rules for conditions and their inputs.
 
 use super::ask::*;
 use super::{Rule, table};
@@ -15,7 +15,7 @@ const NEVER_ZEROED: &str = "names prezeroed, which nothing ever is: needs a [pre
 const NO_FACT: &str = "names no fact, so it always holds or never: name one, or leave it out";
 const WATCH: &str = "unmapping.scan";
 
-/// What the spans of a profile must do.
+/// Requirements for the spans of a profile.
 pub const GOES_UP: &str =
     "must go up, none over another, from less to more, up to 512G, with at most 2^40 misses";
 
@@ -87,17 +87,17 @@ fn any_names(r: &Rules, facts: &[Fact]) -> bool {
     all.into_iter().any(|condition| facts.iter().any(|fact| names(condition, *fact)))
 }
 
-/// Whether a condition names what a profile says.
+/// Whether a condition uses facts of a profile.
 pub fn reads_profile(r: &Rules) -> bool {
     any_names(r, &[Fact::Profiled, Fact::Benefit])
 }
 
-/// Whether a scan's condition names what is sampled.
+/// Whether a scan's condition uses sampled facts.
 pub fn samples(scan: &Scan) -> bool {
     [Fact::Coverage, Fact::Skew, Fact::Misses].iter().any(|fact| names(scan.when.as_ref(), *fact))
 }
 
-/// Whether they do.
+/// Whether the spans satisfy [`GOES_UP`].
 pub fn goes_up(spans: &[Span]) -> bool {
     let good = |span: &Span| {
         span.from < span.to && span.to <= ByteSize::gib(512) && span.misses <= 1 << 40

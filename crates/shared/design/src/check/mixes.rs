@@ -1,4 +1,4 @@
-//! What trigger, form, preparation and mapping ask of each other.
+//! Rules between trigger, form, preparation and mapping.
 
 use super::ask::*;
 use super::{Rule, table};
@@ -10,14 +10,14 @@ const IS_LARGE: &str =
     "is for superpages; smaller sizes are taken if they are free: needs 2M or more among its sizes";
 
 pub(super) const RULES: &[Rule] = table! { |r|
-    // Trigger and form: which of the twelve pairs there are.
+    // Trigger and form: the valid ones of the twelve pairs.
     [FORM, TRIGGER] "a pool is reserved from when memory is mapped: needs trigger = \"mmap\""
         => form(r, Form::Pool) && !trigger(r, Trigger::Mmap);
     [TRIGGER, FORM] "what is set aside when memory is mapped comes from a pool: needs form = \"pool\""
         => trigger(r, Trigger::Mmap) && !form(r, Form::Pool);
     [FORM, TRIGGER] "a reservation is made for a fault: needs trigger = \"first-fault\""
         => form(r, Form::Reservation) && !trigger(r, Trigger::FirstFault);
-    // What the trigger asks of the mapping.
+    // Requirements of the trigger on the mapping.
     [WHEN, TRIGGER] "with trigger = \"never\" nothing is mapped large: needs when = \"never\""
         => trigger(r, Trigger::Never) && r.mapping.when != MapWhen::Never;
     [WHEN, TRIGGER] "with trigger = \"scan\" no fault maps a superpage: needs when = \"never\""
@@ -26,7 +26,7 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => trigger(r, Trigger::Scan) && r.mapping.scan.is_none();
     [SCAN, TRIGGER] "makes superpages: needs trigger = \"scan\", or \"first-fault\" with the scan behind it"
         => r.mapping.scan.is_some() && (trigger(r, Trigger::Never) || trigger(r, Trigger::Mmap));
-    // What the form asks of preparation and mapping.
+    // Requirements of the form on preparation and mapping.
     [GRAIN, FORM, TRIGGER] "a superpage mapped at the fault is prepared whole: needs grain = \"superpage\""
         => whole_at_fault(r) && r.preparation.grain == Grain::Page;
     [WHEN, FORM, TRIGGER]
@@ -70,7 +70,7 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => r.unmapping.on.free != r.unmapping.on.protect && form(r, Form::Pool);
     ["unmapping.clean-write", WHEN] "there are clean superpages only with when = \"prepared\""
         => r.unmapping.clean_write == CleanWrite::Demote && r.mapping.when != MapWhen::Prepared;
-    // What the rest of allocation asks of the form.
+    // Requirements of other allocation keys on the form.
     ["allocation.growth", FORM] "only a reservation may reach past the mapping: needs form = \"reservation\""
         => r.allocation.growth != Growth::Within && !form(r, Form::Reservation);
     ["allocation.shortage", FORM] "only reservations can be preempted: needs form = \"reservation\""

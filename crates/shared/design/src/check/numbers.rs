@@ -1,5 +1,5 @@
-//! Ranges of numbers that other keys decide, in the order of the events. Those that stand by themselves are declared
-//! with their keys.
+//! Ranges of numbers that depend on other keys, in the order of the events. Independent ranges are declared with their
+//! keys.
 
 use super::ask::*;
 use super::{Rule, table};

@@ -1,4 +1,4 @@
-//! Each rule is broken by a file, and told where it is broken.
+//! Each rule is violated by a file, and the error names the expected key.
 
 use policy::table::{Keys, Limit, Slot};
 
@@ -6,7 +6,7 @@ use super::rules;
 use crate::write::path;
 use crate::{Design, DesignError, Problem, schema};
 
-/// The least that goes with each form, as tables that cases add to.
+/// A minimal valid design for each form, as a base for the cases.
 const FAULT: &str = "name = \"x\"\n";
 const RESERVE: &str = "name = \"x\"\nallocation.form = \"reservation\"\nmapping.when = \"prepared\"\n\
                        deallocation.when = \"when-empty\"\n";
@@ -16,7 +16,7 @@ const NEVER: &str = "name = \"x\"\nallocation.trigger = \"never\"\nmapping.when 
 const POOL: &str = "name = \"x\"\nallocation.trigger = \"mmap\"\nallocation.form = \"pool\"\n\
                     deallocation.when = \"to-pool\"\n";
 
-/// What is good, what is added, and the first key of the rule that it breaks.
+/// Valid base, added line, and the first key of the violated rule.
 #[rustfmt::skip]
 const CASES: &[(&str, &str, &str)] = &[
     ("", "name = \"Linux\"", "name"),
@@ -171,13 +171,13 @@ const CASES: &[(&str, &str, &str)] = &[
     (FAULT, "mapping.scan = {order = \"coverage\", sampling = {}, referenced = false}", "mapping.scan.referenced"),
 ];
 
-/// The good part with a line added; a key that is there already is replaced.
+/// The base with added lines, which replace existing keys.
 fn text(good: &str, added: &str) -> String {
     let key = |line: &str| line.split('=').next().unwrap_or("").trim().to_string();
     let added_keys: Vec<String> = added.lines().map(key).collect();
     let kept = good.lines().filter(|line| {
         let key = key(line);
-        // `deallocation = {...}` stands for all of `deallocation.…`.
+        // `deallocation = {...}` replaces all of `deallocation.…`.
         !added_keys.iter().any(|added| key == *added || key.starts_with(&format!("{added}.")))
     });
     kept.chain(added.lines()).map(|line| format!("{line}\n")).collect()
@@ -222,7 +222,7 @@ fn every_case_breaks_its_rule_and_every_rule_is_broken() {
     }
 }
 
-/// All keys that have a limit: of a design with every table, once with each word of a key.
+/// All keys with a limit: of a design with every table, once for each value of enum keys.
 fn limits() -> Vec<(String, &'static str)> {
     struct Walk {
         tables: Vec<&'static str>,

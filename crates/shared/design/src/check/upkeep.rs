@@ -1,4 +1,4 @@
-//! What daemons, deallocation and memory's upkeep need to be of any effect.
+//! Rules for daemons, deallocation and memory maintenance.
 
 use super::ask::*;
 use super::{Rule, table};
@@ -7,7 +7,7 @@ use crate::*;
 const COMPACTS: &str = "is about compaction: needs reclaim = \"compaction\"";
 
 pub(super) const RULES: &[Rule] = table! { |r|
-    // Effort needs somebody to make it.
+    // An effort requires the mechanism that performs it.
     [EFFORT, RECLAIM] "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\""
         => is_direct(r.allocation.effort) && r.memory.reclaim == Reclaim::None;
     [ADVISED, RECLAIM] "compacts and reclaims: needs reclaim = \"compaction\" or \"lumpy\""
@@ -39,7 +39,7 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => !matches!(r.memory.defer_shift, 0 | 6) && !compacts(r);
     [PERIODIC, RECLAIM] "needs reclaim = \"compaction\""
         => r.memory.periodic_compaction.is_some() && r.memory.reclaim != Reclaim::Compaction;
-    // Candidates with pages that are swapped out.
+    // Candidates with swapped-out pages.
     [MOST_SWAPPED, LEAST_PRESENT, SIZES]
         "so many are never swapped out beside least-present pages: needs less, or 512 (no limit)"
         => scan(r, |scan| {
@@ -56,7 +56,7 @@ pub(super) const RULES: &[Rule] = table! { |r|
         "is of no use to this order: needs order = \"coverage\", \"misses\" or \"overhead\", or a condition that \
          names coverage, skew or misses"
         => scan(r, |scan| !by_access(scan.order) && scan.sampling.is_some() && !super::conditions::samples(scan));
-    // What goes back, and when.
+    // Deallocation: what is released, and when.
     [RELEASE, FORM] "is what reservations do: needs form = \"reservation\""
         => matches!(r.deallocation.release, Release::WhenEmpty | Release::Inactive { .. })
             && !form(r, Form::Reservation);

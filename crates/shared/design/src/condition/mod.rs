@@ -1,8 +1,8 @@
-//! Conditions as files have them: `when = "benefit > cost and not advised"`.
+//! Parser of conditions: `when = "benefit > cost and not advised"`.
 //!
-//! From the loosest: `or`; `and`; `not`; one comparison (`<` `<=` `>` `>=` `==` `!=`); `+` `-`; `*` `/`; whole
-//! numbers, facts, `min(a, b)`, `max(a, b)`, parentheses. No loops, and no calls but those two. Facts and what each is
-//! measured in: docs/facts.md.
+//! Precedence, lowest first: `or`; `and`; `not`; one comparison (`<` `<=` `>` `>=` `==` `!=`); `+` `-`; `*` `/`; whole
+//! numbers, facts, `min(a, b)`, `max(a, b)`, parentheses. No loops, and no other calls. Facts and their units:
+//! docs/facts.md.
 
 mod write;
 
@@ -11,10 +11,10 @@ pub(crate) use write::text;
 use policy::{Condition, Fact, Kind, Malformed, Operation, Rule, Step};
 use toml_keys::{guess, nearest};
 
-/// The length of a condition, in bytes.
+/// Maximum length of a condition in bytes.
 const MAX_LENGTH: usize = 1000;
 
-/// Reads a condition of a rule. What is wrong is said with the facts that the rule knows.
+/// Parses the condition of a rule. Errors list the facts that the rule knows.
 pub(crate) fn read(text: &str, rule: Rule) -> Result<Condition, String> {
     let long = || Err(format!("is longer than {MAX_LENGTH} letters"));
     let read = if text.len() > MAX_LENGTH { long() } else { condition(text, rule) };
@@ -22,7 +22,7 @@ pub(crate) fn read(text: &str, rule: Rule) -> Result<Condition, String> {
     read.map_err(|what| format!("{what}{} known facts: {}", joint(&what), facts(rule)))
 }
 
-/// The facts that a rule knows, by name.
+/// The names of the facts that a rule knows.
 fn facts(rule: Rule) -> String {
     let mut names: Vec<&str> = known(rule).map(Fact::name).collect();
     names.sort_unstable();
@@ -33,7 +33,7 @@ fn known(rule: Rule) -> impl Iterator<Item = Fact> {
     Fact::ALL.iter().copied().filter(move |fact| fact.rules().contains(&rule))
 }
 
-/// Where a rule is asked.
+/// The context of a rule, for messages.
 fn place(rule: Rule) -> &'static str {
     match rule {
         Rule::Fault => "at a fault",
@@ -42,9 +42,9 @@ fn place(rule: Rule) -> &'static str {
     }
 }
 
-// Words and signs to a program in postfix, by recursive descent; every part knows whether it is a number or a truth.
+// Recursive-descent compiler from tokens to a postfix program; every part has a type, number or boolean.
 
-/// How deep parentheses and signs may be nested.
+/// Maximum nesting depth of parentheses and unary operators.
 const DEEPEST: usize = 64;
 
 pub(super) fn condition(text: &str, rule: Rule) -> Result<Condition, String> {
@@ -74,7 +74,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// A part that was read.
+/// A parsed part.
 struct Part {
     kind: Kind,
     text: String,
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Parts with operators of one rank between them, from the left.
+    /// Parses a left-associative chain of parts with operators of one precedence.
     fn chain(
         &mut self,
         part: fn(&mut Self) -> Read,
@@ -272,16 +272,16 @@ fn comparison(token: Token<'_>) -> Option<Operation> {
     })
 }
 
-// The words and signs of a condition.
+// Tokenizer of conditions.
 
-/// A word or a sign, as it is written.
+/// A word or sign, as written.
 pub(super) type Token<'a> = &'a str;
 
-/// Signs, the longer ones first.
+/// Signs, longer ones first.
 const SIGNS: [&str; 16] =
     ["<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "(", ")", ",", "=", "!", "."];
 
-/// All of them, in order.
+/// Splits a condition into tokens.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();

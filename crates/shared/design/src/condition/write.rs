@@ -1,8 +1,8 @@
-//! A condition as text, which reads back as the same.
+//! Formats a condition as text that parses to the same condition.
 
 use policy::{Condition, Operation, Step};
 
-/// A part, and how tight its outermost operator binds.
+/// A formatted part, and the precedence of its outermost operator.
 type Part = (String, u8);
 
 const NOT: u8 = 3;
@@ -46,7 +46,7 @@ fn apply(operation: Operation, a: Part, b: Part) -> Part {
         Operation::Times => ("*", 6),
         Operation::Over => ("/", 6),
     };
-    // From the left: what stands right of an operator of the same rank needs parentheses.
+    // Left-associative: a right operand of the same precedence needs parentheses.
     let left = if binds == COMPARES { binds + 1 } else { binds };
     (format!("{} {sign} {}", within(a, left), within(b, binds + 1)), binds)
 }

@@ -13,7 +13,7 @@ pub fn preset() -> impl Strategy<Value = Design> {
     (0..designs::list().len()).prop_map(|at| designs::list()[at].design().unwrap())
 }
 
-/// The parts of six presets put together: good or bad.
+/// Combines parts of six presets, valid or not.
 pub fn mixed() -> impl Strategy<Value = Design> {
     let six = (preset(), preset(), preset(), preset(), preset(), preset());
     six.prop_map(|(a, b, c, d, e, f)| {
@@ -32,7 +32,7 @@ pub fn mixed() -> impl Strategy<Value = Design> {
     })
 }
 
-/// A number as a file may hold it: the edges of its type, of what is allowed, and anything.
+/// A number for a file: limits of its type and range, and others.
 fn number(most: u64) -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1..=100u64, 1 => 0..=1001u64, 1 => 0..=most, 1 => Just(most)]
         .prop_map(move |n| n.min(most))
@@ -44,9 +44,9 @@ fn time() -> impl Strategy<Value = Duration> {
     (0..50_000u64, unit).prop_map(|(n, unit)| Duration::from_nanos(n * unit))
 }
 
-/// The same with its numbers, times and texts drawn anew.
+/// Redraws some numbers, times and texts of a design.
 pub fn renumbered(design: impl Strategy<Value = Design>) -> impl Strategy<Value = Design> {
-    // Few at a time: most designs should stay good, so that their numbers are compared.
+    // Few at a time, so that most designs stay valid and their numbers are compared.
     let chance = prop::collection::vec(prop::bool::weighted(0.12), KEYS);
     let numbers = prop::collection::vec(number(i64::MAX as u64), KEYS);
     let times = prop::collection::vec(time(), KEYS);
@@ -57,12 +57,12 @@ pub fn renumbered(design: impl Strategy<Value = Design>) -> impl Strategy<Value 
     })
 }
 
-/// More than a design has.
+/// Upper bound of the number of keys.
 const KEYS: usize = 80;
 
-/// Sets keys to what was drawn for them.
+/// Sets keys to drawn values.
 struct Renumber {
-    /// Whether, a number, a time.
+    /// Whether to set, a number, a time.
     drawn: Vec<((bool, u64), Duration)>,
     text: String,
 }

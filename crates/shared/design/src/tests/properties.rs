@@ -1,4 +1,4 @@
-//! Whatever is written is read back; whatever is read never panics; a difference is a difference.
+//! Designs survive a round trip through text; parsing never panics; `diff` finds exactly the differences.
 
 use proptest::prelude::*;
 
@@ -9,14 +9,14 @@ fn any_design() -> impl Strategy<Value = Design> {
     prop_oneof![mixed(), renumbered(preset()), renumbered(mixed())]
 }
 
-/// The first good one of several, else a preset: one of six is good, too few to draw them until one is.
+/// The first valid design of several, otherwise a preset: one of six is valid, too few for plain rejection.
 fn good_design() -> impl Strategy<Value = Design> {
     (prop::collection::vec(any_design(), 8), preset()).prop_map(|(designs, preset)| {
         designs.into_iter().find(|design| design.check().is_empty()).unwrap_or(preset)
     })
 }
 
-/// A text with some lines lost, doubled or swapped, some bytes changed.
+/// Text with lines removed, duplicated or swapped, and bytes changed.
 fn damaged() -> impl Strategy<Value = String> {
     let text = (0..designs::list().len()).prop_map(|at| designs::list()[at].text);
     let edits = prop::collection::vec((0u8..6, any::<usize>(), any::<usize>(), ".{0,3}"), 1..6);
@@ -41,14 +41,14 @@ fn damaged() -> impl Strategy<Value = String> {
     })
 }
 
-/// What can be said of any text's outcome.
+/// Properties of the result for any text.
 fn sane(text: &str) -> Result<(), TestCaseError> {
     match Design::from_toml("x.toml", text) {
         Ok(design) => prop_assert_eq!(Design::from_toml("y", &design.to_toml()), Ok(design)),
         Err(DesignError::File { problems, .. }) => {
             prop_assert!(!problems.is_empty());
             for problem in problems {
-                // A file may end in a line feed and have its trouble after it.
+                // An error may be located after a final line feed.
                 let last = text.matches('\n').count() + 1;
                 prop_assert!(problem.line.is_none_or(|line| (1..=last).contains(&line)));
                 prop_assert!(!problem.to_string().contains('\n'), "{problem}");
@@ -121,7 +121,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is a good design has an answer at each event, and each answer has words.
+    /// A valid design has an action at each event, and each action has a text.
     #[test]
     fn good_designs_are_explained(design in good_design()) {
         prop_assert_eq!(design.check(), []);

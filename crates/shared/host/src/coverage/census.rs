@@ -1,14 +1,14 @@
 //! Memory of several processes together, each page counted once, by PAGEMAP_SCAN.
 //!
-//! smaps reads the struct page of every base page: 20 ms for 1 GiB, under the lock of the address space. The page
-//! tables alone are read in 1.4 ms, 64 MiB at a time. They do not show which other processes map a page:
+//! smaps reads the struct page of every base page: 20 ms for 1 GiB, under the mmap lock. The page tables alone take 1.4
+//! ms, 64 MiB at a time. They do not show which other processes map a page:
 //!
-//! - Pages of one object (a file, shared memory) are counted by their offset in it, in any process. An offset
-//!   that one process maps in base pages is not read again in another.
-//! - Private memory after a fork is shared until it is written. Of each 64 MiB of addresses, some pages are
-//!   asked whether one process alone maps them; the others lie at the same addresses in all that share
-//!   them, and the largest amount that any process has there is counted. What one process shares whole is
-//!   not read again in another that shares it whole, by the same pages asked.
+//! - Pages of one object (a file, shared memory) are counted once by their offset in it, whatever process maps them. An
+//!   offset that one process maps in base pages is not read again in another.
+//! - Private memory is shared after a fork until it is written. In each 64 MiB of addresses, a sample of pages shows
+//!   which share only this process maps; the rest lies at the same addresses in all processes that share it, and the
+//!   largest amount of any process is counted. If the sample shows that a process shares a piece completely, the piece
+//!   is not read again in another process with the same result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,8 @@ use crate::{ReadError, Root};
 
 /// Size of the address pieces in which private memory is sampled.
 const CHUNK: u64 = 64 << 20;
-/// Pages of a kind asked in a full one: a share of one half is known within 25 percentage points there, and within 3
-/// in 4 GiB. Fewer where less lies: each stands for 1 MiB at most, down to so many.
+/// Number of sampled pages of each kind in a full piece: a share of one half is then known within 25 percentage points
+/// in one piece, and within 3 in 4 GiB. A smaller amount gets one sample per 1 MiB, at least `MIN_ASKED`.
 const ASKED: u64 = 16;
 const ASKED_BYTES: u64 = 1 << 20;
 const MIN_ASKED: u64 = 4;
@@ -41,7 +41,7 @@ pub struct Census {
 pub struct Counted {
     /// Each page counted once.
     pub coverage: Coverage,
-    /// Bytes mapped by base-sized entries in the page tables read: the cost of another count.
+    /// Bytes mapped by base-sized entries in the page tables read: determines the cost of another count.
     pub base_bytes: u64,
     /// Why a process is missing from the count. Ended processes need no reason.
     pub missing: Option<String>,
@@ -73,7 +73,7 @@ struct Tally {
     objects: BTreeMap<Object, Vec<(u64, u64, bool)>>,
     /// By piece of addresses: the maximum that one process has there and shares.
     shared: BTreeMap<u64, Private>,
-    /// Ranges of private memory, each within a piece, in pieces that a process shares whole.
+    /// Ranges of private memory, each within a piece, that a process shares completely.
     forked: BTreeSet<(u64, u64)>,
     private: Private,
     swapped: u64,
@@ -152,7 +152,7 @@ impl Census {
                 if is_of_object {
                     let object = self.object(&mapping, kind);
                     let at = mapping.offset + (region.start - mapping.start);
-                    // A pool's page may have been copied for one process, at the same offset.
+                    // A page of a hugetlb pool may be a copy-on-write copy of one process, at the same offset.
                     let is_private = mapping.sharing == Sharing::Private;
                     let private_size = object.hugetlb.filter(|_| shares && is_private);
                     let size = private_size.map_or(bytes, PageSize::bytes);
@@ -205,7 +205,7 @@ impl Census {
         }
         let known = match mapping.sharing {
             Sharing::Shared => tally.objects.get_mut(&self.object(mapping, kind)),
-            // The pages may be copies.
+            // The pages may be copy-on-write copies.
             Sharing::Private => None,
         };
         let gaps = known.map(|known| gaps(known, mapping.offset, mapping.offset + mapping.len()));
@@ -231,7 +231,7 @@ impl Census {
 }
 
 /// Private memory of one process in one piece of its addresses: on base pages, and on superpages. Each kind is
-/// sampled separately: a few base pages beside many superpages would be sampled only by chance.
+/// sampled separately: a few base pages among many superpages would be sampled only by chance.
 type Piece = [Part; 2];
 
 #[derive(Default)]
@@ -320,7 +320,7 @@ impl Private {
         Self {
             base: if is_huge { 0 } else { bytes },
             thp: if is_huge { bytes } else { 0 },
-            // A superpage was eligible, whatever the mapping looks like now.
+            // Memory on a superpage was eligible, even if the mapping has changed since.
             eligible: if is_huge || is_eligible { bytes } else { 0 },
         }
     }
@@ -440,7 +440,7 @@ mod tests {
             add_to_pieces(&mut pieces, &region, is_huge, true);
         };
         add(0, 56 * MIB, true);
-        // Wherever they lie: pages asked at equal distances over all of the piece can miss all of these.
+        // Each kind has its own sample: equal distances over the whole piece could miss all of these base pages.
         for at in [57, 59, 61, 63] {
             add(at * MIB, MIB / 2, false);
         }

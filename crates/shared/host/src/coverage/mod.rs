@@ -42,13 +42,13 @@ pub struct MappingCoverage {
     pub end: u64,
     /// The file's path, `[heap]`, `[anon:NAME]`, or nothing.
     pub name: String,
-    /// What it is.
+    /// Kind of memory.
     pub kind: MappingKind,
-    /// The kernel's two-letter flags; `hg` is advised huge, `nh` advised against.
+    /// The kernel's two-letter flags; `hg`: MADV_HUGEPAGE, `nh`: MADV_NOHUGEPAGE.
     pub vm_flags: String,
-    /// Whether the kernel would make superpages here; `None` where it does not say.
+    /// Whether the kernel would use THP here; `None` if the kernel does not print it.
     pub thp_eligible: Option<bool>,
-    /// What is resident in it.
+    /// Resident memory of the mapping.
     pub coverage: Coverage,
 }
 
@@ -103,10 +103,10 @@ pub fn per_mapping(root: &Root, pid: Pid) -> Result<Vec<MappingCoverage>, ReadEr
     Smaps::open(root, pid)?.map(mapping).collect()
 }
 
-/// What has to be known besides smaps to judge an entry.
+/// The facts besides smaps that are needed to classify an entry.
 #[derive(Debug)]
 struct Lens {
-    /// What counts as one superpage: the PMD's, or without THP the default hugetlb page.
+    /// The superpage size: that of a PMD, or without THP the default hugetlb page size.
     superpage: Option<PageSize>,
     mounts: MemoryMounts,
 }
@@ -129,11 +129,11 @@ impl Lens {
 
 // What a mapping is.
 
-/// What a mapping is made of.
+/// Kind of memory that a mapping holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MappingKind {
-    /// Private memory without a file, from mmap.
+    /// Private anonymous memory, from mmap.
     Anonymous,
     /// The brk heap.
     Heap,
@@ -145,12 +145,12 @@ pub enum MappingKind {
     File,
     /// Pages of a hugetlb pool.
     Hugetlb,
-    /// The kernel's own: vdso, vvar, vsyscall.
+    /// Special mappings of the kernel: vdso, vvar, vsyscall.
     Special,
 }
 
 impl MappingKind {
-    /// Judges an smaps entry.
+    /// Classifies an smaps entry.
     pub(crate) fn from_entry(entry: &SmapsEntry, mounts: &MemoryMounts) -> Self {
         let hugetlb = entry.shared_hugetlb.bytes() | entry.private_hugetlb.bytes();
         if hugetlb > 0 || entry.has_flag("ht") {
@@ -162,17 +162,17 @@ impl MappingKind {
         }
     }
 
-    /// Judges a line of maps. On a machine that is not at hand, a memfd of hugetlb pages looks like one
-    /// of shared memory there.
+    /// Classifies a line of maps. On a fixture of another machine, a hugetlb memfd is indistinguishable from shared
+    /// memory.
     pub fn from_mapping(mapping: &Mapping, mounts: &MemoryMounts) -> Self {
         let name = mapping.name.as_str();
-        // The kernel's internal tmpfs is in no mount table, but it names its files itself
-        // (mm/shmem.c shmem_zero_setup, mm/memfd.c, ipc/shm.c). `[anon_shmem:` is PR_SET_VMA_NAME. The last is of our own
-        // library (abi::environment::IN_PLACE_FILE).
+        // The kernel's internal tmpfs is in no mount table, but its files have fixed names (mm/shmem.c
+        // shmem_zero_setup, mm/memfd.c, ipc/shm.c). `[anon_shmem:` is PR_SET_VMA_NAME. The last name is our own
+        // library's (abi::environment::IN_PLACE_FILE).
         let shmem_name = ["/dev/zero", "/memfd:", "/SYSV", "[anon_shmem:", "/superpage-in-place"]
             .iter()
             .any(|prefix| name.starts_with(prefix));
-        // fs/hugetlbfs/inode.c names what has no file of its own.
+        // fs/hugetlbfs/inode.c names its unlinked internal files so.
         let hugetlb_name = name.starts_with("/anon_hugepage");
         match (mapping.inode, mapping.sharing) {
             (1.., _) if hugetlb_name || mounts.hugetlb(mapping.device).is_some() => Self::Hugetlb,
@@ -189,33 +189,33 @@ impl MappingKind {
         }
     }
 
-    /// Whether it is private memory that THP may back.
+    /// Whether it is private anonymous memory, which THP may back.
     pub fn is_anonymous(self) -> bool {
         matches!(self, Self::Anonymous | Self::Heap | Self::Stack)
     }
 }
 
-// The same question asked of PAGEMAP_SCAN, for one range: cheaper, and free of smaps' rounding to
-// whole mappings. Real machine only (a system call has no fixture).
+// Memory of one range by PAGEMAP_SCAN: cheaper than smaps, and not limited to whole mappings. Real machine only (a
+// system call has no fixture).
 
-/// What a range of a process's memory is, in bytes.
+/// Memory of a range of addresses, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scanned {
-    /// Present, of every size; the shared zero page is not counted, as in RSS.
+    /// Present, of every page size; the shared zero page is not counted, as in RSS.
     pub present: ByteSize,
-    /// Of these, mapped by an entry above the lowest level (THP or hugetlb).
+    /// The part of `present` mapped by an entry above the lowest level (THP or hugetlb).
     pub huge: ByteSize,
-    /// Mapped to the shared zero page, base or huge.
+    /// Mapped to the shared zero page, small or huge.
     pub zero: ByteSize,
     /// In swap.
     pub swapped: ByteSize,
 }
 
-/// One window's regions stay below 3 MB even if every other base page is absent.
+/// Limits the regions of one scan to 3 MB even if every other base page is absent.
 const WINDOW: u64 = 1 << 30;
 
-/// Scans `start..end` (page-aligned). Each GB costs 13 ms in base pages on a Zen 4 guest (4 ms on a
-/// Cascade Lake guest), 0.02 ms in superpages.
+/// Scans `start..end` (page-aligned). Cost per GB: 13 ms for base pages on a Zen 4 guest (4 ms on a Cascade Lake
+/// guest), 0.02 ms for superpages.
 pub fn scan(pagemap: &Pagemap, start: u64, end: u64) -> Result<Scanned, SysError> {
     let mut sum = Scanned::default();
     let mut regions = Vec::new();
@@ -247,8 +247,8 @@ pub fn scan(pagemap: &Pagemap, start: u64, end: u64) -> Result<Scanned, SysError
 
 // `Coverage`: bytes by mapping size and kind, their sums and ratios.
 
-/// Resident bytes by the size of the page table entry that maps them, and by kind. "Base" also
-/// holds smaller large folios (mTHP): they are mapped by base-sized entries.
+/// Resident bytes by the size of the page-table entry that maps them, and by kind. "Base" includes large folios below
+/// PMD size (mTHP): base-sized entries map them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Anonymous, mapped by base-sized entries.
@@ -272,12 +272,12 @@ pub struct Coverage {
     /// Resident bytes that superpages could map: private anonymous memory in mappings that hold
     /// at least one whole aligned superpage, and all hugetlb.
     pub eligible: ByteSize,
-    /// Of these, mapped by superpages.
+    /// The part of `eligible` that superpages map.
     pub eligible_huge: ByteSize,
 }
 
 impl Coverage {
-    /// One smaps entry; `superpage` is what counts as one superpage.
+    /// Coverage of one smaps entry; `superpage` is the superpage size.
     fn from_entry(entry: &SmapsEntry, kind: MappingKind, superpage: Option<PageSize>) -> Self {
         let mut coverage = Self { swapped: entry.swap, ..Self::default() };
         let (anon, anon_thp) = (entry.anonymous, entry.anon_huge);
@@ -298,7 +298,7 @@ impl Coverage {
         }
         let roomy = superpage.is_some_and(|size| entry.mapping.holds_aligned(size));
         let hugetlb = coverage.hugetlb();
-        // What is huge was eligible, whatever the mapping looks like now.
+        // Memory on a superpage was eligible, even if the mapping has changed since.
         let eligible = if roomy && kind.is_anonymous() { anon } else { anon_thp };
         coverage.eligible = plus(eligible, hugetlb);
         coverage.eligible_huge = plus(anon_thp, hugetlb);

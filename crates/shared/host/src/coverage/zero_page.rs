@@ -8,8 +8,9 @@ use sys::pagemap::{Categories, Pagemap};
 
 use crate::{Root, Thp};
 
-/// Whether it does. From Linux 6.7 to 6.15 it takes that page for any superpage, until "fs/proc/task_mmu: fix PAGE_IS_PFNZERO
-/// detection for the huge zero folio" (2025). Found out by mapping it once; where there is none, nothing is wrong.
+/// Tests the flag by mapping the huge zero page once. From Linux 6.7 to 6.15, PAGEMAP_SCAN reports that page like any
+/// superpage, until "fs/proc/task_mmu: fix PAGE_IS_PFNZERO detection for the huge zero folio" (2025). True also if
+/// there is no huge zero page, or the test fails.
 pub(crate) fn is_flagged(root: &Root) -> bool {
     static FLAGGED: OnceLock<bool> = OnceLock::new();
     *FLAGGED.get_or_init(|| try_it(root).unwrap_or(true))
@@ -34,7 +35,7 @@ mod tests {
     #[test]
     fn this_kernel_flags_it_or_is_known_not_to() {
         let flagged = is_flagged(&Root::real());
-        // From 6.16 on all kernels do.
+        // All kernels from 6.16 on flag it.
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

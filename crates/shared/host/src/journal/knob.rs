@@ -1,5 +1,5 @@
-//! `Knob`: a setting that may be changed. A value of the type is the proof: only paths in the list below can be made
-//! into one, even by a forged journal.
+//! `Knob`: a setting that this project may change. Only paths on the list below can be made into a `Knob`, so even a
+//! forged journal cannot write elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -73,12 +73,12 @@ impl Knob {
         Self(format!("{}/{}/nr_overcommit_hugepages", hugetlb::DIR, root::dir_of_size(size)))
     }
 
-    /// Memory that gets THP.
+    /// Which memory gets THP.
     pub fn thp_enabled() -> Self {
         Self(format!("{}/enabled", thp::DIR))
     }
 
-    /// Effort of a fault to get THP.
+    /// How hard a page fault tries to get THP.
     pub fn defrag() -> Self {
         Self(format!("{}/defrag", thp::DIR))
     }
@@ -88,17 +88,17 @@ impl Knob {
         Self(format!("{}/shmem_enabled", thp::DIR))
     }
 
-    /// Whether reads map the huge page of zeroes.
+    /// Whether read faults map the huge zero page.
     pub fn use_zero_page() -> Self {
         Self(format!("{}/use_zero_page", thp::DIR))
     }
 
-    /// Whether underused superpages are split under pressure.
+    /// Whether underused superpages are split under memory pressure.
     pub fn shrink_underused() -> Self {
         Self(format!("{}/shrink_underused", thp::DIR))
     }
 
-    /// Memory that gets folios of one size (mTHP).
+    /// Which memory gets folios of one size (mTHP).
     pub fn thp_size_enabled(size: PageSize) -> Self {
         Self(format!("{}/{}/enabled", thp::DIR, root::dir_of_size(size)))
     }
@@ -159,7 +159,7 @@ impl Knob {
             && self.0.strip_suffix("/enabled").is_some_and(|dir| dir != thp::DIR)
     }
 
-    /// The value of a shared knob as a number; a larger number allows more.
+    /// The value of a shared knob as a number: a larger number permits more.
     pub(super) fn number(&self, value: &str) -> Option<u64> {
         match self.is_thp_size() {
             true => THP_LEVELS.iter().position(|word| *word == value).map(|level| level as u64),
@@ -167,7 +167,7 @@ impl Knob {
         }
     }
 
-    /// The value for a number.
+    /// The inverse of [`Self::number`].
     pub(super) fn value(&self, number: u64) -> String {
         match self.is_thp_size() {
             true => THP_LEVELS[(number as usize).min(THP_LEVELS.len() - 1)].to_string(),
@@ -181,14 +181,13 @@ impl Knob {
     }
 }
 
-/// Levels of the THP setting of one size. `inherit` is above `madvise`, because it is left alone: another setting
-/// decides its meaning.
+/// Levels of the THP setting of one size, ascending. `inherit` is above `madvise`, so a knob at `inherit` is not
+/// changed: another setting decides its meaning.
 const THP_LEVELS: [&str; 4] = ["never", "madvise", "inherit", "always"];
 
-/// Files in /proc/sys/vm that trigger an action and hold no setting.
+/// Files in /proc/sys/vm that trigger an action and store no setting.
 const ACTIONS: [&str; 3] = ["compact_memory", "drop_caches", "stat_refresh"];
-/// Second names of the default pool. A journal under one name could not recognize a change under the other as its
-/// own.
+/// Second names of the default pool. A journal under one name would not recognize its own change under the other.
 const ALIASES: [&str; 3] = ["nr_hugepages", "nr_hugepages_mempolicy", "nr_overcommit_hugepages"];
 
 fn check(path: &str) -> Result<(), &'static str> {
@@ -264,8 +263,8 @@ pub fn canonical(text: &str) -> String {
 }
 
 impl Knob {
-    /// The current value, canonical. For a hugetlb pool, the persistent pages: the file counts surplus pages
-    /// too, which come and go by themselves and are no setting.
+    /// The current value, canonical. For a hugetlb pool, the number of persistent pages: the file also counts surplus
+    /// pages, which are not a setting.
     pub fn read(&self, root: &Root) -> Result<String, JournalError> {
         let value = || self.raw(root).map(|text| canonical(&text));
         match self.surplus() {
@@ -274,8 +273,8 @@ impl Knob {
         }
     }
 
-    /// The current value, read again if it is not `expected`: a pool's value comes from two files, and pages
-    /// come and go between the reads.
+    /// The current value, read again if it is not `expected`: a pool's value comes from two files, which may change
+    /// between the reads.
     pub(super) fn read_twice(
         &self,
         root: &Root,
@@ -297,7 +296,7 @@ impl Knob {
 
     pub(super) fn write(&self, root: &Root, value: &str) -> Result<(), JournalError> {
         let path = root.path(self.path());
-        // The kernel takes a value in one write; the file is never created, only written.
+        // The kernel requires one write per value; the file is never created.
         let written = plain_file(&path).and_then(|()| {
             let mut file = OpenOptions::new().write(true).truncate(true).open(&path)?;
             file.write_all(format!("{value}\n").as_bytes())
@@ -318,8 +317,8 @@ impl Knob {
     }
 }
 
-/// A pool's pages without its surplus pages, if both are known. The surplus is read before and after: a page that
-/// came or went in between would count as a change of the pool.
+/// A pool's pages without its surplus pages, if both are known. The surplus is read before and after: otherwise a
+/// surplus page allocated or freed in between would look like a change of the pool.
 fn persistent<E>(
     total: impl Fn() -> Result<String, E>,
     surplus: impl Fn() -> Option<u64>,
@@ -348,7 +347,7 @@ fn plain_file(path: &Path) -> io::Result<()> {
     if is_file { Ok(()) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
-// The nodes of a pool: a shrink should take pages from the nodes that grew. The kernel takes them from each node in
+// The nodes of a pool: a shrink should take pages from the nodes that grew, but the kernel takes them from all nodes in
 // turn.
 
 /// Persistent pages of each node, if `knob` is a pool on several nodes.
@@ -385,7 +384,7 @@ pub(super) fn lower(
     Ok(())
 }
 
-// Why a knob could not be changed, or the journal could not be kept.
+// Errors of knobs and of the journal.
 
 /// An error of a knob or the journal.
 #[derive(Debug, thiserror::Error)]

@@ -18,8 +18,8 @@ const MAX_JOURNAL: u64 = 4 << 20;
 /// Undoes the journal in `dir` if its owner is gone. Without a journal the list is empty. Errors concern the
 /// directory and its files; the list has the result of each knob.
 pub fn restore_orphans(dir: &Path, root: &Root) -> Result<Vec<Restoration>, JournalError> {
-    // No journal, nothing to do: an unprivileged caller should not fail for a missing directory. An unreadable
-    // directory is an error: there may be changes to undo in it.
+    // Without a journal there is nothing to undo: an unprivileged caller must not fail because of a missing directory.
+    // An unreadable directory is an error: it may contain changes to undo.
     let has_journal = is_there(&dir.join(FILE))? || is_there(&dir.join(LOCK))?;
     if !has_journal && !shared::is_used(dir)? {
         return Ok(Vec::new());
@@ -44,8 +44,8 @@ fn restore_while(
     Ok(done)
 }
 
-/// Undoes what dead owners left in `dir`. A lock is taken only where there is a journal to inspect, so that another
-/// opener does not find it held meanwhile. Waits for a process that is changing a knob while `goes_on`.
+/// Undoes changes of dead owners in `dir`. Takes the lock only if there is a journal to inspect, so that other
+/// processes rarely find the lock held. Waits for a process that is changing a knob while `goes_on`.
 pub fn restore_dead(
     dir: &Path,
     root: &Root,
@@ -102,7 +102,7 @@ impl Fault {
 /// All changes of one knob, combined.
 struct Undo<'a> {
     knob: &'a Knob,
-    /// The value before our first change, or the value that another writer set between two of ours.
+    /// The value before our first change, or the value that another writer set between two of our changes.
     original: &'a str,
     last: &'a Change,
 }
@@ -152,8 +152,8 @@ impl Undo<'_> {
 }
 
 impl Change {
-    /// Whether this change left the knob at `value`. If the writer was killed before the read-back, a pool may
-    /// have any size between the old and the new one.
+    /// Whether this change left the knob at `value`. If the writer was killed before the read-back, a pool may have any
+    /// size between the old and the new one.
     fn left(&self, value: &str) -> bool {
         let number = |text: &str| text.parse::<u64>().ok();
         match (&self.got, number(&self.old), number(&self.asked), number(value)) {
@@ -234,7 +234,7 @@ pub enum Outcome {
         /// The value.
         value: String,
     },
-    /// Another writer changed it after us: left alone.
+    /// Another writer changed the knob after us: not restored.
     ChangedElsewhere {
         /// The value that we set.
         ours: String,
@@ -253,7 +253,7 @@ pub enum Outcome {
         /// The kernel's error.
         why: String,
     },
-    /// The journal's owner lives: left alone.
+    /// The journal's owner is alive: not restored.
     OwnerAlive {
         /// The owner.
         holder: Holder,

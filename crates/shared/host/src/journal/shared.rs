@@ -1,18 +1,18 @@
 //! Knobs that several processes raise at a time: a pool's size, its overcommit limit, and the THP setting of a
 //! smaller size.
 //!
-//! The knob's value is what was found there and what all holders want on top of it; the last one out
-//! restores it. In `shared/KNOB` of the journal's directory (KNOB: its path, `/` written as `,`):
+//! The knob's value is its original value plus the claims of all holders; the last holder restores the original.
+//! `shared/KNOB` in the journal's directory holds (KNOB: the knob's path with `,` for `/`):
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `lock` | locked while the knob or these files change: for a change, not for a run |
-//! | `state` | what was found, and what was last written; replaced as a whole before the knob is written |
-//! | `share-PID-N` | what one holder wants; locked by it for as long as it lives, however it ends |
+//! | `state` | the original value and the last value written; replaced atomically before the knob is written |
+//! | `share-PID-N` | one holder's claim; the holder locks the file until it ends, for any reason |
 //!
-//! A share that can be locked is a dead holder's. Whoever comes next, or `superpage restore`, takes it away
-//! and sets the knob to what the living want. A [`super::Journal`], which changes a knob for itself alone,
-//! holds a share of its own kind; there is then no other, and none is given meanwhile.
+//! A share that can be locked belongs to a dead holder. The next process, or `superpage restore`, removes it and sets
+//! the knob to the claims of the living holders. A [`super::Journal`], which changes a knob exclusively, holds a share
+//! of its own kind; while it does, no other share exists.
 //! See docs/decisions/pool.md#7.
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ use crate::{Root, root, snapshot};
 
 /// Subdirectory of the journal's directory.
 const DIR: &str = "shared";
-/// Maximum wait: no change takes longer than growing a pool by all of memory.
+/// Maximum wait for the lock: longer than the longest change, growing a pool by all of memory.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A holder's claim on a knob.
@@ -90,11 +90,11 @@ impl SharedKnob {
         sizes.iter().map(allow).collect()
     }
 
-    /// Raises `knob` as `want` demands, beside other holders. Undoes changes of dead holders first. Waits for a
-    /// process that is changing the knob while `goes_on`.
+    /// Raises `knob` by the claim `want`, together with other holders. Undoes changes of dead holders first. Waits for
+    /// a process that is changing the knob while `goes_on`.
     ///
     /// # Errors
-    /// [`JournalError::Busy`] where a journal has the knob for itself; what the knob's file says.
+    /// [`JournalError::Busy`] if a journal has the knob exclusively; errors of the knob's file.
     pub fn raise(
         journal_dir: &Path,
         root: &Root,
@@ -109,7 +109,7 @@ impl SharedKnob {
     /// in steps.
     ///
     /// # Errors
-    /// As [`SharedKnob::raise`], and what `change` fails with; the knob is then as the others want it.
+    /// As [`SharedKnob::raise`], and the errors of `change`; the knob then has the value that the other holders claim.
     pub fn raise_by<E: From<JournalError>>(
         journal_dir: &Path,
         root: &Root,
@@ -143,8 +143,7 @@ impl SharedKnob {
         let written = Written { asked: String::new(), got: String::new() };
         let mut shared =
             Self { root: root.clone(), place, share: Some(share), inherited: Vec::new(), written };
-        // From here on a failure drops the share, which settles the knob without it; the lock is released
-        // first.
+        // If this fails, dropping the share sets the knob to the other claims; the lock must be released before that.
         match shared.settle_by(change) {
             Ok(()) => {
                 drop(lock);
@@ -163,7 +162,7 @@ impl SharedKnob {
         if let Some(share) = &mut self.share
             && let Claim::Plus(pages) = share.want
         {
-            // A pool that got fewer pages gives only those back.
+            // If the pool got fewer pages than requested, the share covers only those.
             let missing = settled.asked.saturating_sub(settled.got);
             share.rewrite(Claim::Plus(pages.saturating_sub(missing)))?;
         }
@@ -182,8 +181,8 @@ impl SharedKnob {
         &self.inherited
     }
 
-    /// Releases the share: the knob becomes what the other holders want, or the original value, which is then
-    /// returned.
+    /// Releases the share: the knob gets the value that the other holders claim, or its original value. Returns the
+    /// result in the latter case.
     pub fn restore(mut self) -> Option<Restoration> {
         self.close()
     }
@@ -206,7 +205,7 @@ impl SharedKnob {
 
 impl Drop for SharedKnob {
     fn drop(&mut self) {
-        // No caller is left to report to; a failure leaves the state for `superpage restore`.
+        // Errors cannot be reported here; after a failure the state stays for `superpage restore`.
         let _ = self.close();
     }
 }
@@ -246,7 +245,7 @@ impl Drop for Alone {
     }
 }
 
-/// Sets every shared knob to what the living holders want, and reports the results and the holders.
+/// Sets every shared knob to the claims of the living holders, and reports the results and the holders.
 pub(super) fn recover(
     journal_dir: &Path,
     root: &Root,
@@ -266,7 +265,7 @@ pub(super) fn recover(
         };
         let living = place.remove_dead()?;
         if living.iter().any(|one| one.want == Claim::Alone) {
-            // The journal's lock names its owner.
+            // The journal's own lock already reports this holder.
             continue;
         }
         let outcome = place.settle_alone(root).unwrap_or_else(|error| {
@@ -290,7 +289,7 @@ pub(super) fn recover_dead(
     let is_undone = |one: &Restoration| {
         one.is_of_the_dead() && !matches!(one.outcome, Outcome::ChangedElsewhere { .. })
     };
-    // A process that is changing a knob at the moment has removed the dead shares itself.
+    // A process that is changing a knob at the moment has already removed dead shares.
     let done = recover(journal_dir, root, Duration::ZERO, &|| true)?;
     Ok(done.into_iter().filter(is_undone).collect())
 }
@@ -376,14 +375,14 @@ impl Place {
         Ok(living)
     }
 
-    /// Sets the knob to what the living holders want, in one write. `Some` if the result should be reported: the
+    /// Sets the knob to the claims of the living holders, in one write. `Some` if the result should be reported: the
     /// knob was restored, or another writer changed it.
     fn settle_alone(&self, root: &Root) -> Result<Option<Outcome>, JournalError> {
         let state = State::read(&self.dir, root)?;
         let now = self.now_after(root, state.as_ref())?;
         if let Some(state) = state.as_ref().filter(|state| !state.left(now)) {
-            // The knob is not ours to write, whatever the living holders wanted. The last of them removes
-            // the state.
+            // Another writer changed the knob: the claims of the living holders are void. The last of them removes the
+            // state.
             if self.remove_dead()?.is_empty() {
                 State::remove(&self.dir)?;
             }
@@ -404,7 +403,7 @@ impl Place {
         Ok(Some(Outcome::Restored { from, to, got: self.knob.value(self.now(root)?) }))
     }
 
-    /// Sets the knob to the original value plus what the living holders want; `own` is the caller's share. The
+    /// Sets the knob to the original value plus the claims of the living holders; `own` is the caller's share. The
     /// caller holds the lock.
     fn settle<E: From<JournalError>>(
         &self,
@@ -416,7 +415,7 @@ impl Place {
         let old = self.now_after(root, before.as_ref())?;
         let is_changed = before.as_ref().is_some_and(|state| !state.left(old));
         if is_changed {
-            // Another writer changed the knob, whatever the living holders wanted before.
+            // Another writer changed the knob, which voids the other holders' claims.
             self.annul_all_but(own)?;
         }
         let wants: Vec<Claim> = self.remove_dead()?.into_iter().map(|one| one.want).collect();
@@ -434,7 +433,7 @@ impl Place {
         if asked != old {
             let noted = state.put(&self.dir);
             if !wants.is_empty() {
-                noted?; // what is given back is, also where nothing can be written
+                noted?; // restoring the original value must not fail on a full disk
             }
             if asked < old {
                 knob::lower(root, &self.knob, &state.nodes, old - asked)?;
@@ -451,7 +450,7 @@ impl Place {
         Ok(Settled { asked, got })
     }
 
-    /// Annuls the other holders' claims: they date from before another writer changed the knob.
+    /// Voids the other holders' claims: they date from before another writer changed the knob.
     fn annul_all_but(&self, own: Option<&Path>) -> Result<(), JournalError> {
         let others = self.shares()?.into_iter().filter(|path| own != Some(path.as_path()));
         others.into_iter().try_for_each(|path| Wanted::annul(&path))
@@ -503,7 +502,7 @@ pub struct State {
     pub found: u64,
     pub old: u64,
     pub asked: u64,
-    /// `None`: about to be written, or the writer died meanwhile.
+    /// `None`: not yet written, or the writer died before the read-back.
     pub got: Option<u64>,
     /// For a pool on several nodes, the original number of pages of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -518,8 +517,8 @@ impl State {
         self.got.map_or((low..=high).contains(&now), |got| got == now)
     }
 
-    /// Reads the state; `None` for a state of another boot, which reset the knob, or an unreadable one: a state
-    /// is replaced atomically, so such a file is not ours.
+    /// Reads the state. `None` for the state of another boot, since a boot resets the knob, or for an unreadable one: a
+    /// state is replaced atomically, so such a file is not ours.
     pub fn read(dir: &Path, root: &Root) -> Result<Option<Self>, JournalError> {
         let path = dir.join(STATE);
         let file = match File::open(&path) {
@@ -534,8 +533,8 @@ impl State {
         Ok(state.filter(|state| state.superpage_share == 1 && state.boot_id == boot_id))
     }
 
-    /// Replaces the state atomically, without a sync: it must outlive its writer, but not the machine's reboot,
-    /// which resets the knobs too.
+    /// Replaces the state atomically, without a sync: the state must survive its writer, but not a reboot, which resets
+    /// the knobs too.
     pub fn put(&self, dir: &Path) -> Result<(), JournalError> {
         let (path, new) = (dir.join(STATE), dir.join("state.new"));
         let written = || {
@@ -573,7 +572,7 @@ impl Wanted {
         serde_json::from_slice(&bytes).ok()
     }
 
-    /// Annuls the claim in a file. Its holder may end meanwhile.
+    /// Voids the claim in a file. Its holder may end meanwhile.
     pub fn annul(path: &Path) -> Result<(), JournalError> {
         let io = |source| JournalError::io("write", path, source);
         let file = match OpenOptions::new().read(true).write(true).open(path) {
@@ -603,8 +602,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// The caller holds the place's lock, so no process mistakes the file for a dead holder's before it is
-    /// locked.
+    /// Creates and locks a share. The caller holds the knob's lock, so no process takes the file for a dead holder's
+    /// before it is locked.
     pub fn create(dir: &Path, holder: &Holder, want: Claim) -> Result<Self, JournalError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let pid = holder.pid.map_or(0, |pid| pid.0);
@@ -618,7 +617,7 @@ impl Share {
         Ok(share)
     }
 
-    /// Only the holder and the owner of the place's lock read the file.
+    /// Replaces the claim. Only the holder and the owner of the knob's lock access the file.
     pub fn rewrite(&mut self, want: Claim) -> Result<(), JournalError> {
         self.want = want;
         let wanted = Wanted { holder: self.holder.clone(), want };

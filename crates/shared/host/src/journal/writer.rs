@@ -16,7 +16,7 @@ use super::shared::Alone;
 use super::{FILE, LOCK, canonical, restore, shared};
 use crate::{Root, root, snapshot};
 
-/// Maximum wait for another change.
+/// Maximum wait for the lock.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
 /// The only writer of knobs on the machine.
@@ -34,9 +34,9 @@ pub struct Journal {
     changes: Vec<Change>,
     inherited: Vec<Restoration>,
     state: State,
-    /// Shareable knobs, taken exclusively for this journal.
+    /// Shareable knobs that this journal holds exclusively.
     alone: Vec<Alone>,
-    /// Held until the very end: released after the journal's file is gone.
+    /// Last field, so that the lock is released only after the journal's file is removed.
     _lock: WriterLock,
 }
 
@@ -51,7 +51,7 @@ enum State {
 pub struct Written {
     /// The requested value, canonical.
     pub asked: String,
-    /// The value read back, canonical: a pool may give less.
+    /// The value read back, canonical: a pool may get fewer pages.
     pub got: String,
 }
 
@@ -67,7 +67,7 @@ pub trait KnobWriter {
     /// Sets `knob` to `value` and reads it back.
     ///
     /// # Errors
-    /// What the knob's file, or the journal's, says.
+    /// Errors of the knob's file or of the journal's file.
     fn set(&mut self, knob: &Knob, value: &str) -> Result<Written, JournalError>;
 }
 
@@ -118,7 +118,7 @@ impl Journal {
     }
 
     /// Sets `knob` to `value`. The old value is on disk before the knob is written; the new value is read back,
-    /// recorded and returned. A knob that has the value already is left alone.
+    /// recorded and returned. A knob that already has the value is not written.
     pub fn set(&mut self, knob: &Knob, value: &str) -> Result<Written, JournalError> {
         let asked = canonical(value);
         knob.check(&asked)?;
@@ -143,7 +143,7 @@ impl Journal {
         })?;
         self.changes.push(Change { seq, knob: knob.clone(), old, asked: asked.clone(), got: None });
         let written = knob.write(&self.root, &asked);
-        // Read even after a failure: a pool may have grown in part.
+        // Read even after a failed write: a pool may have grown in part.
         let got = knob.read(&self.root)?;
         if let Some(change) = self.changes.last_mut() {
             change.got = Some(got.clone());
@@ -198,7 +198,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if self.state == State::Open {
-            // No caller is left to report to; a failure leaves the journal for `superpage restore`.
+            // Errors cannot be reported here; after a failure the journal stays for `superpage restore`.
             let _ = self.close();
         }
     }
@@ -245,7 +245,7 @@ pub(super) struct Fault {
     pub line: usize,
     pub text: String,
     pub why: String,
-    /// The last line, without its end: the writer died while writing it, so its knob had not been written.
+    /// An incomplete last line: the writer died while writing it, before it wrote the knob.
     pub half_written: bool,
 }
 
@@ -331,8 +331,8 @@ pub(super) struct WriterLock {
 }
 
 impl WriterLock {
-    /// Takes the lock; waits for its holder for a maximum time, while `goes_on`. Most changes are short, and at
-    /// boot several come at once.
+    /// Takes the lock; waits up to `most` for its holder, while `goes_on`. Most changes are short, and several may
+    /// start together at boot.
     pub fn wait(
         dir: &Path,
         most: Duration,
@@ -365,14 +365,14 @@ impl WriterLock {
         }
         let holder = Holder::this_process();
         let line = serde_json::to_vec(&holder).map_err(|error| io("write", error.into()))?;
-        // It is only told to others: on a full disk too what was changed is put back.
+        // The holder's name is only for messages, so a full disk must not prevent a restore.
         let _ = file.set_len(0).and_then(|()| file.write_all(&line));
         Ok(Self { file, holder })
     }
 }
 
-/// Unlocked, not only closed: a child that another thread has forked and that does not execute its program yet has the
-/// same open file, which would keep the lock.
+/// Unlocks explicitly: a child that another thread has forked but that has not yet called exec shares the open file
+/// description, which would keep the lock.
 impl Drop for WriterLock {
     fn drop(&mut self) {
         let _ = self.file.unlock();
@@ -404,7 +404,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Foreign text, made safe for a terminal.
+/// Makes foreign text safe for a terminal.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).take(200).collect()
 }

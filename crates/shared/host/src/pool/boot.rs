@@ -1,5 +1,5 @@
-//! Boot configuration: gigantic pages come reliably only from memory that is still unused, and a reboot resets every
-//! setting. Text only; no user's files are edited.
+//! Boot configuration: gigantic pages are allocated reliably only while memory is still unused, and a reboot resets
+//! every setting. Generates text only; edits no files.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The wanted state of the pools, described in a file, and the changes to reach it. Idempotent: a setting that is as
-//! wanted is not written again.
+//! The wanted state of the pools, described in a file, and the changes to reach it. Idempotent: settings that already
+//! have the wanted value are not written.
 
 use std::fs::File;
 use std::io::Read;
@@ -105,7 +105,7 @@ pub enum WantedError {
     File(#[from] FileError),
 }
 
-/// Maximum size of such a file.
+/// Maximum size of the file in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 /// Reads the file at `path`.
@@ -180,7 +180,7 @@ impl Field for Owner {
     }
 }
 
-/// A group's name, or its number, which stands for it.
+/// A group by name or number.
 struct Group(String);
 
 impl Field for Group {
@@ -316,7 +316,7 @@ impl Plan {
         let mut seen = Vec::new();
         for pages in &wanted.pages {
             let size = status.size(pages.size)?;
-            // `default` may be one of the explicitly named sizes.
+            // `default` may be a size that is also named explicitly.
             if seen.contains(&(size, pages.node)) {
                 return Err(SpecError::Twice(size).into());
             }
@@ -414,7 +414,7 @@ pub fn carry_out(
     Ok(Ensured { outcomes, given_back: None, inherited })
 }
 
-/// All of them or none.
+/// Makes all mounts, or none.
 fn make_mounts(plan: &Plan) -> Result<(), PoolError> {
     for (index, mount) in plan.mounts.iter().enumerate() {
         if let Err(error) = mounts::make(mount) {

@@ -1,7 +1,7 @@
 //! hugetlb pools: their sizes, mounts, permissions and users, and the changes to a wanted state.
 //!
-//! Every setting is written through [`crate::journal`]; the three actions that are no settings (compaction,
-//! demotion, mounts) are typed operations. Nothing here prints.
+//! Every setting is written through [`crate::journal`]; the three actions that are not settings (compaction, demotion,
+//! mounts) are typed operations. This module prints nothing.
 //!
 //! Three steps: [`Status::read`] reads the pools; [`resolve`] turns [`Spec`]s into [`Request`]s, purely; [`apply`]
 //! executes them under one journal and reports the result of each.

@@ -13,10 +13,10 @@ use crate::{ReadError, Root, root};
 
 // `/proc/self/mounts`: the hugetlbfs mounts this process sees.
 //
-// Lines have any length (overlayfs names all its layers), sources may contain slashes or be empty, and blanks, tabs,
-// newlines, `#` and backslashes in names are written in octal (`\040`).
+// Lines have any length (overlayfs lists all its layers), sources may contain slashes or be empty, and spaces, tabs,
+// newlines, `#` and backslashes in names are escaped in octal (`\040`).
 
-/// One hugetlbfs mount. `None`: the kernel does not print the option, because it has its default.
+/// One hugetlbfs mount. `None`: the kernel does not print the option because it has its default value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// Mount point.
@@ -27,7 +27,7 @@ pub struct Mount {
     pub page_size: Option<PageSize>,
     /// Maximum size.
     pub size: Option<ByteSize>,
-    /// Size reserved from the start.
+    /// Size reserved at mount time.
     pub min_size: Option<ByteSize>,
     /// Maximum number of files.
     pub inodes: Option<u64>,
@@ -53,7 +53,7 @@ pub fn mounts(root: &Root) -> Result<Vec<Mount>, ReadError> {
 pub fn parse(text: &str, path: &Path) -> Result<Vec<Mount>, ReadError> {
     let mut mounts = Vec::new();
     for (line, bad) in root::numbered(text, path) {
-        // Single blanks: a source may be the empty word.
+        // Split at single spaces: a source may be the empty word.
         let words: Vec<&str> = line.split(' ').collect();
         let [source, point, kind, options, ..] = words.as_slice() else {
             return Err(bad("`source point type options 0 0`"));
@@ -110,8 +110,8 @@ fn unescape(word: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-// Users and groups by name, from the files. Give names known only to a directory service as numbers: a query would
-// need the C library in a program that may run at boot.
+// User and group names are looked up in the files only; names known only to a directory service must be given as
+// numbers. A query would need the C library's name service in a program that may run at boot.
 
 /// A user's id; a number stands for itself.
 pub fn user_id(root: &Root, name: &str) -> Result<u32, PoolError> {
@@ -141,22 +141,22 @@ fn look_up(
     id.ok_or_else(|| PoolError::NoSuchName { kind, name: name.chars().take(80).collect(), file })
 }
 
-// Place and options of a mount, decided before anything is made. Pure, except for the lookup of names.
+// Mount point and options, decided before anything is made. Pure, except for the lookup of names.
 
-/// Directory of all mounts, where scripts written for hugeadm expect them.
+/// Directory of all mounts: the one that scripts written for hugeadm expect.
 pub const MOUNTS_DIR: &str = "/var/lib/hugetlbfs";
 
 /// Owner of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owner {
-    /// root's: `pagesize-2MB`, mode 0770.
+    /// Root: `pagesize-2MB`, mode 0770.
     Root,
-    /// Everybody's: `global/pagesize-2MB`, mode 1777.
+    /// All users: `global/pagesize-2MB`, mode 1777.
     Everybody,
-    /// One user's, by name or number: `user/NAME/pagesize-2MB`, mode 0700.
+    /// One user, by name or number: `user/NAME/pagesize-2MB`, mode 0700.
     User(String),
-    /// One group's, by name or number: `group/NAME/pagesize-2MB`, mode 0070.
+    /// One group, by name or number: `group/NAME/pagesize-2MB`, mode 0070.
     Group(String),
 }
 
@@ -235,7 +235,7 @@ impl MountPlan {
         options + &format!(",uid={},gid={},mode={:04o}", self.uid, self.gid, self.mode)
     }
 
-    /// How an existing mount at the same place differs; `None`: not at all.
+    /// How an existing mount at the same place differs; `None`: it does not.
     pub fn differs_from(&self, mount: &Mount) -> Option<String> {
         let known = |what: Option<ByteSize>| what.map_or("no limit".into(), |b| b.to_string());
         let differs = |what: &str, has: String, wants: String| {
@@ -317,15 +317,15 @@ pub fn make(plan: &MountPlan) -> Result<MountOutcome, PoolError> {
     Ok(MountOutcome::New)
 }
 
-/// Makes a directory and its missing parents. All users may enter them, whatever the umask: the mount's owner may be
-/// another user than the caller.
+/// Makes a directory and its missing parents with mode 0755 regardless of the umask: the mount's owner may be another
+/// user than the caller.
 fn make_directories(point: &Path) -> io::Result<()> {
     const MODE: u32 = 0o755;
     let missing = point.ancestors().take_while(|dir| !dir.as_os_str().is_empty() && !dir.is_dir());
     for dir in missing.collect::<Vec<_>>().into_iter().rev() {
         match DirBuilder::new().mode(MODE).create(dir) {
             Ok(()) => fs::set_permissions(dir, Permissions::from_mode(MODE))?,
-            // Another process made it meanwhile: it stays unchanged.
+            // Another process made it meanwhile: its mode is not changed.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             Err(error) => return Err(error),
         }
@@ -347,7 +347,7 @@ pub fn remove(point: &Path) -> Result<(), PoolError> {
     sys::mount::unmount(point)?;
     let ours = |dir: &&Path| *dir != Path::new(MOUNTS_DIR) && dir.starts_with(MOUNTS_DIR);
     for dir in std::iter::once(point).chain(point.ancestors().skip(1).take_while(ours)) {
-        // Not empty, or a process's working directory: it stays.
+        // The directory is not empty, or busy: it stays.
         if fs::remove_dir(dir).is_err() {
             break;
         }

@@ -34,23 +34,23 @@ pub struct Options {
     pub shortage: Shortage,
 }
 
-/// Whether a growth that cannot fit is refused.
+/// What happens to a growth that cannot fit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HeadroomRule {
-    /// Refused, without any write.
+    /// It is refused, without any write.
     #[default]
     Check,
-    /// Tried; the growth still stops at a quarter of the margin.
+    /// It is tried; it still stops at a quarter of the margin.
     Force,
 }
 
 /// Whether memory may be compacted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compaction {
-    /// If there are not enough free blocks of this size.
+    /// Compact if there are not enough free blocks of this size.
     #[default]
     WhenNeeded,
-    /// Not by superpage; the kernel compacts for each page as it decides.
+    /// superpage never compacts; the kernel may compact for each page.
     Never,
 }
 
@@ -81,8 +81,8 @@ pub struct Outcome {
     pub rounds: u32,
     /// Number of compactions.
     pub compactions: u32,
-    /// Number of pages in use that kept a shrinking pool's memory: they became surplus pages, and the kernel
-    /// frees each when its last user releases it.
+    /// Number of pages in use that a shrinking pool could not release: they became surplus pages, which the kernel
+    /// frees when their last user releases them.
     pub still_in_use: u64,
     /// Duration in milliseconds.
     pub milliseconds: u64,
@@ -198,7 +198,7 @@ pub enum PoolError {
         pages: u64,
         /// Page size.
         size: PageSize,
-        /// The same in bytes.
+        /// `pages` in bytes.
         bytes: ByteSize,
         /// The machine, or a node.
         place: String,

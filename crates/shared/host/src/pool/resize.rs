@@ -44,7 +44,7 @@ pub fn resolve(
 /// Refuses requests that together do not fit. Writes nothing.
 pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Result<(), PoolError> {
     let bytes = |pages: u64, request: &Request| pages.saturating_mul(request.size.bytes());
-    // By node: a request to one node takes nothing from another.
+    // Per node: a request to one node takes nothing from another.
     let (mut taken, mut freed) = (BTreeMap::new(), BTreeMap::new());
     let add = |to: &mut BTreeMap<Option<NodeId>, u64>, node, bytes| {
         let sum: &mut u64 = to.entry(node).or_default();
@@ -62,7 +62,7 @@ pub fn check_headroom(root: &Root, status: &Status, requests: &[Request]) -> Res
         add(&mut freed, request.node, bytes(pages, request));
     }
     for request in requests {
-        // Surplus pages become persistent first: they are in the pool already.
+        // Surplus pages, which are already in the pool, become persistent first.
         let surplus = status.surplus(request.size, request.node)?.unwrap_or(0);
         let pages = request.target.saturating_sub(request.before.saturating_add(surplus));
         if pages == 0 {
@@ -116,7 +116,7 @@ pub(super) fn resize_all(
     options: Options,
     progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Vec<Outcome>, PoolError> {
-    // Pages of a killed command were released after the requests were made.
+    // Undoing a killed command's changes may have shrunk the pools since the requests were made.
     let status = Status::read(root)?;
     let mut requests = requests.to_vec();
     for request in &mut requests {
@@ -136,7 +136,7 @@ pub(super) fn resize_all(
     Ok(outcomes)
 }
 
-/// Resizes one pool by a journal, or by a share in it, that the caller keeps or restores. The caller handles
+/// Resizes one pool by a journal, or by a share in it, that the caller keeps or restores. The caller must enforce
 /// `options.headroom`: see [`check_headroom`].
 pub fn resize(
     root: &Root,
@@ -154,12 +154,12 @@ pub fn resize(
         outcome.why_short = (outcome.got != target).then_some(WhyShort::NotShrunk);
         let status = Status::read(root)?;
         let surplus = status.surplus(size, request.node)?.unwrap_or(0);
-        // At most the pages to remove: other programs' overcommitted pages do not count.
+        // At most the pages to remove: surplus pages of other programs do not count.
         outcome.still_in_use = surplus.min(before - target);
     } else if target > before {
         let may = options.compaction == Compaction::WhenNeeded;
         let first = may && !lies_ready(root, request);
-        // A step of 1 GiB takes milliseconds, the delay of a stop.
+        // A step of 1 GiB takes milliseconds, which limits the delay of a stop.
         let step = ((1u64 << 30) / size.bytes()).max(1);
         let done = grow_in_steps(&mut kernel, before, target, step, first, may)?;
         (outcome.got, outcome.rounds, outcome.compactions) =
@@ -216,7 +216,7 @@ impl Growable for Kernel<'_> {
     }
 
     fn compact(&mut self) -> bool {
-        // Without compaction the growth may still succeed, so a refusal is no error.
+        // Without compaction the growth may still succeed, so a refusal is not an error.
         zones::compact(self.root, self.request.node).is_ok()
     }
 
@@ -304,9 +304,8 @@ pub struct Headroom {
     pub node: Option<NodeId>,
     /// Memory available without swapping.
     pub available: ByteSize,
-    /// Memory that should stay for the rest of the machine: a twentieth of memory, at least 64 MiB and at most 2
-    /// GiB. A pool's pages are unavailable to reclaim, and a machine without other memory ends in the OOM
-    /// killer, not in an error.
+    /// Memory that must stay for the rest of the machine: a twentieth of memory, at least 64 MiB and at most 2 GiB.
+    /// Reclaim cannot use a pool's pages, so too large a pool ends in the OOM killer, not in an error.
     pub margin: ByteSize,
 }
 
@@ -332,7 +331,7 @@ impl Headroom {
         self.available.bytes().saturating_sub(self.margin.bytes()) / size.bytes()
     }
 
-    /// Fails if `bytes` more, `pages` of them of `size`, do not fit.
+    /// Fails if `bytes` more do not fit; `pages` and `size` are for the message.
     pub fn check(&self, pages: u64, size: PageSize, bytes: u64) -> Result<(), PoolError> {
         let free = self.available.bytes().saturating_sub(self.margin.bytes());
         if bytes <= free {
@@ -365,8 +364,8 @@ fn margin(total: ByteSize) -> ByteSize {
     ByteSize((total.bytes() / 20).clamp(64 << 20, 2 << 30))
 }
 
-/// Available and total bytes of a node. The kernel estimates MemAvailable only for the whole machine; here it is
-/// free memory plus half of the page cache (si_mem_available() keeps at most half of it back as the working set).
+/// Available and total bytes of a node. The kernel estimates MemAvailable only for the whole machine; here it is free
+/// memory plus half of the page cache (si_mem_available() subtracts at most half of it as the working set).
 fn node_memory(root: &Root, node: NodeId) -> Result<Option<(ByteSize, ByteSize)>, ReadError> {
     let path = format!("{}/node{node}/meminfo", hugetlb::NODES);
     let text = root.read(&path)?;
@@ -383,11 +382,11 @@ fn node_memory(root: &Root, node: NodeId) -> Result<Option<(ByteSize, ByteSize)>
     Ok(known.map(|(free, total)| (ByteSize(free.saturating_add(file)), ByteSize(total))))
 }
 
-// Growing a pool: in steps, repeated while it makes progress, and never beyond the machine's spare memory. Uses no
-// files: the caller provides the pool, so that every sequence of events can be tested.
-// See docs/decisions/settings.md#2.
+// Growing a pool: in steps, repeated while there is progress, and never beyond the machine's spare memory. Accesses no
+// files: the caller provides the pool, so that tests can simulate every sequence of events. See
+// docs/decisions/settings.md#2.
 
-/// A growable pool: the kernel's, or in tests a misbehaving fake.
+/// A growable pool: the kernel's, or a misbehaving fake in tests.
 pub(super) trait Growable {
     /// Requests `pages` persistent pages; returns the resulting number.
     fn set(&mut self, pages: u64) -> Result<u64, PoolError>;
@@ -474,7 +473,7 @@ pub(super) fn grow_in_steps(
 // page -> 512 pages of 2 MiB, in about 3 ms).
 //
 // An action, not a setting: the kernel cannot merge the pieces again, so there is nothing to journal. The journal's
-// lock is held anyway, so that no process resizes meanwhile.
+// lock is held nevertheless, so that no other process resizes meanwhile.
 
 /// Result of a demotion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -553,7 +552,7 @@ mod grow_tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A pool that gives up to `gives[n]` pages at the n-th write, plus a fixed number per compaction.
+    /// A pool that grows by up to `gives[n]` pages at the n-th write, plus a fixed number per compaction.
     struct Fake {
         has: u64,
         gives: Vec<u64>,

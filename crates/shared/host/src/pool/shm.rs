@@ -1,5 +1,5 @@
-//! Machine settings around the pools: permission for hugetlb shared memory, maximum size of a segment, and the
-//! memory kept free so that superpages can be made.
+//! Machine settings related to the pools: permission for hugetlb shared memory, maximum size of a segment, and the free
+//! memory that the kernel keeps for superpages.
 
 use serde::{Deserialize, Serialize};
 use units::ByteSize;
@@ -8,10 +8,10 @@ use super::outcome::PoolError;
 use crate::journal::{Journal, Knob, Written};
 use crate::{MemInfo, ReadError, Root, ZoneLevels, root};
 
-/// The settings around the pools.
+/// Settings related to the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelatedSettings {
-    /// `hugetlb_shm_group`: members may `shmget(SHM_HUGETLB)` without CAP_IPC_LOCK. 0: nobody.
+    /// `hugetlb_shm_group`: members may `shmget(SHM_HUGETLB)` without CAP_IPC_LOCK. 0: no group.
     pub shm_group: Option<u32>,
     /// `shmmax`: the largest SysV segment in bytes.
     pub shmmax: Option<u64>,
@@ -82,14 +82,14 @@ pub fn check_raise(
     if asked < now { Err(PoolError::WouldLower { what, now, asked }) } else { Ok(()) }
 }
 
-/// `min_free_kbytes` so that pages of different mobility do not mix, in kB: two free pageblocks in
-/// each zone, and three for each of the three kinds of pages to fall back to each of the others.
-/// The kernel's rule for THP (mm/khugepaged.c set_recommended_min_free_kbytes()) and hugeadm's,
-/// which counts every zone listed, also empty ones; like the kernel's, at most a twentieth of memory.
+/// `min_free_kbytes` that avoids mixing pages of different mobility, in kB: two free pageblocks in each zone, and three
+/// for each fallback between the three migrate types. It is the kernel's rule for THP (mm/khugepaged.c
+/// set_recommended_min_free_kbytes()) and hugeadm's, which counts every listed zone, also empty ones; like the
+/// kernel's, at most a twentieth of memory.
 pub fn recommended_min_free(root: &Root) -> Result<Option<u64>, ReadError> {
     let memory = MemInfo::read(root)?;
     let zones = ZoneLevels::read(root)?.len() as u64;
-    // A pageblock has the size of THP, whatever the pool's default is (default_hugepagesz=1G).
+    // A pageblock has the THP size, whatever the default pool is (default_hugepagesz=1G).
     let block = crate::Thp::pmd_size_of(root).ok().or(memory.default_hugepage);
     let (Some(block), Some(total)) = (block, memory.total) else {
         return Ok(None);

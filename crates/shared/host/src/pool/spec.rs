@@ -176,7 +176,7 @@ impl Amount {
                 u64::try_from(share).map_err(|_| SpecError::TooLarge(format!("{percent}%")))?
             }
         };
-        // The kernel counts pages in an unsigned long, but no pool exceeds the address space.
+        // No pool can exceed the address space, so its bytes must fit in 64 bits.
         let fits = pages.checked_mul(size.bytes()).is_some();
         if fits { Ok(pages) } else { Err(SpecError::TooLarge(pages.to_string())) }
     }

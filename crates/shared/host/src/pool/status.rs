@@ -1,4 +1,4 @@
-//! `Status`: every pool, with all facts needed to change it.
+//! `Status`: every pool, with all values needed to change it.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::{HugetlbPools, MemInfo, Pool, Root, Unknown, ZoneFree};
 /// The machine's pools at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Page size of a program that names none.
+    /// Page size for programs that do not name one.
     pub default: Option<PageSize>,
     /// Every pool, for the machine and by node.
     pub pools: HugetlbPools,
-    /// By size: whether a page is larger than the largest block of free memory. Such a page is assembled from
-    /// adjacent blocks, which succeeds best at boot, and cannot be overcommitted.
+    /// By size: whether a page is larger than the buddy allocator's largest block. Such a gigantic page is assembled
+    /// from adjacent blocks, which succeeds best at boot, and cannot be overcommitted.
     pub gigantic: BTreeMap<PageSize, Option<bool>>,
     /// Values that could not be read, with reasons.
     pub unknown: Vec<Unknown>,
@@ -60,7 +60,7 @@ impl Status {
         self.pools.sizes.get(&size).ok_or_else(|| PoolError::NoSuchPool { size, has: has() })
     }
 
-    /// Whether the kernel makes pages of `size` only for the persistent pool; false if unknown.
+    /// Whether the kernel allocates pages of `size` only for the persistent pool; false if unknown.
     pub fn is_gigantic(&self, size: PageSize) -> bool {
         self.gigantic.get(&size) == Some(&Some(true))
     }

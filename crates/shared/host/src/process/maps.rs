@@ -23,7 +23,7 @@ pub struct Mapping {
     pub writable: bool,
     /// Whether it may be executed.
     pub executable: bool,
-    /// Whether writes are visible to other processes.
+    /// Private or shared.
     pub sharing: Sharing,
     /// Offset in the file, in bytes.
     pub offset: u64,
@@ -79,12 +79,12 @@ impl Mapping {
         self.end - self.start
     }
 
-    /// Always false in a live process.
+    /// Whether it is empty; never in a live process.
     pub fn is_empty(&self) -> bool {
         self.end == self.start
     }
 
-    /// Whether it holds at least one whole aligned block of `size`.
+    /// Whether it contains at least one aligned block of `size`.
     pub fn holds_aligned(&self, size: units::PageSize) -> bool {
         let first = self.start.checked_next_multiple_of(size.bytes());
         let end = first.and_then(|first| first.checked_add(size.bytes()));
@@ -155,29 +155,28 @@ pub fn parse_line(line: &str) -> Option<Mapping> {
         offset: hex(offset)?,
         device: Device { major: hex(major)?.try_into().ok()?, minor: hex(minor)?.try_into().ok()? },
         inode: inode.parse().ok()?,
-        // The kernel pads before the name; spaces inside belong to the file name.
+        // The kernel pads before the name; later spaces belong to the file name.
         name: name.trim_start_matches(' ').to_string(),
     })
 }
 
 // `/proc/PID/smaps`, one mapping at a time; unknown fields are skipped.
 
-/// One mapping and what is resident in it. A byte count whose line the kernel does not print is
-/// zero, because a kernel without the line cannot make that kind of page (`ShmemPmdMapped` came
-/// with Linux 4.8's shmem THP, `FilePmdMapped` with 5.4's file THP).
+/// One mapping and its resident memory. A missing line counts as zero bytes, because a kernel without the line does not
+/// have that kind of page (`ShmemPmdMapped` came with Linux 4.8's shmem THP, `FilePmdMapped` with 5.4's file THP).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmapsEntry {
     /// The line that begins the entry.
     pub mapping: Mapping,
-    /// The page size the kernel backs it with: the base size, or a hugetlb pool's.
+    /// The page size of the mapping: the base size, or that of a hugetlb pool.
     pub kernel_page_size: Option<PageSize>,
     /// Resident bytes, without hugetlb pages.
     pub rss: ByteSize,
     /// Resident bytes, each page divided by the number of processes that map it.
     pub pss: ByteSize,
-    /// Resident bytes that belong to no file, including copies in private file mappings.
+    /// Resident anonymous bytes, including copies in private file mappings.
     pub anonymous: ByteSize,
-    /// Bytes of these that were freed with `MADV_FREE` and not yet reclaimed.
+    /// Bytes of `anonymous` that were freed with `MADV_FREE` and not yet reclaimed.
     pub lazy_free: ByteSize,
     /// Bytes of `anonymous` mapped by a PMD.
     pub anon_huge: ByteSize,
@@ -193,7 +192,7 @@ pub struct SmapsEntry {
     pub swap: ByteSize,
     /// Bytes referenced since the accessed bits were last cleared.
     pub referenced: ByteSize,
-    /// Whether a superpage could be made here; `None` before Linux 4.20.
+    /// Whether the kernel could use THP here; `None` before Linux 4.20.
     pub thp_eligible: Option<bool>,
     /// The kernel's two-letter flags, as printed: `rd wr mr mw me ac hg`.
     pub vm_flags: String,
@@ -220,22 +219,21 @@ impl SmapsEntry {
         }
     }
 
-    /// Whether the kernel printed this flag: `hg` advised huge, `nh` advised against, `ht` hugetlb.
+    /// Whether the kernel printed this flag: `hg`: MADV_HUGEPAGE, `nh`: MADV_NOHUGEPAGE, `ht`: hugetlb.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.vm_flags.split_ascii_whitespace().any(|have| have == flag)
     }
 }
 
-/// The mappings of a process with what is resident in each, lowest address first.
+/// The mappings of a process with the resident memory of each, lowest address first.
 #[derive(Debug)]
 pub struct Smaps<R> {
     lines: Lines<R>,
 }
 
 impl Smaps<BufReader<File>> {
-    /// Opens `/proc/PID/smaps`. Needs PTRACE_MODE_READ on the process. Reading costs the kernel a
-    /// walk of the page tables: 25 ms for each GB in base pages on a Zen 4 guest (3 ms on a Cascade
-    /// Lake guest), next to nothing in superpages.
+    /// Opens `/proc/PID/smaps`. Needs PTRACE_MODE_READ on the process. The kernel walks the page tables: 25 ms for each
+    /// GB in base pages on a Zen 4 guest (3 ms on a Cascade Lake guest), next to nothing in superpages.
     pub fn open(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         Ok(Self { lines: Lines::open(root, &format!("/proc/{pid}/smaps"))? })
     }
@@ -314,8 +312,8 @@ impl SmapsEntry {
 
 // Resident memory of a process, from `/proc/PID/status`: cheap, without a page table walk.
 
-/// Resident memory of one process, in bytes. The kernel counts per CPU and may be off by some dozen pages for each
-/// CPU (proc_pid_status(5)). `None`: a kernel thread, or a line that this kernel does not print.
+/// Resident memory of one process, in bytes. The kernel's per-CPU counters may be off by some dozen pages per CPU
+/// (proc_pid_status(5)). `None`: a kernel thread, or a line that this kernel does not print.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resident {
     /// The command's name.
@@ -334,13 +332,13 @@ pub struct Resident {
     pub swap: Option<ByteSize>,
     /// `VmHWM`: the maximum of `rss`.
     pub peak_rss: Option<ByteSize>,
-    /// `VmPTE`: memory in its page tables.
+    /// `VmPTE`: bytes of its page tables.
     pub page_tables: Option<ByteSize>,
     /// `THP_enabled`: false after `prctl(PR_SET_THP_DISABLE)`.
     pub thp_enabled: Option<bool>,
     /// Number of faults without I/O; from `/proc/PID/stat`.
     pub minor_faults: Option<u64>,
-    /// Start time in clock ticks since boot: pid and start time identify a process for good.
+    /// Start time in clock ticks since boot: pid and start time identify a process uniquely.
     pub start_ticks: Option<u64>,
 }
 

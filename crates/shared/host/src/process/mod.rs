@@ -15,7 +15,7 @@ pub use stat::{KeptLoad, KeptStatus, Load};
 pub use stat::{Stat, stat};
 pub use tree::{tree, tree_with_stat};
 
-/// Whether this process is in the first pid namespace, where every process has a number (PROC_PID_INIT_INO of
+/// Whether this process is in the initial pid namespace, where it can see every process (PROC_PID_INIT_INO of
 /// linux/proc_ns.h).
 pub fn is_in_first_namespace(root: &crate::Root) -> bool {
     let link = std::fs::read_link(root.path("/proc/self/ns/pid"));

@@ -1,4 +1,4 @@
-//! `/proc/PID/mountinfo`: the devices that hold memory, so that their pages are counted by kind.
+//! `/proc/PID/mountinfo`: the devices of memory file systems, to classify pages by kind.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::maps::Device;
 use crate::hugetlb::HugetlbPools;
 use crate::{ReadError, Root, root};
 
-/// The device numbers of file systems that live in memory.
+/// Device numbers of memory file systems.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemoryMounts {
     /// tmpfs and devtmpfs: shared memory.
@@ -18,8 +18,8 @@ pub struct MemoryMounts {
 }
 
 impl MemoryMounts {
-    /// The mounts that a process sees. If mountinfo is missing or refused, none are known, and the kernel's own
-    /// names for shared memory still identify most of it.
+    /// The mounts that a process sees. If mountinfo is missing or refused, the list is empty, and only the kernel's own
+    /// names for shared memory identify it.
     pub fn from_pid(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         let path = format!("/proc/{pid}/mountinfo");
         match root.read(&path) {
@@ -41,8 +41,8 @@ impl MemoryMounts {
     }
 }
 
-/// The kernel's internal mounts, one per size, in no mount table: they hold anonymous hugetlb mappings, memory files
-/// and System V segments.
+/// The kernel's internal hugetlbfs mounts, one per size, which are in no mount table: they back anonymous hugetlb
+/// mappings, memfds and System V segments.
 fn internal_hugetlbfs(root: &Root) -> Vec<(Device, Option<PageSize>)> {
     let sizes = HugetlbPools::read_sizes(root).into_keys();
     let device = |size| {
@@ -52,8 +52,8 @@ fn internal_hugetlbfs(root: &Root) -> Vec<(Device, Option<PageSize>)> {
     sizes.filter_map(device).collect()
 }
 
-/// Reads the text of mountinfo; `path` is named in errors. See proc_pid_mountinfo(5): a number of
-/// optional fields, a lone `-`, and the file system's type.
+/// Reads the text of mountinfo; `path` is named in errors. See proc_pid_mountinfo(5): after any number of optional
+/// fields follow a lone `-` and the file system type.
 pub fn parse(text: &str, path: &Path) -> Result<MemoryMounts, ReadError> {
     let mut mounts = MemoryMounts::default();
     for (line, bad) in root::numbered(text, path) {

@@ -23,9 +23,9 @@ pub struct Stat {
     pub state: char,
     /// The parent; 0 for the first process.
     pub parent: Pid,
-    /// Its process group, and its session.
+    /// Its process group.
     pub group: Pid,
-    /// See `group`.
+    /// Its session.
     pub session: Pid,
     /// Number of faults without I/O, without waited-for children.
     pub minor_faults: u64,
@@ -35,15 +35,15 @@ pub struct Stat {
     pub threads: u64,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
-    /// Mapped bytes; 0 after it released its memory, and for kernel threads.
+    /// Mapped bytes; 0 for kernel threads and after the process has released its memory.
     pub mapped: u64,
-    /// Start address of its stack: a fork keeps it, an executed program gets a new one. 0 without the permission
-    /// to trace it, or where the line is shorter.
+    /// Start address of its stack: unchanged by fork, new after exec. 0 without permission to trace the process, or if
+    /// the line is shorter.
     pub stack_start: u64,
 }
 
 impl Stat {
-    /// Whether it has ended and only its exit code is left; false while other threads continue after the first.
+    /// Whether it is a zombie or dead; false while other threads outlive the main thread.
     pub fn is_dead(&self) -> bool {
         self.state == 'X' || self.state == 'Z' && self.threads <= 1
     }
@@ -83,7 +83,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Stat, ReadError> {
     })
 }
 
-// Files that a watcher reads many times a second and keeps open.
+// Files that a watcher keeps open and reads many times a second.
 
 /// An open `/proc/PID/status`. It stays bound to its process when the pid is reused.
 #[derive(Debug)]
@@ -155,8 +155,8 @@ impl Lines<BufReader<File>> {
         let path = root.path(path);
         let file =
             File::open(&path).map_err(|source| ReadError::Io { path: path.clone(), source })?;
-        // The kernel fills at most a page of /proc text for each read of its own size; a larger
-        // buffer saves system calls on smaps (0.7 KB for each mapping).
+        // The kernel fills at most one page per read of a /proc file; a larger buffer still saves system calls on smaps
+        // (0.7 KB for each mapping).
         Ok(Self::new(BufReader::with_capacity(64 << 10, file), path))
     }
 }
@@ -183,12 +183,12 @@ impl<R: BufRead> Lines<R> {
         String::from_utf8_lossy(self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer))
     }
 
-    /// Makes the next `advance` stay at this line.
+    /// Makes the next `advance` return the current line again.
     pub fn push_back(&mut self) {
         self.pushed_back = true;
     }
 
-    /// The error for the current line.
+    /// An error for the current line.
     pub fn malformed(&self, expected: &'static str) -> ReadError {
         ReadError::malformed(&self.path, self.number, &self.text(), expected)
     }

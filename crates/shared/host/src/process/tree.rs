@@ -8,9 +8,9 @@ use units::Pid;
 use super::stat::{Stat, stat};
 use crate::{ReadError, Root};
 
-/// `pid` and all its live descendants, `pid` first, parents before children. Vanished processes and zombies are left
-/// out; a missing `pid` gives an empty list. A child of an ended parent belongs to the nearest subreaper and is not
-/// found.
+/// `pid` and all its live descendants, `pid` first, parents before children. Exited processes and zombies are left out;
+/// a missing `pid` gives an empty list. When a parent exits, its children are reparented to the nearest subreaper and
+/// are not found.
 pub fn tree(root: &Root, pid: Pid) -> Vec<Pid> {
     let processes = tree_with_stat(root, pid).into_iter();
     processes.filter(|(_, stat)| !stat.is_dead()).map(|(pid, _)| pid).collect()

@@ -1,4 +1,4 @@
-//! Decodes CPUID's registers to TLB arrays: pure, so that registers of any processor can be decoded.
+//! Decodes CPUID registers into TLB arrays: pure, so that registers of any CPU can be decoded.
 
 use units::PageSize;
 
@@ -62,7 +62,7 @@ fn descriptors(registers: [u32; 4]) -> Vec<TlbArray> {
     found.iter().map(one).collect()
 }
 
-/// One subleaf of leaf 0x18.
+/// Decodes one subleaf of leaf 0x18.
 fn translation(&[_, ebx, ecx, edx]: &[u32; 4]) -> Option<TlbArray> {
     let kind = match edx & 0x1f {
         1 | 4 => Data,
@@ -112,7 +112,8 @@ fn amd(leaves: &Leaves) -> Vec<TlbArray> {
     arrays
 }
 
-/// A register with 12 bits of entries and 4 of associativity, for instructions and, in the upper half, data.
+/// Decodes a register with 12 bits of entries and 4 of associativity: instructions in the lower half, data in the upper
+/// half.
 fn halves(level: u32, register: u32, page: u64, unit: u32) -> [TlbArray; 2] {
     let half = |bits: u32, kind| {
         let entries = (bits & 0xfff) * unit;
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Level, kind, bytes of the pages, entries, ways.
+    /// Level, kind, page sizes in bytes, entries, ways.
     type Short = (u32, TlbKind, Vec<u64>, u32, Option<u32>);
 
     fn short(leaves: &Leaves) -> Vec<Short> {
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn ice_lake_has_leaf_18() {
-        // (assumed) as a Sunny Cove core would print it; what is decoded is its published geometry.
+        // (assumed) Registers that a Sunny Cove core would report; the decoded values are its published geometry.
         let leaves = Leaves {
             descriptors: Some([0x00fe_ff01, 0x0000_00f0, 0, 0]),
             translation: vec![
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn zen_2_tells_of_giant_pages_too() {
-        // (assumed) as an EPYC 7742 would print it.
+        // (assumed) Registers that an EPYC 7742 would report.
         let leaves = Leaves {
             amd_first: Some([0xff40_ff40, 0xff40_ff40, 0x2008_0140, 0x2008_0140]),
             amd_second: Some([0x5800_2200, 0x6800_4200, 0x0200_6140, 0x0200_9140]),

@@ -1,5 +1,5 @@
-//! CPUID's description of the TLB and the hypervisor (x86), which no file contains. Queried on the real machine
-//! only; under a hypervisor the hypervisor chooses the values.
+//! CPUID's description of the TLB and the hypervisor (x86), which no file contains. Queried on the real machine only;
+//! in a guest the hypervisor chooses the values.
 
 mod decode;
 
@@ -17,7 +17,7 @@ use TlbKind::{Data, Instruction, Unified};
 pub struct TlbArray {
     /// 1 for the first level, 2 for the second.
     pub level: u32,
-    /// The translated accesses.
+    /// Accesses that the array translates.
     pub kind: TlbKind,
     /// Page sizes of its translations.
     pub page_sizes: Vec<PageSize>,
@@ -77,7 +77,7 @@ impl Leaves {
         };
         let (basic, extended) = (ask(0, 0), ask(0x8000_0000, 0)[0]);
         let amd = |leaf: u32| (extended >= leaf).then(|| ask(leaf, 0));
-        // Reserved on other vendors' processors, and zero at best.
+        // Reserved on other vendors' CPUs.
         let is_amd =
             [basic[1], basic[3], basic[2]] == AMD || [basic[1], basic[3], basic[2]] == HYGON;
         let amd = |leaf| amd(leaf).filter(|_| is_amd);
@@ -101,7 +101,7 @@ impl Leaves {
 const AMD: [u32; 3] = [0x6874_7541, 0x6974_6e65, 0x444d_4163];
 #[cfg(target_arch = "x86_64")]
 const HYGON: [u32; 3] = [0x6f67_7948, 0x6e65_476e, 0x656e_6975];
-/// More than any processor has: a hypervisor may report any number.
+/// More than any CPU reports: a hypervisor may return any number.
 #[cfg(target_arch = "x86_64")]
 const MAX_SUBLEAVES: u32 = 64;
 
@@ -146,16 +146,16 @@ struct Row {
     pub ways: Option<u32>,
 }
 
-/// The level of an array, which for some arrays depends on the others.
+/// The level of an array, which for some descriptors depends on the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
-    /// The first.
+    /// First level.
     First,
-    /// The first, as a "DTLB0" or "uTLB": below it, [`Level::Under`] is the second.
+    /// First level, called "DTLB0" or "uTLB": [`Level::Under`] is then the second level.
     Micro,
-    /// The second if there is a micro-TLB, otherwise the first ("DTLB1").
+    /// Second level if there is a micro-TLB, otherwise the first ("DTLB1").
     Under,
-    /// The second ("shared 2nd-level TLB").
+    /// Second level ("shared 2nd-level TLB").
     Second,
 }
 
@@ -175,7 +175,7 @@ const fn row(
     Row { code, level, kind, pages, entries, ways }
 }
 
-/// Every descriptor of a TLB. Two descriptors have two arrays.
+/// Every TLB descriptor. Two descriptors stand for two arrays.
 const ROWS: &[Row] = &[
     row(0x01, First, Instruction, &[K4], 32, Some(4)),
     row(0x02, First, Instruction, &[M4], 2, Some(0)),
@@ -191,7 +191,7 @@ const ROWS: &[Row] = &[
     row(0x56, Micro, Data, &[M4], 16, Some(4)),
     row(0x57, Micro, Data, &[K4], 16, Some(4)),
     row(0x59, Micro, Data, &[K4], 16, Some(0)),
-    // "DTLB0", but of Nehalem, which has no DTLB1 above it.
+    // Called "DTLB0", but Nehalem has no DTLB1.
     row(0x5a, First, Data, &[M2, M4], 32, Some(4)),
     row(0x5b, First, Data, &[K4, M4], 64, None),
     row(0x5c, First, Data, &[K4, M4], 128, None),
@@ -207,7 +207,7 @@ const ROWS: &[Row] = &[
     row(0x76, First, Instruction, &[M2, M4], 8, Some(0)),
     row(0xa0, First, Data, &[K4], 32, Some(0)),
     row(0xb0, First, Instruction, &[K4], 128, Some(4)),
-    // It holds half as many entries for 4 MiB pages.
+    // Half as many entries for 4 MiB pages.
     row(0xb1, First, Instruction, &[M2], 8, Some(4)),
     row(0xb2, First, Instruction, &[K4], 64, Some(4)),
     row(0xb3, First, Data, &[K4], 128, Some(4)),

@@ -1,5 +1,5 @@
-//! Counters that run together: all of a group are on the PMU or none, so their counts are of the
-//! same intervals of time.
+//! Event groups: the kernel schedules all counters of a group on the PMU together, so their counts cover the same time
+//! intervals.
 
 use std::os::fd::AsRawFd;
 
@@ -10,28 +10,26 @@ use units::Pid;
 use super::{Count, Counter, Event};
 use crate::SysError;
 
-/// Whose events are counted.
+/// The threads whose events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A thread's (a process's id is its first thread), from now on, and what it makes from now
-    /// on.
+    /// A thread (a process id is that of its main thread), and all threads and children that it creates from now on.
     Thread(Pid),
-    /// Those of what the calling thread starts from now on, from its first exec on; the calling
-    /// thread itself is not counted.
+    /// All processes that the calling thread starts from now on, from their first exec on; not the calling thread
+    /// itself.
     Children,
 }
 
-/// In which modes events are counted.
+/// The privilege levels in which events are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modes {
-    /// The program's and the kernel's on its behalf; needs `kernel.perf_event_paranoid` of 1 or
-    /// less, or CAP_PERFMON.
+    /// User and kernel mode; needs `kernel.perf_event_paranoid` of 1 or less, or CAP_PERFMON.
     All,
-    /// The program's own; needs 2 or less.
+    /// User mode only; needs `kernel.perf_event_paranoid` of 2 or less.
     User,
 }
 
-/// Counters that run together. They count until they are stopped or dropped.
+/// An event group. It counts until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Group {
     /// The leader first; never empty.
@@ -39,8 +37,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Opens `events` as one group; the first leads. Errors as for [`Counter::open`]; `EINVAL`
-    /// also when they do not fit on the PMU together.
+    /// Opens `events` as one group; the first is the leader. Errors as for [`Counter::open`]; also `EINVAL` if the PMU
+    /// has too few counters for the group.
     pub fn open(events: &[Event], target: Target, modes: Modes) -> Result<Self, SysError> {
         let mut counters: Vec<Counter> = Vec::with_capacity(events.len());
         for event in events {
@@ -51,20 +49,18 @@ impl Group {
         Ok(Self { counters })
     }
 
-    /// Stops all counters at one moment, those of children too (`PERF_EVENT_IOC_DISABLE` with
-    /// `PERF_IOC_FLAG_GROUP`).
+    /// Stops all counters at once, including inherited ones (`PERF_EVENT_IOC_DISABLE` with `PERF_IOC_FLAG_GROUP`).
     pub fn stop(&self) -> Result<(), SysError> {
         let leader = self.counters[0].file.as_raw_fd();
-        // SAFETY: the descriptor is open as long as `self`, and the call takes a number.
+        // SAFETY: the descriptor is open as long as `self`, and the argument is an integer.
         match unsafe { raw::ioctls::DISABLE(leader, abi::PERF_IOC_FLAG_GROUP) } {
             0 => Ok(()),
             _ => Err(SysError::last("ioctl(PERF_EVENT_IOC_DISABLE)", "a group of counters")),
         }
     }
 
-    /// The counts in the order of the events. They were counted together, but are read one after
-    /// another: stop the group first if it still runs. (Before Linux 4.13 a group that children
-    /// inherit cannot be read by one call.)
+    /// The counts in the order of the events. They are read one after another, so stop a running group first. (Before
+    /// Linux 4.13 PERF_FORMAT_GROUP cannot be combined with inherit.)
     pub fn read(&mut self) -> Result<Vec<Count>, SysError> {
         self.counters.iter_mut().map(Counter::read).collect()
     }
@@ -96,7 +92,7 @@ mod tests {
         let Some(mut group) = open(Target::Children) else { return };
         let ours: Vec<u8> = black_box(vec![1; 8 << 20]);
         assert_eq!(group.read().unwrap()[1].value, 0, "{}", ours.len());
-        // The child's child is counted too, and what both did stays when they are gone.
+        // Grandchildren are counted too, and counts survive the exit of both.
         let status = Command::new("sh").args(["-c", "true; (true); :"]).status().unwrap();
         assert!(status.success());
         let counts = group.read().unwrap();
@@ -108,9 +104,9 @@ mod tests {
     fn a_stopped_group_counts_no_more() {
         let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
         let Some(mut group) = open(Target::Thread(thread)) else { return };
-        // Mapped anew: malloc may hand out memory that another test has touched and freed.
+        // A new mapping, because malloc may return memory that another test has touched and freed.
         let touch = || Mapping::anonymous(8 << 20, Backing::Pages).unwrap().bytes_mut().fill(1);
-        // The kernel may begin to count a further event of a running thread only when it next schedules that thread in.
+        // The kernel may start an event added to a running thread only when it next schedules that thread in.
         for _ in 0..9_000 {
             touch();
             if group.read().unwrap()[1].value > 0 {

@@ -1,10 +1,10 @@
-//! What the kernel says of a process as it happens: `perf_event_open(2)` with a ring buffer.
+//! perf ring buffers: records of a process's events as they occur (`perf_event_open(2)`).
 //!
 //! # Safety
-//! The ring is memory that the kernel writes while we read. A [`Ring`] owns its mapping (it is neither
-//! `Clone` nor `Copy`, and unmaps on drop) and hands out copies only. The kernel writes records and then moves
-//! `data_head`; what lies before it is not written again until we move `data_tail` over it (perf_event_open(2),
-//! "Ring-buffer layout"). So: load the head with acquire, copy what lies between, store the tail with release.
+//! The kernel writes the ring while we read. A [`Ring`] owns its mapping (it is neither `Clone` nor `Copy`, and unmaps
+//! on drop) and hands out copies only. The kernel writes records and then advances `data_head`; it does not overwrite
+//! data between `data_tail` and `data_head` (perf_event_open(2), "Ring-buffer layout"). So: load the head with acquire,
+//! copy the data, store the tail with release.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,32 +19,32 @@ use units::Pid;
 use super::{Event, Target};
 use crate::SysError;
 
-/// A record: its type (`PERF_RECORD_…`), the bits of its header's `misc`, and what follows the header.
-/// A sample holds, in this order: pid and tid (u32 each), time, address (u64 each), length of raw data (u32),
-/// raw data. All others end with pid, tid and time.
+/// A record: its type (`PERF_RECORD_…`), the `misc` bits of its header, and the body. A sample holds, in this order:
+/// pid and tid (u32 each), time, address (u64 each), length of raw data (u32), raw data. All other records end with
+/// pid, tid and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its type.
+    /// `PERF_RECORD_…` type.
     pub kind: u32,
-    /// Bits that tell more, by type.
+    /// The `misc` bits of the header; their meaning depends on the type.
     pub misc: u16,
-    /// The rest.
+    /// The bytes after the header.
     pub body: &'a [u8],
 }
 
-/// The beginning of a sample.
+/// The fixed fields of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The process.
     pub pid: Pid,
-    /// Nanoseconds of the kernel's scheduler clock.
+    /// Timestamp in nanoseconds of the kernel's scheduler clock.
     pub time: u64,
-    /// The address that the event is about.
+    /// The address of the event (`PERF_SAMPLE_ADDR`).
     pub address: u64,
 }
 
 impl Record<'_> {
-    /// The sample, if it is one.
+    /// The sample, if the record is one.
     pub fn sample(&self) -> Option<Sample> {
         let word = |at: usize| Some(u64::from_ne_bytes(*self.body.get(at..)?.first_chunk()?));
         (self.kind == abi::PERF_RECORD_SAMPLE).then_some(())?;
@@ -53,24 +53,23 @@ impl Record<'_> {
     }
 }
 
-/// Records of one event on one CPU; it ends when it is dropped.
+/// A ring of one event on one CPU; closed on drop.
 #[derive(Debug)]
 pub struct Ring {
     base: *mut u8,
     page: usize,
-    /// Bytes of the ring itself, a power of two.
+    /// Bytes of the data area, a power of two.
     size: usize,
     copy: Vec<u8>,
     fd: OwnedFd,
 }
 
-// SAFETY: the mapping is the ring's alone, and may be read from any one thread at a time.
+// SAFETY: the ring alone owns the mapping, and any one thread at a time may read it.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Records every occurrence of `event` on `cpu` in the target and in all threads and processes that it
-    /// makes from now on, with what they map, fork, execute and when they exit, into `pages` pages (a power of
-    /// two).
+    /// Records every occurrence of `event` on `cpu` in the target and in all threads and processes that it creates from
+    /// now on, and their mmap, fork, exec and exit records, in a ring of `pages` pages (a power of two).
     ///
     /// Linux 4.1. `EACCES`/`EPERM`: needs CAP_PERFMON, or a lower `kernel.perf_event_paranoid` (-1 for
     /// tracepoints), or fewer pages (`kernel.perf_event_mlock_kb`). `EINVAL`, `ENOENT`: no such event.
@@ -97,9 +96,9 @@ impl Ring {
         Self::new(&mut attributes, pid, cpu, pages, &on)
     }
 
-    /// Records one of each `every` occurrences of `event` on `cpu`, in whatever runs there, into `pages` pages
-    /// (a power of two). The samples have no raw data, and there are no other records than of those lost. A
-    /// [wait](Self::wait) ends when another `wake` of them have come.
+    /// Records every `every`th occurrence of `event` on `cpu`, whatever runs there, in a ring of `pages` pages (a power
+    /// of two). The samples have no raw data; the only other records are those of lost samples. A [wait](Self::wait)
+    /// ends after another `wake` samples.
     ///
     /// Linux 2.6.32. `EACCES`/`EPERM`: needs CAP_PERFMON, or `kernel.perf_event_paranoid` of 0 or less.
     pub fn sample_cpu(
@@ -130,12 +129,12 @@ impl Ring {
         if fd < 0 {
             return Err(SysError::last("perf_event_open", on()));
         }
-        // SAFETY: the kernel just made this descriptor for us, and nobody else owns it.
+        // SAFETY: the kernel just created this descriptor, so it has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let page = crate::param::page_size().bytes() as usize;
         let size = pages * page;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of a descriptor that we own, at an address that the kernel chooses.
+        // SAFETY: a new mapping of our own descriptor, at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -152,7 +151,8 @@ impl Ring {
         Ok(Self { base: base.cast(), page, size, copy: Vec::new(), fd })
     }
 
-    /// Gives every record that is there to `what`, in order, and makes room; how many bytes they had.
+    /// Passes every available record to `what`, in order, and releases their space; returns the number of bytes
+    /// consumed.
     pub fn drain(&mut self, mut what: impl FnMut(Record<'_>)) -> usize {
         let end = self.counter(HEAD).load(Ordering::Acquire);
         let begin = self.counter(TAIL).load(Ordering::Relaxed);
@@ -161,8 +161,9 @@ impl Ring {
         copy.resize(length, 0);
         let at = begin as usize & (self.size - 1);
         let first = length.min(self.size - at);
-        // SAFETY: the ring's `size` bytes lie behind its first page; `at` is within, `first` ends within, and the
-        // rest is shorter than `at`. The kernel leaves them alone until the tail moves; `copy` is our own.
+        // SAFETY: the data area of `size` bytes follows the first page; `at` is inside it, `first` bytes from there end
+        // inside it, and the remainder ends before `at`. The kernel does not write there until the tail moves; `copy`
+        // is our own.
         unsafe {
             let ring = self.base.add(self.page);
             std::ptr::copy_nonoverlapping(ring.add(at), copy.as_mut_ptr(), first);
@@ -170,7 +171,7 @@ impl Ring {
         }
         self.counter(TAIL).store(begin.wrapping_add(length as u64), Ordering::Release);
         let mut rest = copy.as_slice();
-        // A header: type (u32), misc (u16), size with the header (u16).
+        // Record header: type (u32), misc (u16), size including the header (u16).
         while let Some((header, _)) = rest.split_first_chunk::<8>() {
             let size = usize::from(u16::from_le_bytes([header[6], header[7]]));
             let Some(body) = rest.get(8..size) else { break };
@@ -182,8 +183,8 @@ impl Ring {
         length
     }
 
-    /// Waits until one of these rings has many samples ([`Self::sample_cpu`]), `other` can be read or is closed by its
-    /// writer, or the time is over.
+    /// Waits until one of the rings reaches its wake-up mark ([`Self::sample_cpu`]), `other` is readable or closed by
+    /// its writer, or the timeout expires.
     pub fn wait(rings: &[Self], other: BorrowedFd<'_>, timeout: Duration) {
         let fds = rings.iter().map(|ring| ring.fd.as_fd()).chain([other]);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -192,14 +193,14 @@ impl Ring {
         let _ = rustix::event::poll(&mut fds, Some(&timeout));
     }
 
-    /// Bytes of the ring.
+    /// Bytes of the data area.
     pub fn size(&self) -> usize {
         self.size
     }
 
     fn counter(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: the first page is a perf_event_mmap_page, which lives as long as the mapping; both counters are
-        // aligned u64s that the kernel and we access atomically only.
+        // aligned u64s that the kernel and we access only atomically.
         unsafe { &*self.base.add(offset).cast::<AtomicU64>() }
     }
 }
@@ -207,7 +208,7 @@ impl Ring {
 /// Bytes of a sample without raw data: the header, pid and tid, time, address.
 const SAMPLE_BYTES: u32 = 8 + 8 + 8 + 8;
 
-/// What every ring asks for.
+/// Attributes common to all rings.
 fn attributes(event: Event, every: u64) -> abi::perf_event_attr {
     let (kind, [config, ..]) = event.kind_and_config();
     let mut attributes = abi::perf_event_attr::default();
@@ -221,13 +222,13 @@ fn attributes(event: Event, every: u64) -> abi::perf_event_attr {
     attributes
 }
 
-/// Where the counters are in the first page.
+/// Offsets of the counters in the first page.
 const HEAD: usize = std::mem::offset_of!(abi::perf_event_mmap_page, data_head);
 const TAIL: usize = std::mem::offset_of!(abi::perf_event_mmap_page, data_tail);
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no reference into it outlives the borrow that made it.
+        // SAFETY: the mapping is ours, and no reference into it outlives its borrow of `self`.
         unsafe { libc::munmap(self.base.cast(), self.page + self.size) };
     }
 }
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn the_addresses_of_own_faults_come_in_order() {
         let thread = Pid(rustix::thread::gettid().as_raw_nonzero().get());
-        // Those that it may run on, which need not be the first ones.
+        // The allowed CPUs need not be the first ones.
         let cpus = crate::affinity::allowed().unwrap();
         let open = |cpu| Ring::open(Event::PageFaults, Target::Thread(thread), cpu as u32, 16);
         let mut rings = match cpus.into_iter().map(open).collect::<Result<Vec<_>, _>>() {

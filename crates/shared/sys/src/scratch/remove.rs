@@ -1,6 +1,6 @@
-//! Removes a directory with whatever is in it, however deep: with two descriptors, and by no path longer than a name.
+//! Removes a directory tree of any depth with two descriptors and no path longer than one name.
 //!
-//! A directory in a directory is first moved up, into the one that is removed, so nothing is ever more than one level away.
+//! A subdirectory is first moved up into the top directory, so no entry is more than one level away.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -10,10 +10,10 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 
-/// How often it is looked for what others put there meanwhile.
+/// Number of attempts, in case other processes add entries meanwhile.
 const TRIES: usize = 16;
 
-/// Removes a directory of this user's with whatever is in it. Links are not followed.
+/// Removes a directory that belongs to this user, with its contents. Symbolic links are not followed.
 pub fn all(path: &Path) -> io::Result<()> {
     let top = open(rustix::fs::CWD, path)?;
     let mut number = 0;
@@ -40,7 +40,7 @@ pub fn all(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::rmdir(path)?)
 }
 
-/// A directory that its owner may change.
+/// Opens a directory and makes it writable for its owner.
 fn open(at: impl AsFd, path: impl rustix::path::Arg + Copy) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || rustix::fs::openat(&at, path, flags, Mode::empty());
@@ -51,12 +51,12 @@ fn open(at: impl AsFd, path: impl rustix::path::Arg + Copy) -> io::Result<OwnedF
         }
         error => Err(error),
     })?;
-    // Not another user's to change, and then what is to be removed says so.
+    // Fails for another user's directory; then the removal reports the error.
     let _ = rustix::fs::fchmod(&opened, Mode::RWXU);
     Ok(opened)
 }
 
-/// By name, for what may not be opened: as an ordinary user, whose files alone can be changed so.
+/// Changes the mode by path, for a directory that cannot be opened for lack of permission.
 fn make_changeable(at: BorrowedFd, path: impl rustix::path::Arg) -> rustix::io::Result<()> {
     rustix::fs::chmodat(at, path, Mode::from_raw_mode(0o700 as RawMode), AtFlags::empty())
 }
@@ -73,7 +73,7 @@ fn names(directory: &OwnedFd) -> io::Result<Vec<CString>> {
     Ok(names)
 }
 
-/// Whether a name is gone; `false`: it is a directory with something in it.
+/// Unlinks a name; `false`: it is a directory that is not empty.
 fn unlink(directory: &OwnedFd, name: &CStr) -> io::Result<bool> {
     let as_file = rustix::fs::unlinkat(directory, name, AtFlags::empty());
     match as_file {
@@ -82,7 +82,7 @@ fn unlink(directory: &OwnedFd, name: &CStr) -> io::Result<bool> {
             match rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR) {
                 Ok(()) => Ok(true),
                 Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
-                // A file that may not be removed, as the first try said.
+                // A file that cannot be unlinked: return the error of the first attempt.
                 Err(Errno::NOTDIR) => as_file.map(|()| true).map_err(Into::into),
                 Err(error) => Err(error.into()),
             }
@@ -91,7 +91,7 @@ fn unlink(directory: &OwnedFd, name: &CStr) -> io::Result<bool> {
     }
 }
 
-/// Moves a directory into `top`, under a name that is free.
+/// Moves a directory into `top` under an unused name.
 fn lift(from: &OwnedFd, name: &CStr, top: &OwnedFd, number: &mut u64) -> io::Result<CString> {
     loop {
         *number += 1;
@@ -100,7 +100,7 @@ fn lift(from: &OwnedFd, name: &CStr, top: &OwnedFd, number: &mut u64) -> io::Res
         match rustix::fs::renameat_with(from, name, top, &free, flags) {
             Ok(()) => return Ok(free),
             Err(Errno::EXIST) => {}
-            // To be moved, its entry `..` is changed.
+            // A rename changes the directory's `..` entry, which needs write permission on the directory itself.
             Err(Errno::ACCESS) => {
                 make_changeable(from.as_fd(), name)?;
                 rustix::fs::renameat(from, name, top, &free)?;

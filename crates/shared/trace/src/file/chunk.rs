@@ -1,8 +1,8 @@
-//! A chunk: up to 2^20 records and the events between them, decodable by itself. Called by the writer and
-//! the reader.
+//! A chunk: up to 2^20 records and the events between them, decodable independently of other chunks. Used by writer and
+//! reader.
 //!
-//! Life of a [`Chunk`] in the reader: `load` unpacks the columns of one chunk (its memory is kept for
-//! the next), then `emit` turns them into blocks until it says that nothing is left.
+//! Life cycle of a [`Chunk`] in the reader: `load` decompresses the columns of one chunk (and reuses memory of the last
+//! one), then `emit` returns them in blocks until nothing is left.
 
 use std::io;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,20 +16,20 @@ use super::{CHUNK, PAGES, events};
 use crate::{Access, BLOCK, Block, Event, Page, Region};
 
 const MAGIC: &[u8; 4] = b"SPTC";
-/// Bytes before the columns' heads: magic, records, coding, number of columns, two of nothing.
+/// Bytes before the column heads: magic, records, coding, number of columns, two reserved bytes.
 const FIXED: usize = 12;
-/// Codings 1 and 2: indexed by so many bytes. 16 + n: n planes.
+/// Codings 1 and 2: indices of 1 or 2 bytes. 16 + n: n planes.
 const PLANES: u8 = 16;
-/// Different records of an indexed chunk, by the bytes of an index.
+/// Maximum number of distinct records of an indexed chunk, for indices of 1 and 2 bytes.
 const NARROW: usize = 1 << 8;
 const WIDE: usize = events::MAX_DIFFERENT;
-/// A count that is in the list of large counts.
+/// Marks a count that is in the list of large counts.
 const ESCAPE: u8 = 255;
 
-/// The bytes of a chunk's head at most: as many as say how long the chunk is.
+/// Maximum number of bytes from which [`extent`] determines a chunk's length.
 pub const MAX_HEAD: usize = FIXED + 8 * HEAD;
 
-/// How many bytes a chunk has, and how many records, by the beginning of it; `None` if that is none.
+/// Length in bytes and number of records of the chunk whose beginning is `bytes`; `None` if it is not a chunk.
 pub fn extent(bytes: &[u8]) -> Option<(u64, u32)> {
     let mut bytes = Bytes(bytes);
     if bytes.take(4)? != MAGIC {
@@ -47,7 +47,7 @@ pub fn extent(bytes: &[u8]) -> Option<(u64, u32)> {
     Some((length, records))
 }
 
-/// Turns records into a chunk's bytes.
+/// Encodes records into the bytes of a chunk.
 pub struct Encoder {
     packer: Packer,
     indexer: events::Indexer,
@@ -58,7 +58,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// A fresh one.
+    /// A new encoder.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             packer: Packer::new()?,
@@ -70,12 +70,12 @@ impl Encoder {
         })
     }
 
-    /// The compressor, for the footer.
+    /// The compressor, also used for the footer.
     pub fn packer(&mut self) -> &mut Packer {
         &mut self.packer
     }
 
-    /// Replaces the contents of `out` by the chunk.
+    /// Encodes a chunk, replacing the contents of `out`.
     pub fn encode(
         &mut self,
         accesses: &[Access],
@@ -111,7 +111,7 @@ impl Encoder {
         Ok(PLANES + planes as u8)
     }
 
-    /// The different accesses, their counts (nothing where all are one), the indices.
+    /// Writes the distinct accesses, their counts (empty if all are one), and the indices.
     fn indexed(&mut self) -> io::Result<u8> {
         let different = &self.indexer.different;
         let width = if different.len() <= 256 { 1 } else { 2 };
@@ -132,7 +132,7 @@ impl Encoder {
         Ok(width)
     }
 
-    /// The counts less one as bytes, and those that do not fit. Nothing where all are one.
+    /// Writes the counts minus one as bytes, and the list of large counts. Both are empty if all counts are one.
     fn counts(&mut self, counts: &[u32]) -> io::Result<()> {
         self.column.clear();
         if counts.iter().any(|&count| count != 1) {
@@ -151,44 +151,43 @@ impl Encoder {
     }
 }
 
-/// A chunk being read.
+/// A decoded chunk.
 #[derive(Default)]
 pub struct Chunk {
     records: usize,
     coding: u8,
-    /// Indexed: the different accesses, moved to where the reader places the stream, and their counts
-    /// (none where all are one).
+    /// Indexed: the distinct accesses, shifted to the stream's placement, and their counts (empty if all are one).
     different: Vec<Access>,
     different_counts: Vec<u32>,
-    /// Indices, or planes (as many as the coding says).
+    /// Indices, or planes; the coding gives their number.
     planes: [Vec<u8>; 4],
-    /// Planes: a bit per record. Indexed: the different accesses as bytes.
+    /// Planes: one bit per record. Indexed: the encoded distinct accesses.
     writes: Vec<u8>,
-    /// Planes: the counts less one. Indexed: the different counts as bytes.
+    /// Planes: counts minus one. Indexed: the encoded distinct counts.
     counts: Vec<u8>,
-    /// Planes: the counts that do not fit.
+    /// Planes: the large counts.
     large: Vec<u8>,
     events: Vec<u8>,
-    /// What was emitted: records, large counts (bytes), events (bytes), and the event that comes next.
+    /// Progress of `emit`: records, large counts (bytes), events (bytes), and the next event.
     at: usize,
     large_at: usize,
     events_at: usize,
     next_event: Option<Event>,
-    /// The record before which the last event that was read stands.
+    /// Index of the record before which the next event occurs.
     position: usize,
 }
 
-/// What of a file a chunk relies on, and where its pages go.
+/// Bounds and placement of a chunk's pages.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {
-    /// The stream's regions.
+    /// Number of regions of the stream.
     pub regions: u32,
-    /// What is added to a page's number.
+    /// Offset added to page numbers.
     pub shift: u32,
 }
 
 impl Chunk {
-    /// Unpacks the chunk that `bytes` are, which has `records` records.
+    /// Decodes the chunk `bytes`, which has `records` records.
     pub fn load(
         &mut self,
         bytes: &[u8],
@@ -260,7 +259,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// The lists of different records, and whether every index lies in them.
+    /// Decodes the distinct records; `None` unless every index is valid.
     fn different(&mut self, frame: Frame) -> Option<()> {
         self.different.clear();
         for access in words(&self.writes).map(Access) {
@@ -289,7 +288,7 @@ impl Chunk {
         Some(())
     }
 
-    /// Reads the next event.
+    /// Decodes the next event.
     fn peek(&mut self) -> Option<()> {
         let mut bytes = Bytes(&self.events[self.events_at..]);
         if bytes.0.is_empty() {
@@ -302,7 +301,7 @@ impl Chunk {
         (self.position <= self.records).then_some(())
     }
 
-    /// Replaces the contents of `block` by the chunk's next piece; `false` if nothing is left.
+    /// Replaces the contents of `block` by the next part of the chunk; `false` if nothing is left.
     pub fn emit(&mut self, block: &mut Block, frame: Frame) -> Result<bool, &'static str> {
         block.clear();
         let begin = self.at;
@@ -340,7 +339,7 @@ impl Chunk {
                         access.0 |= u32::from(byte) << shift;
                     });
                 }
-                // A page number of 2^31 and more would be taken for a write.
+                // A page number of 2^31 or more would look like a write.
                 let highest = out.iter().map(|access| access.0).max().unwrap_or(0);
                 if highest >= frame.regions << 9 && end > begin {
                     return Err("a page lies beyond the regions that the footer tells of");
@@ -354,11 +353,11 @@ impl Chunk {
         Ok(())
     }
 
-    /// Adds the `table`'s values for some records of an indexed chunk.
+    /// Appends the `table`'s values for some records of an indexed chunk.
     fn look_up<T: Copy>(&self, begin: usize, end: usize, table: &[T], out: &mut Vec<T>) {
         let indices = &self.planes[0];
-        // The tables are as long as an index can point (`different`): a look-up needs no check, which
-        // is a third of its time.
+        // The tables cover every possible index (`different`), so the look-up needs no bounds check, which would take a
+        // third of its time.
         if let (1, Some(table)) = (self.coding, table.first_chunk::<NARROW>()) {
             out.extend(indices[begin..end].iter().map(|&index| table[usize::from(index)]));
         } else if let Some(table) = table.first_chunk::<WIDE>() {
@@ -402,7 +401,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
     bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
-/// The page or region numbers of an event, moved to where the reader places the stream.
+/// Shifts the page, process and object numbers of an event to the stream's placement.
 pub fn place(event: &mut Event, region: Region, process: u32, object: u32) {
     use crate::{Backing, Process};
     let shift = region.first().0;
@@ -428,36 +427,36 @@ pub fn place(event: &mut Event, region: Region, process: u32, object: u32) {
     }
 }
 
-// One column of a chunk: bytes, stored as they are or compressed. Called by `chunk` and `foot`.
+// One column of a chunk: bytes, stored raw or compressed.
 
-/// zstd's level: 3 gave the sizes and decoding speeds that the format was chosen by
-/// (docs/sources/simulators.md 3.5); higher levels make recording slower and decoding no faster.
+/// zstd's level: the format's sizes and decoding speeds were measured with level 3 (docs/sources/simulators.md 3.5);
+/// higher levels make recording slower and decoding no faster.
 const LEVEL: i32 = 3;
 
-/// Bytes of a column's head: codec, length, stored length.
+/// Bytes of a column head: codec, length, stored length.
 pub const HEAD: usize = 9;
 
 const RAW: u8 = 0;
 const ZSTD: u8 = 1;
 
-/// A compressor with its memory.
+/// A compressor with its buffer.
 pub struct Packer {
     zstd: Compressor<'static>,
     packed: Vec<u8>,
 }
 
 impl Packer {
-    /// A fresh one.
+    /// A new compressor.
     pub fn new() -> io::Result<Self> {
         Ok(Self { zstd: Compressor::new(LEVEL)?, packed: Vec::new() })
     }
 
-    /// Adds `column`'s head to `heads` and its bytes to `out`.
+    /// Compresses `column`; appends its head to `heads` and its bytes to `out`.
     pub fn put(&mut self, column: &[u8], heads: &mut Vec<u8>, out: &mut Vec<u8>) -> io::Result<()> {
         self.packed.clear();
         self.packed.reserve(zstd::zstd_safe::compress_bound(column.len()));
         let length = self.zstd.compress_to_buffer(column, &mut self.packed)?;
-        // What gains nothing costs no time when it is read.
+        // Stored raw if compression saves little, so that reading is faster.
         let (codec, stored) = if length < column.len() - column.len() / 32 {
             (ZSTD, &self.packed[..])
         } else {
@@ -471,18 +470,18 @@ impl Packer {
     }
 }
 
-/// A column's head.
+/// Head of a column.
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
     codec: u8,
-    /// Its bytes.
+    /// Length in bytes, decompressed.
     pub length: usize,
-    /// Its bytes in the file.
+    /// Length in bytes, as stored.
     pub stored: usize,
 }
 
 impl Head {
-    /// Reads it.
+    /// Parses a column head.
     pub fn read(bytes: &mut Bytes<'_>) -> Option<Self> {
         let codec = bytes.u8()?;
         let length = bytes.u32()? as usize;
@@ -491,17 +490,17 @@ impl Head {
     }
 }
 
-/// A decompressor with its memory.
+/// A decompressor.
 pub struct Unpacker(Decompressor<'static>);
 
 impl Unpacker {
-    /// A fresh one.
+    /// A new decompressor.
     pub fn new() -> io::Result<Self> {
         Decompressor::new().map(Self)
     }
 
-    /// Replaces the contents of `out` by the column with this head that `bytes` begins with. The
-    /// caller has bounded `head.length`.
+    /// Decompresses the column with this head from the start of `bytes`, replacing the contents of `out`. The caller
+    /// has bounded `head.length`.
     pub fn take(&mut self, head: Head, bytes: &mut Bytes<'_>, out: &mut Vec<u8>) -> Option<()> {
         let stored = bytes.take(head.stored)?;
         out.clear();
@@ -517,11 +516,11 @@ impl Unpacker {
     }
 }
 
-// A file without its end: what a writer that was killed had written. Chunks say how long they are and
-// each can be read by itself, so everything up to the first that is not whole is the stream's beginning.
-// Only the footer's checksums are missing.
+// Recovery of a file without footer, whose writer was killed. Chunks contain their length and can be decoded
+// independently, so all chunks up to the first incomplete one form the beginning of the stream. Only the checksums are
+// missing, which are in the footer.
 
-/// What the footer of the chunks from `begin` on would say, and where the last of them ends.
+/// Reconstructs the footer of the chunks from `begin` on; also returns the end of the last one.
 pub fn footer(
     input: &mut (impl Read + Seek),
     begin: u64,
@@ -584,10 +583,9 @@ pub fn footer(
     Ok((Footer { chunks, totals, runs: Runs::Found(regions.runs), run: None }, at))
 }
 
-// Integers in byte strings: little-endian, and variable-length (LEB128). Reading never fails by a
-// panic: every read says `None` at the end.
+// Parsing of little-endian integers and LEB128 varints. Never panics: every read returns `None` at the end.
 
-/// A byte string being read.
+/// A cursor over bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Bytes<'a>(pub &'a [u8]);
 
@@ -617,8 +615,7 @@ impl<'a> Bytes<'a> {
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
-    /// A variable-length integer: seven bits a byte, the lowest first; `None` also if it needs more
-    /// than 64 bits.
+    /// A LEB128 varint: seven bits per byte, low bits first; `None` also if it exceeds 64 bits.
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -634,18 +631,18 @@ impl<'a> Bytes<'a> {
         }
         None
     }
-    /// A variable-length integer that fits in 32 bits.
+    /// A varint that fits in 32 bits.
     pub fn varint32(&mut self) -> Option<u32> {
         self.varint()?.try_into().ok()
     }
-    /// A text: its length in bytes (two bytes), then UTF-8.
+    /// A string: its length in bytes (two bytes), then UTF-8.
     pub fn text(&mut self) -> Option<String> {
         let length = self.u16()?;
         String::from_utf8(self.take(length.into())?.to_vec()).ok()
     }
 }
 
-/// Adds a variable-length integer.
+/// Appends a varint.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -654,7 +651,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Adds a text, cut at `most` bytes (at a character).
+/// Appends a string, truncated to `most` bytes (at a character boundary).
 pub fn put_text(out: &mut Vec<u8>, text: &str, most: usize) {
     let cut = (0..=most.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
     let text = &text[..cut.unwrap_or(0)];

@@ -1,4 +1,4 @@
-//! Events as bytes: how far behind the last one, a tag, the fields as variable-length integers.
+//! Encoding of events: distance in records from the previous event, a tag, and the fields as varints.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use super::foot::RegionRun;
 use super::{CHUNK, PAGES};
 use crate::{Access, Advice, Backing, Event, Pace, Page, Pages, Process, Region, SLOTS};
 
-/// The most bytes of events in a chunk.
+/// Maximum bytes of events in a chunk.
 pub const MAX_EVENTS: usize = 1 << 20;
-/// The longest name of a phase, in bytes.
+/// Maximum length of a phase name in bytes.
 const MAX_NAME: usize = 1 << 10;
 
-/// Adds `event`, `distance` records behind the last one.
+/// Appends `event`, which is `distance` records after the previous one.
 pub fn put(out: &mut Vec<u8>, distance: u32, event: &Event) {
     put_varint(out, distance.into());
     let mut put = |tag: u8, fields: &[u64]| {
@@ -77,7 +77,7 @@ fn advice_number(advice: Advice) -> u64 {
     ADVICE.iter().position(|&one| one == advice).unwrap_or_default() as u64
 }
 
-/// The next event, and how far it lies behind the last one; `None` if it makes no sense.
+/// Parses the next event and its distance from the previous one; `None` if it is malformed.
 pub fn take(bytes: &mut Bytes<'_>) -> Option<(u32, Event)> {
     let distance = bytes.varint32().filter(|&distance| distance as usize <= CHUNK)?;
     let pages = |bytes: &mut Bytes<'_>| {
@@ -132,11 +132,10 @@ fn flag(bytes: &mut Bytes<'_>) -> Option<bool> {
     }
 }
 
-/// Whether an event by itself can be: what a reader may rely on without looking, and therefore what
-/// a writer refuses to write.
+/// Checks an event by itself: the conditions that readers rely on and writers enforce.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The violated condition.
 pub fn check(event: &Event) -> Result<(), String> {
     if let Some(pages) = event.pages() {
         let end = u64::from(pages.first.0) + u64::from(pages.count);
@@ -172,38 +171,38 @@ pub fn check(event: &Event) -> Result<(), String> {
     }
 }
 
-// How a chunk keeps its records. Two ways, by how many different ones there are:
+// Record codings of a chunk, selected by the number of distinct records:
 //
-// - **Indexed**: at most 65,536 different (page, writes, count): a list of them in the order of their
-//   first use, and for each record an index of one or two bytes. Programs are like that, and decoding
-//   is one column to unpack and two loads from small tables.
-// - **Planes**: the page numbers' lowest bytes, then their second bytes, and so on as long as one is
-//   not zero; a bit per record for "writes"; the counts. Random accesses to much memory are like that:
-//   the low bytes are noise and are stored raw, the high ones compress.
+// - **Indexed**: at most 65,536 distinct (page, writes, count): a list of them in order of first use, and per record an
+//   index of one or two bytes. Typical for programs; decoding needs one column to decompress and two loads from small
+//   tables per record.
+// - **Planes**: the lowest bytes of all page numbers, then their second bytes, and so on until the rest is zero; a bit
+//   per record for "writes"; the counts. Typical for random accesses to much memory: the low bytes are noise and are
+//   stored raw, the high ones compress.
 
-/// The most different records of an indexed chunk.
+/// Maximum number of distinct records of an indexed chunk.
 pub const MAX_DIFFERENT: usize = 1 << 16;
 
-/// Gives records their index: open addressing, linear probing, emptied for each chunk.
+/// Assigns indices to records with a hash table (open addressing, linear probing) that is cleared for each chunk.
 pub struct Indexer {
-    /// Access and count of a slot; 0 while it is empty, since no record counts nothing.
+    /// Access and count of a slot; 0 if the slot is empty, since counts are never 0.
     keys: Vec<u64>,
     indices: Vec<u16>,
-    /// The different records in the order of their first use.
+    /// The distinct records in order of first use.
     pub different: Vec<(Access, u32)>,
 }
 
-/// Twice [`MAX_DIFFERENT`]: half full at worst.
+/// log2 of the number of slots: twice [`MAX_DIFFERENT`], so at most half full.
 const BITS: u32 = 17;
 
 impl Indexer {
-    /// An empty one.
+    /// An empty table.
     pub fn new() -> Self {
         let size = 1 << BITS;
         Self { keys: vec![0; size], indices: vec![0; size], different: Vec::new() }
     }
 
-    /// Replaces the contents of `out` by each record's index; `None` if there are too many.
+    /// Replaces the contents of `out` by each record's index; `None` if there are too many distinct records.
     pub fn index(&mut self, accesses: &[Access], counts: &[u32], out: &mut Vec<u16>) -> Option<()> {
         self.keys.fill(0);
         self.different.clear();
@@ -217,7 +216,7 @@ impl Indexer {
 
     fn one(&mut self, access: Access, count: u32) -> Option<u16> {
         let key = u64::from(count) << 32 | u64::from(access.0);
-        // Fibonacci hashing: neighbouring pages do not cluster.
+        // Fibonacci hashing spreads neighbouring pages.
         let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;
         while self.keys[at] != key {
             if self.keys[at] == 0 {
@@ -235,7 +234,7 @@ impl Indexer {
     }
 }
 
-/// Bytes that the highest page number needs, at least one.
+/// Number of bytes of the highest page number, at least one.
 pub fn planes_of(accesses: &[Access]) -> usize {
     let all = accesses.iter().fold(0, |all, access| all | access.page().0);
     (4 - all.leading_zeros() as usize / 8).max(1)
@@ -247,7 +246,7 @@ pub fn plane(accesses: &[Access], number: usize, out: &mut Vec<u8>) {
     out.extend(accesses.iter().map(|access| (access.page().0 >> (8 * number)) as u8));
 }
 
-/// Replaces the contents of `out` by one bit per record, the lowest first.
+/// Replaces the contents of `out` by one bit per record, low bits first.
 pub fn writes(accesses: &[Access], out: &mut Vec<u8>) {
     out.clear();
     let byte = |eight: &[Access]| {
@@ -256,27 +255,27 @@ pub fn writes(accesses: &[Access], out: &mut Vec<u8>) {
     out.extend(accesses.chunks(8).map(byte));
 }
 
-// Which addresses a stream's regions have: kept by the writer as mappings are made, because the sets of
-// a TLB are chosen by addresses and not by a stream's dense numbers.
+// Addresses of a stream's regions, tracked by the writer: TLB sets are selected by addresses, not by the dense numbers
+// of a stream.
 
-/// The regions that were mapped so far.
+/// The regions mapped so far.
 pub struct Regions {
-    /// By region: its address over 1 MiB or so (page number / 512), plus one; 0 while unknown.
+    /// Address of each region (virtual page number / 512), plus one; 0 if unknown.
     address: Vec<u64>,
-    /// Neighbours in one line, in the order of their mapping.
+    /// Runs of adjacent regions, in the order of mapping.
     pub runs: Vec<RegionRun>,
-    /// The runs of each process, for its children.
+    /// Indices of each process's runs, for its children.
     of: BTreeMap<Process, Vec<usize>>,
     running: Process,
 }
 
 impl Regions {
-    /// None yet, and process 0 runs.
+    /// No regions yet; process 0 runs.
     pub fn new() -> Self {
         Self { address: Vec::new(), runs: Vec::new(), of: BTreeMap::new(), running: Process(0) }
     }
 
-    /// The number of `region` in its address space; its number in the stream while that is unknown.
+    /// The number of `region` in its address space; its number in the stream if the former is unknown.
     pub fn address(&self, region: Region) -> u64 {
         match self.address.get(region.0 as usize) {
             None | Some(0) => region.0.into(),
@@ -284,17 +283,17 @@ impl Regions {
         }
     }
 
-    /// One more than the highest region that was mapped.
+    /// Highest number of a mapped region, plus one.
     pub fn count(&self) -> u32 {
         self.address.len() as u32
     }
 
-    /// The process whose accesses come next.
+    /// The process that runs the next accesses.
     pub fn running(&self) -> Process {
         self.running
     }
 
-    /// Takes notice of an event.
+    /// Updates the regions for an event.
     pub fn see(&mut self, event: &Event) {
         match *event {
             Event::Spawn(process) | Event::Run(process) => self.running = process,
@@ -324,9 +323,9 @@ impl Regions {
         }
     }
 
-    /// Adds what is new of a run. Small mappings share regions, and a neighbour lengthens the last run.
+    /// Adds the new part of a run. Small mappings share regions, and an adjacent region extends the last run.
     fn add(&mut self, run: RegionRun) {
-        // Page numbers have 31 bits, so there are 2^22 regions.
+        // Page numbers have 31 bits, so there are at most 2^22 regions.
         let end = (run.first.0.saturating_add(run.count)).min(1 << 22);
         if self.address.len() < end as usize {
             self.address.resize(end as usize, 0);

@@ -1,5 +1,5 @@
-//! The footer: where the chunks are and what they hold, the totals, the regions' addresses; and the
-//! trailer, the file's last 32 bytes, which find it.
+//! The footer: locations and contents of the chunks, totals, region addresses; and the trailer, the file's last 32
+//! bytes, which locates the footer.
 
 use std::io;
 
@@ -11,103 +11,103 @@ use crate::{Process, Region};
 
 /// Bytes of the trailer.
 pub const TRAILER: usize = 32;
-/// The longest footer that is believed: six million chunks, 10^12 records and more.
+/// Maximum accepted size of a footer: six million chunks, more than 10^12 records.
 pub const MAX_FOOTER: u64 = 256 << 20;
-/// The last eight bytes.
+/// The last eight bytes of the file.
 const MAGIC: &[u8; 8] = b"SPTEND\r\n";
 const FOOTER: &[u8; 4] = b"SPTF";
-/// What begins the part about the run, if there is one.
+/// Magic of the optional part about the run.
 const RUN: &[u8; 4] = b"SPTR";
-/// Its bytes.
+/// Bytes of the part about the run.
 const RUN_LENGTH: usize = 28;
-/// Bytes of a chunk in the footer.
+/// Bytes per chunk in the footer.
 const ENTRY: usize = 44;
-/// More bytes than any chunk has: four planes, counts (a byte and four), events are 10 MiB and a bit.
+/// Upper bound of a chunk's size: four planes, counts (a byte and four) and events are slightly more than 10 MiB.
 pub const MAX_CHUNK_BYTES: u32 = 16 << 20;
-/// Runs of regions that are believed: as many as there can be regions.
+/// Maximum accepted number of runs of regions: the number of possible regions.
 const MAX_RUNS: usize = 1 << 22;
 
 /// One chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkInfo {
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Its bytes there.
+    /// Length in bytes.
     pub length: u32,
-    /// Its records.
+    /// Number of records.
     pub records: u32,
-    /// Its events.
+    /// Number of events.
     pub events: u32,
-    /// The accesses that its records stand for.
+    /// Number of accesses that its records represent.
     pub accesses: u64,
-    /// The process that runs when it begins.
+    /// The process that runs at its start.
     pub process: Process,
-    /// XXH3 of its bytes.
+    /// XXH3 checksum of its bytes.
     pub checksum: u64,
-    /// Records before it. Not in the file: a sum.
+    /// Number of records in earlier chunks; computed, not stored.
     pub before: u64,
 }
 
-/// What a trace holds in all.
+/// Totals of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// The accesses they stand for.
+    /// Number of accesses that the records represent.
     pub accesses: u64,
-    /// The accesses of records that write.
+    /// Number of accesses of the records that write.
     pub writes: u64,
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// One more than the highest region that occurs.
+    /// Highest region number, plus one.
     pub regions: u32,
-    /// One more than the highest process that occurs, at least 1.
+    /// Highest process number plus one, at least 1.
     pub processes: u32,
 }
 
-/// What a recorder knows of a run beyond its stream.
+/// Measurements of the recorded run that are not in the stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Instructions that the program executed, all processes together.
+    /// Number of instructions executed by all processes.
     pub instructions: u64,
-    /// Accesses that it made, also those that the stream leaves out at its beginning.
+    /// Number of accesses, including those skipped at the beginning of the stream.
     pub accesses: u64,
-    /// Nanoseconds that it took, while it was recorded.
+    /// Duration of the recorded run in nanoseconds.
     pub nanoseconds: u64,
 }
 
-/// Neighbouring regions of a process, and where they are in its address space.
+/// Adjacent regions of a process, with their address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionRun {
-    /// The first.
+    /// The first region.
     pub first: Region,
-    /// How many.
+    /// Number of regions.
     pub count: u32,
-    /// Whose.
+    /// The process.
     pub process: Process,
-    /// The first one's address in units of a region (virtual page number / 512).
+    /// Address of the first region in units of a region (virtual page number / 512).
     pub address: u64,
 }
 
-/// The whole footer but the runs.
+/// The footer; its runs are decoded on demand.
 #[derive(Debug, Clone, Default)]
 pub struct Footer {
     /// The chunks.
     pub chunks: Vec<ChunkInfo>,
     /// The totals.
     pub totals: Totals,
-    /// The runs.
+    /// The runs of regions.
     pub runs: Runs,
-    /// The run, where a recorder told of it.
+    /// The measured run, if a recorder wrote it.
     pub run: Option<Run>,
 }
 
-/// Where the regions are.
+/// The runs of regions.
 #[derive(Debug, Clone)]
 pub enum Runs {
-    /// As they are in the file.
+    /// As stored in the file.
     Packed(Head, Vec<u8>),
-    /// Of a file that was cut.
+    /// Reconstructed from a file without footer.
     Found(Vec<RegionRun>),
 }
 
@@ -117,7 +117,7 @@ impl Default for Runs {
     }
 }
 
-/// Footer and trailer, which end a file whose chunks end at `offset`.
+/// Encodes footer and trailer for a file whose chunks end at `offset`.
 pub fn encode(
     chunks: &[ChunkInfo],
     totals: &Totals,
@@ -139,7 +139,7 @@ pub fn encode(
         out.extend(chunk.accesses.to_le_bytes());
         out.extend(chunk.process.0.to_le_bytes());
         out.extend(chunk.checksum.to_le_bytes());
-        // Kept zero: room for what a later version may know of a chunk.
+        // Reserved, zero.
         out.extend([0; 4]);
     }
     let mut column = Vec::new();
@@ -166,24 +166,24 @@ pub fn encode(
     Ok(out)
 }
 
-/// The file's last bytes.
+/// The trailer: the last bytes of the file.
 pub struct Trailer {
-    /// Where the footer begins.
+    /// Offset of the footer.
     pub offset: u64,
-    /// Its bytes.
+    /// Length of the footer in bytes.
     pub length: u64,
     checksum: u64,
 }
 
 impl Trailer {
-    /// Reads it; `None` if it is none: the file was cut, or its writer never came to an end.
+    /// Parses the trailer; `None` if the file was truncated, or its writer did not finish.
     pub fn decode(bytes: &[u8; TRAILER]) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         let trailer = Self { offset: bytes.u64()?, length: bytes.u64()?, checksum: bytes.u64()? };
         (bytes.0 == MAGIC).then_some(trailer)
     }
 
-    /// Reads the footer from its bytes. The chunks lie from `begin` to `self.offset`.
+    /// Parses the footer. The chunks must fill the file from `begin` to `self.offset`.
     pub fn footer(&self, bytes: &[u8], begin: u64) -> Result<Footer, &'static str> {
         if !super::is_sum(bytes, self.checksum) {
             return Err("the footer's checksum is wrong");
@@ -227,7 +227,7 @@ fn decode(bytes: &[u8]) -> Option<Footer> {
         chunks.push(chunk);
     }
     let head = Head::read(&mut bytes)?;
-    // A run takes 25 bytes at most.
+    // A run takes at most 25 bytes.
     if head.length > MAX_RUNS * 25 {
         return None;
     }
@@ -236,7 +236,7 @@ fn decode(bytes: &[u8]) -> Option<Footer> {
     Some(Footer { chunks, totals, runs: Runs::Packed(head, runs), run })
 }
 
-/// What is left is nothing, or all of the part about the run.
+/// Parses the optional part about the run from the remaining bytes.
 fn run(mut bytes: Bytes<'_>) -> Option<Option<Run>> {
     match bytes.0.len() {
         0 => Some(None),
@@ -249,7 +249,7 @@ fn run(mut bytes: Bytes<'_>) -> Option<Option<Run>> {
 }
 
 impl Footer {
-    /// Whether the chunks fill the file from `begin` to `end` and add up to the totals.
+    /// Checks that the chunks fill the file from `begin` to `end` and add up to the totals.
     fn check(&self, begin: u64, end: u64) -> Option<()> {
         let (mut at, mut sum) = (begin, Totals::default());
         for chunk in &self.chunks {
@@ -273,7 +273,7 @@ impl Footer {
         fits.then_some(())
     }
 
-    /// Where the regions are; `None` if that part makes no sense.
+    /// Decodes the runs of regions; `None` if they are malformed.
     pub fn runs(&self, unpacker: &mut Unpacker) -> Option<Vec<RegionRun>> {
         let (head, packed) = match &self.runs {
             Runs::Packed(head, packed) => (*head, packed),

@@ -1,4 +1,4 @@
-//! The header: what a stream is of, and what was done to it.
+//! The header: origin and properties of a stream.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -6,45 +6,44 @@ use super::chunk::{Bytes, put_text};
 use crate::SLOTS;
 use crate::filter::{Filter, MruSets};
 
-/// The first eight bytes. The first is no ASCII, and the line ends show a transfer as text.
+/// The first eight bytes. The first byte is not ASCII, and the line ends detect transfers in text mode.
 pub const MAGIC: &[u8; 8] = b"\x89SPT\r\n\x1a\n";
-/// Magic, version, length of the rest.
+/// Bytes of magic, version, and length of the rest.
 pub const FIXED: usize = 12;
-/// The longest header: two texts and small change.
+/// Maximum size of a header in bytes: two strings and a few numbers.
 pub const MAX_HEADER: usize = 16 << 10;
-/// The longest creator or workload that is kept, in bytes.
+/// Maximum length of the creator or workload in bytes.
 const MAX_TEXT: usize = 4 << 10;
 
-/// How the mappings of a stream are known.
+/// Origin of the mappings of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mappings {
-    /// They are the program's own.
+    /// The program's own mappings.
     Recorded,
-    /// They were guessed from the touched pages: where more than `gap` bytes lie untouched, one ends
-    /// and another begins.
+    /// Inferred from the touched pages: a gap of more than `gap` untouched bytes separates two mappings.
     Inferred {
-        /// That many bytes.
+        /// Maximum gap inside a mapping, in bytes.
         gap: u64,
     },
 }
 
-/// What a stream is of, and what was done to it.
+/// Origin and properties of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// Bytes of a base page. A region is 512 of them.
+    /// Base page size in bytes. A region has 512 base pages.
     pub base_page: u32,
-    /// Which accesses were left out.
+    /// Which accesses were omitted.
     pub filter: Filter,
-    /// How its mappings are known.
+    /// Origin of the mappings.
     pub mappings: Mappings,
-    /// Who made it, and from what.
+    /// The program that made it, and its source.
     pub creator: String,
-    /// The program, or the workload, that it is of.
+    /// The recorded program or workload.
     pub workload: String,
 }
 
 impl Header {
-    /// A header for 4 KiB pages, runs merged, mappings recorded.
+    /// A header for 4 KiB pages, same-page filter, recorded mappings.
     pub fn new(workload: &str) -> Self {
         Self {
             base_page: 4096,
@@ -55,11 +54,11 @@ impl Header {
         }
     }
 
-    /// Whether a trace can have this header.
+    /// Checks that the header is valid.
     ///
     /// # Errors
-    /// A base page that is no power of two from 1 KiB to 1 MiB (the sizes of the architectures that Linux runs on lie
-    /// within), or a count of sets that is no power of two.
+    /// The base page is not a power of two from 1 KiB to 1 MiB (which includes all sizes that Linux supports), or a
+    /// number of sets is not a power of two.
     pub fn check(&self) -> Result<(), &'static str> {
         if !self.base_page.is_power_of_two() || !(1 << 10..=1 << 20).contains(&self.base_page) {
             return Err("a base page is a power of two from 1 KiB to 1 MiB");
@@ -72,7 +71,7 @@ impl Header {
         }
     }
 
-    /// All of it as bytes.
+    /// The bytes of the header.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend(self.base_page.to_le_bytes());
@@ -102,10 +101,10 @@ impl Header {
         out
     }
 
-    /// Reads it from all of its bytes, whose magic, version and length were looked at.
+    /// Parses a header; the caller has checked magic, version and length.
     ///
     /// # Errors
-    /// Too short, with a wrong checksum, or with fields that no header has.
+    /// The header is too short, its checksum is wrong, or its fields are invalid.
     pub fn decode(all: &[u8]) -> Result<Self, &'static str> {
         let Some((bytes, checksum)) = all.split_last_chunk::<8>() else {
             return Err("the header is too short");

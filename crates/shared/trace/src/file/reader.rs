@@ -1,4 +1,4 @@
-//! Reading a trace back as a stream.
+//! Reading a trace as a stream.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -10,32 +10,32 @@ use super::foot::{ChunkInfo, Footer, MAX_FOOTER, RegionRun, Run, TRAILER, Totals
 use super::{Header, PAGES, head};
 use crate::{Block, Event, Process, Region, Source, TraceError};
 
-/// What a trace's head and foot say.
+/// Contents of a trace's header and footer.
 #[derive(Debug, Clone)]
 pub struct Info {
-    /// What it is of.
+    /// The header.
     pub header: Header,
-    /// What it holds.
+    /// The totals.
     pub totals: Totals,
     /// Its chunks, in order.
     pub chunks: Vec<ChunkInfo>,
-    /// The file's bytes.
+    /// Length of the file in bytes.
     pub length: u64,
-    /// The run it is of, where a recorder told of it.
+    /// The measured run, if a recorder wrote it.
     pub run: Option<Run>,
-    /// Where the file was cut, if its end is missing (its writer was killed, or not all of it was copied):
-    /// the stream ends there. Without the end there are no checksums.
+    /// Offset of the end of the last complete chunk, if the footer is missing (the writer was killed, or the copy is
+    /// incomplete): the stream ends there. Without the footer there are no checksums.
     pub cut: Option<u64>,
 }
 
-/// Where a stream's numbers begin, so that several share a machine.
+/// Offsets of a stream's numbers, so that several streams share a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
-    /// The stream's region 0.
+    /// Region that the stream's region 0 becomes.
     pub region: Region,
-    /// The stream's process 0.
+    /// Process that the stream's process 0 becomes.
     pub process: Process,
-    /// The stream's shared object 0 and file 0.
+    /// Number that the stream's shared object 0 and file 0 become.
     pub object: u32,
 }
 
@@ -45,16 +45,16 @@ impl Default for Placement {
     }
 }
 
-/// Reads one trace. Life: [`Reader::open`] looks at head and foot; [`Source::next`] gives the stream's
-/// blocks, chunk by chunk; [`Reader::seek`] goes to a chunk. One reader per thread.
+/// Reads one trace. Life cycle: [`Reader::open`] reads header and footer; [`Source::next`] returns the stream's blocks,
+/// chunk by chunk; [`Reader::seek`] moves to a chunk. One reader per thread.
 pub struct Reader<R = File> {
     path: PathBuf,
     input: R,
     info: Info,
-    /// What of it is not in `info`: the regions' addresses.
+    /// The footer, for the region addresses that are not in `info`.
     footer: Footer,
     placement: Placement,
-    /// The next chunk to be loaded, and the one that is.
+    /// The next chunk to load, and the loaded one.
     next: usize,
     loaded: Option<usize>,
     chunk: Chunk,
@@ -66,11 +66,11 @@ impl Reader<File> {
     /// Opens the trace at `path`.
     ///
     /// # Errors
-    /// [`TraceError`]: it is no plain file, cannot be read, or is no trace of this version; or its header or footer is
-    /// damaged. One that was cut off is opened up to its last whole chunk.
+    /// [`TraceError`]: it is not a plain file, cannot be read, or is not a trace of this version; or its header or
+    /// footer is damaged. A truncated trace is opened up to its last complete chunk.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let io = TraceError::unreadable(path);
-        // Looked at first: opening a pipe would wait for its writer.
+        // Checked first: opening a pipe would wait for its writer.
         let metadata = std::fs::metadata(path).map_err(io)?;
         if !metadata.is_file() {
             let what = if metadata.is_dir() { "a directory" } else { "a pipe or a device" };
@@ -81,7 +81,7 @@ impl Reader<File> {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Reads the trace in `input`, which errors call `path`.
+    /// Reads the trace in `input`; `path` is named in errors.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -147,7 +147,7 @@ impl<R: Read + Seek> Reader<R> {
         }
     }
 
-    /// `None`: the file has no end.
+    /// Reads the footer; `None` if the file has none.
     fn footer(
         input: &mut R,
         path: &Path,
@@ -177,10 +177,11 @@ impl<R: Read + Seek> Reader<R> {
         footer.map(Some).map_err(|what| corrupt(trailer.offset, what))
     }
 
-    /// Moves the stream's numbers, so that several share a machine. Before the first block.
+    /// Sets the placement of the stream's numbers, so that several streams share a machine. To be called before the
+    /// first block.
     ///
     /// # Errors
-    /// [`TraceError::TooLarge`]: the regions or processes would get numbers that no machine has.
+    /// [`TraceError::TooLarge`]: region or process numbers would exceed their maximum.
     pub fn place(mut self, placement: Placement) -> Result<Self, TraceError> {
         let Totals { regions, processes, .. } = self.info.totals;
         let regions = placement.region.0.checked_add(regions);
@@ -198,17 +199,17 @@ impl<R: Read + Seek> Reader<R> {
         Ok(self)
     }
 
-    /// What the trace is of, and holds.
+    /// The contents of header and footer.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// The file's name.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Compares the machine's base page, in bytes, with the one that the trace was recorded with.
+    /// Checks that the trace's base page size equals `base_page`, in bytes.
     ///
     /// # Errors
     /// [`TraceError::Geometry`]: they differ.
@@ -220,11 +221,11 @@ impl<R: Read + Seek> Reader<R> {
         Err(TraceError::Geometry { path: self.path.clone(), trace, machine: base_page })
     }
 
-    /// Where the stream's regions are in the address spaces of its processes, in the order in which they
-    /// were mapped. Numbers are the stream's own, not moved.
+    /// Address of the stream's regions in their processes, in the order of mapping. The numbers are the stream's own,
+    /// without placement.
     ///
     /// # Errors
-    /// [`TraceError::Corrupt`]: the footer's list cannot be read.
+    /// [`TraceError::Corrupt`]: the footer's list cannot be decoded.
     pub fn regions(&mut self) -> Result<Vec<RegionRun>, TraceError> {
         let end = self.info.chunks.last().map(|last| last.offset + u64::from(last.length));
         self.footer.runs(&mut self.unpacker).ok_or_else(|| {
@@ -233,8 +234,8 @@ impl<R: Read + Seek> Reader<R> {
         })
     }
 
-    /// The next block is the first of chunk `number` (or the end of the stream, if there is none). Its
-    /// `ChunkInfo` says which process runs there; mappings made before it are in the chunks before.
+    /// Makes chunk `number` the next one (or ends the stream, if there is none). Its `ChunkInfo` names the running
+    /// process; earlier mappings are in earlier chunks.
     pub fn seek(&mut self, number: usize) {
         self.next = number;
         self.loaded = None;
@@ -244,13 +245,13 @@ impl<R: Read + Seek> Reader<R> {
         Frame { regions: self.info.totals.regions, shift: self.placement.region.first().0 }
     }
 
-    /// Reads, checks and unpacks chunk `number`.
+    /// Reads, checks and decodes chunk `number`.
     fn load(&mut self, number: usize) -> Result<(), TraceError> {
         let ChunkInfo { offset, length, records, checksum, .. } = self.info.chunks[number];
         self.bytes.clear();
         let read = self.input.seek(SeekFrom::Start(offset));
         let input = &mut self.input;
-        // Not reserved beforehand: the length is the footer's word only.
+        // No allocation in advance: the footer's length may be wrong.
         let read = read.and_then(|_| input.take(length.into()).read_to_end(&mut self.bytes));
         let read = read.and_then(|read| {
             let short = read < length as usize;
@@ -270,7 +271,7 @@ impl<R: Read + Seek> Reader<R> {
         TraceError::corrupt(&self.path, Some(number), offset, what)
     }
 
-    /// Moves a block's events, and looks whether they lie in the stream.
+    /// Places a block's events, and checks that their numbers lie in the stream.
     fn place_events(&self, block: &mut Block) -> Result<(), &'static str> {
         let Totals { regions, processes, .. } = self.info.totals;
         let end = u64::from(regions) << 9;

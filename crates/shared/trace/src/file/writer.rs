@@ -1,4 +1,4 @@
-//! Recording: blocks in, a file out.
+//! Writing blocks of a stream to a file.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,21 +16,21 @@ use super::{CHUNK, Header, events, foot};
 use crate::filter::Recorder;
 use crate::{Access, Block, Event, Process, TraceError};
 
-/// Bytes of events after which a chunk is full: the longest event is some 1 KiB.
+/// Bytes of events after which a chunk is flushed: the longest event has about 1 KiB.
 const EVENTS: usize = events::MAX_EVENTS - (8 << 10);
 
-/// Writes one trace. Life: [`Writer::create`], [`Writer::push`] for every block of the stream,
-/// [`Writer::finish`]. Dropped before that, it leaves nothing.
+/// Writes one trace. Life cycle: [`Writer::create`], [`Writer::push`] for every block of the stream,
+/// [`Writer::finish`]. If dropped before, it leaves no file.
 pub struct Writer {
     output: Output,
     encoder: Encoder,
-    /// The records of the chunk being filled.
+    /// Records of the current chunk.
     recorder: Recorder,
-    /// Its events as bytes; how many; the record of the last.
+    /// Encoded events of the current chunk, their number, and the record of the last one.
     events: Vec<u8>,
     event_count: u32,
     last_event: usize,
-    /// The process that ran when it began.
+    /// The process that ran at the start of the chunk.
     process: Process,
     tally: Tally,
     chunks: Vec<ChunkInfo>,
@@ -39,16 +39,16 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a trace at `path`. A file that is there is replaced when the trace is finished, or
-    /// without `replace` refused.
+    /// Starts a trace at `path`. An existing file is replaced when the trace is finished; without `replace` it is an
+    /// error.
     ///
     /// # Errors
-    /// [`TraceError`]: the file exists, or cannot be written; or the header is one that [`Header::check`] refuses.
+    /// [`TraceError`]: the file exists, or cannot be written; or [`Header::check`] refuses the header.
     pub fn create(path: &Path, header: &Header, replace: bool) -> Result<Self, TraceError> {
         Self::to(Output::create(path, replace)?, header)
     }
 
-    /// Begins a trace in an output.
+    /// Starts a trace in an output.
     pub(crate) fn to(mut output: Output, header: &Header) -> Result<Self, TraceError> {
         if let Err(what) = header.check() {
             return Err(TraceError::Stream {
@@ -75,10 +75,10 @@ impl Writer {
         })
     }
 
-    /// Adds a piece of the stream.
+    /// Appends a block of the stream.
     ///
     /// # Errors
-    /// [`TraceError::Stream`]: it breaks the rules of streams. [`TraceError::Io`]: a chunk could not be written.
+    /// [`TraceError::Stream`]: the block is inconsistent. [`TraceError::Io`]: a chunk could not be written.
     pub fn push(&mut self, block: &Block) -> Result<(), TraceError> {
         if !block.counts.is_empty() && block.counts.len() != block.accesses.len() {
             return self.wrong("a block has not as many counts as accesses");
@@ -96,21 +96,21 @@ impl Writer {
         self.records(block, at, block.accesses.len())
     }
 
-    /// What was written so far (records that are not yet in a chunk count too).
+    /// The totals so far, including records not yet in a chunk.
     pub fn totals(&self) -> Totals {
         let records = self.tally.totals.records + self.recorder.accesses.len() as u64;
         Totals { records, ..self.tally.totals }
     }
 
-    /// Tells what a recorder knows of the run beyond its stream.
+    /// Sets the measurements of the recorded run.
     pub fn ran(&mut self, run: Run) {
         self.run = Some(run);
     }
 
-    /// Ends the trace: only now is there a file of its name.
+    /// Finishes the trace; only then does the file get its name.
     ///
     /// # Errors
-    /// [`TraceError::Io`]: the rest could not be written, or the file not be named. What had its name before stays.
+    /// [`TraceError::Io`]: the file could not be written or renamed. An existing file then stays.
     pub fn finish(mut self) -> Result<Totals, TraceError> {
         self.flush()?;
         let offset = self.output.written;
@@ -158,7 +158,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the chunk, if there is something in it.
+    /// Writes the current chunk unless it is empty.
     fn flush(&mut self) -> Result<(), TraceError> {
         let Recorder { accesses, counts, .. } = &self.recorder;
         if accesses.is_empty() && self.events.is_empty() {
@@ -199,29 +199,29 @@ impl Writer {
     }
 }
 
-// Where a trace is written: a file beside its name, which takes the name when all is written. Killed
-// half-way, a writer leaves the old file as it was.
+// Output of a trace: a temporary file in the same directory, renamed when complete. If the writer is killed, an
+// existing file stays.
 
 /// A file being written.
 pub(crate) struct Output {
-    /// What the caller calls it.
+    /// Path for errors.
     pub path: PathBuf,
     to: To,
     replace: bool,
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub written: u64,
 }
 
 enum To {
-    /// The temporary file, and its final name.
+    /// A temporary file, and its final path.
     Beside(NamedTempFile, PathBuf),
-    /// A device, or a pipe: nothing can be beside it.
+    /// A device or pipe, which is written directly.
     Through(File),
 }
 
 impl Output {
-    /// Begins to write `path`. With `replace`, a file that is there goes when the new one is whole;
-    /// without, it is an error, now and then.
+    /// Starts writing `path`. With `replace`, an existing file is replaced when the new one is complete; without, it is
+    /// an error, checked at the start and at the end.
     pub fn create(path: &Path, replace: bool) -> Result<Self, TraceError> {
         let io = |doing| TraceError::io(path, doing);
         let to = match fs::metadata(path) {
@@ -235,7 +235,7 @@ impl Output {
             }
             Ok(_) if !replace => return Err(TraceError::Exists { path: path.to_path_buf() }),
             Ok(_) => {
-                // A link stays one: what it points to is replaced.
+                // A symbolic link stays; its target is replaced.
                 let target = fs::canonicalize(path).map_err(io("cannot be found"))?;
                 let file = beside(&target).map_err(io("cannot be written"))?;
                 To::Beside(file, target)
@@ -249,13 +249,13 @@ impl Output {
         Ok(Self { path: path.to_path_buf(), to, replace, written: 0 })
     }
 
-    /// Writes to a file that needs no name; errors call it `path`.
+    /// Writes to an open file; `path` is named in errors.
     pub fn through(file: File, path: &Path) -> Self {
         let to = To::Through(file);
         Self { path: path.to_path_buf(), to, replace: true, written: 0 }
     }
 
-    /// Adds bytes.
+    /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
         let file: &mut dyn Write = match &mut self.to {
             To::Beside(file, _) => file,
@@ -266,12 +266,12 @@ impl Output {
         Ok(())
     }
 
-    /// The file takes its name.
+    /// Renames the file to its final path.
     pub fn finish(self) -> Result<(), TraceError> {
         let Self { path, to, replace, .. } = self;
         let To::Beside(file, name) = to else { return Ok(()) };
         let io = |doing| TraceError::io(&path, doing);
-        // Before the rename: after a crash of the machine the name must not stand for a hole.
+        // Sync before the rename: after a system crash the path must not lead to an incomplete file.
         file.as_file().sync_all().map_err(io("cannot be written to disk"))?;
         let done = if replace { file.persist(&name) } else { file.persist_noclobber(&name) };
         match done {
@@ -294,28 +294,28 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(&prefix)
         .suffix(".part")
-        // What a file gets that a program creates; the umask takes from it.
+        // The usual mode of new files, subject to the umask.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory.unwrap_or(Path::new(".")))
 }
 
-// What a stream holds in all, kept while it is written, or read where no footer says it.
+// Totals of a stream, updated while it is written, or recomputed if there is no footer.
 
-/// The sums of a stream so far, and where its regions are.
+/// Totals of a stream so far, and its region addresses.
 pub struct Tally {
-    /// The caller that makes chunks sets `records`.
+    /// `records` is set by the caller that makes chunks.
     pub totals: Totals,
     pub regions: Regions,
 }
 
 impl Tally {
-    /// Of nothing.
+    /// Totals of an empty stream.
     pub fn new() -> Self {
         let totals = Totals { processes: 1, ..Totals::default() };
         Self { totals, regions: Regions::new() }
     }
 
-    /// One more record.
+    /// Counts a record.
     pub fn record(&mut self, access: Access, count: u32) {
         let totals = &mut self.totals;
         totals.regions = totals.regions.max(access.page().region().0 + 1);
@@ -323,7 +323,7 @@ impl Tally {
         totals.writes += if access.writes() { u64::from(count) } else { 0 };
     }
 
-    /// One more event; `false` if its process has a number that no stream can have.
+    /// Counts an event; `false` if its process number is too large.
     pub fn event(&mut self, event: &Event) -> bool {
         self.regions.see(event);
         self.totals.events += 1;
@@ -331,7 +331,7 @@ impl Tally {
         if let Some(pages) = event.pages() {
             regions = regions.max(((pages.first.0 + (pages.count - 1)) >> 9) + 1);
         }
-        // Also where the child inherits nothing: a reader looks whether its pages lie in the stream.
+        // Counted even if the child inherits nothing: a reader checks that the offset lies in the stream.
         if let Event::Fork { offset, .. } = event {
             regions = regions.max((offset >> 9) + 1);
         }

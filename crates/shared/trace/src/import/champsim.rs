@@ -1,7 +1,6 @@
-//! ChampSim's traces: a record of 64 bytes per instruction. Its fields (inc/trace_instruction.h,
-//! `input_instr`): instruction pointer (8 bytes), is it a branch, was it taken (1 each), 2 destination and
-//! 4 source registers (1 each), 2 destination and 4 source addresses (8 each), 0 where there is none.
-//! A record loads first and stores then.
+//! ChampSim's traces: a record of 64 bytes per instruction. Its fields (inc/trace_instruction.h, `input_instr`):
+//! instruction pointer (8 bytes), is branch, branch taken (1 each), 2 destination and 4 source registers (1 each), 2
+//! destination and 4 source addresses (8 each), 0 for none. The loads of a record precede its stores.
 
 use super::Collector;
 use super::Input;
@@ -11,7 +10,7 @@ const RECORD: usize = 64;
 const STORES: usize = 16;
 const LOADS: usize = 32;
 
-/// Gives all accesses to `to`.
+/// Parses the input and passes all accesses to `to`.
 pub fn parse(
     input: &mut Input,
     instructions: bool,

@@ -1,6 +1,6 @@
-//! The text of `valgrind --tool=lackey --trace-mem=yes`: `I  04001c50,3`, ` L 1ffefffe78,8`, ` S …`,
-//! ` M …` (a load and a store by one instruction), in hexadecimal, with the size in decimal; and
-//! valgrind's own lines, `==PID== …` and `--PID-- …` (lackey's documentation, and lk_main.c).
+//! Output of `valgrind --tool=lackey --trace-mem=yes`: `I  04001c50,3`, ` L 1ffefffe78,8`, ` S …`, ` M …` (a load and a
+//! store by one instruction), addresses in hexadecimal, sizes in decimal; and valgrind's own lines, `==PID== …` and
+//! `--PID-- …` (lackey's documentation, and lk_main.c).
 
 use super::Input;
 use super::{Collector, MAX_ACCESS};
@@ -10,7 +10,7 @@ use crate::TraceError;
 const REMEDY: &str = "keep the program's output out of it: valgrind --tool=lackey --trace-mem=yes \
                       --log-file=FILE";
 
-/// Gives all accesses to `to`.
+/// Parses the input and passes all accesses to `to`.
 pub fn parse(
     input: &mut Input,
     instructions: bool,

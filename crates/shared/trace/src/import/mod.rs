@@ -1,9 +1,9 @@
-//! Traces of other tools, turned into `.spt`.
+//! Converts traces of other tools to `.spt`.
 //!
-//! Foreign traces know addresses and nothing of mappings, and mappings are only known when the last access
-//! is. So an import goes twice over the accesses: first the parser's, with regions numbered as they are
-//! touched, into a scratch file; then, with mappings inferred (`layout`), from there into the trace.
-//! That way the input may be a pipe, and memory holds 24 bytes per touched region and no more.
+//! Foreign traces contain addresses but no mappings, which are only known after the last access. So an import has two
+//! passes: the first writes the accesses, with regions numbered in order of first touch, to a scratch file; the second
+//! infers mappings (`layout`) and writes the trace. So the input may be a pipe, and memory use is 24 bytes per touched
+//! region.
 
 mod champsim;
 mod lackey;
@@ -31,14 +31,14 @@ pub enum Format {
     ChampSim,
     /// The text of `valgrind --tool=lackey --trace-mem=yes`.
     Lackey,
-    /// Addresses as 64-bit little-endian integers.
+    /// 64-bit little-endian addresses.
     Raw,
-    /// An address per line.
+    /// One address per line.
     Text,
 }
 
 impl Format {
-    /// What it is called on the command line and in headers.
+    /// Its name on the command line and in headers.
     pub fn name(self) -> &'static str {
         match self {
             Self::ChampSim => "champsim",
@@ -49,33 +49,33 @@ impl Format {
     }
 }
 
-/// How to import.
+/// Options of an import.
 #[derive(Debug, Clone)]
 pub struct Import {
-    /// The input's format.
+    /// Format of the input.
     pub format: Format,
-    /// Which accesses to leave out.
+    /// Which accesses to omit.
     pub filter: Filter,
-    /// Untouched bytes that end a mapping.
+    /// Gap that separates two mappings, in untouched bytes.
     pub gap: u64,
-    /// Bytes of a base page.
+    /// Base page size in bytes.
     pub base_page: u32,
-    /// Instruction fetches too, as reads (ChampSim, lackey).
+    /// Whether to include instruction fetches, as reads (ChampSim, lackey).
     pub instructions: bool,
-    /// Raw: the bit of an address that says "writes".
+    /// Raw: the address bit that marks writes.
     pub write_bit: Option<u8>,
-    /// What the trace is of.
+    /// Name of the workload.
     pub workload: String,
-    /// Replace a file that is there.
+    /// Whether to replace an existing file.
     pub replace: bool,
-    /// A directory for the scratch file, which has no name and about the trace's size.
+    /// Directory for an unnamed scratch file of about the trace's size.
     pub scratch: PathBuf,
 }
 
 impl Import {
-    /// The usual: 4 KiB pages, runs merged, data accesses only. Mappings end at 4 MiB that nobody
-    /// touches: an inferred value; Linux leaves more than that between a program's heap, libraries and
-    /// stack, and an allocator's neighbouring areas lie closer.
+    /// The defaults: 4 KiB pages, same-page filter, data accesses only. A gap of 4 MiB separates mappings; an inferred
+    /// value: Linux leaves larger gaps between a program's heap, libraries and stack, and the areas of one allocator
+    /// are closer.
     pub fn new(format: Format, workload: &str) -> Self {
         Self {
             format,
@@ -107,38 +107,38 @@ impl Import {
     }
 }
 
-/// How far an import is.
+/// Progress of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Accesses that were read (first pass), or written (second).
+    /// Number of accesses read (first pass) or written (second pass).
     pub accesses: u64,
-    /// Whether all were read and the trace is being written.
+    /// Whether the second pass has started.
     pub writing: bool,
 }
 
-/// What an import made.
+/// Result of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Imported {
-    /// What the trace holds.
+    /// Totals of the trace.
     pub totals: Totals,
-    /// The mappings that were inferred.
+    /// Number of inferred mappings.
     pub mappings: usize,
-    /// Regions that were touched.
+    /// Number of touched regions.
     pub touched: usize,
 }
 
-/// Imports `input` to `output`. `watch` is told how far it is now and then, and may stop it.
+/// Imports `input` to `output`. `watch` is called with the progress at intervals, and may stop the import.
 ///
 /// # Errors
-/// [`TraceError`]: a line or record of the input that cannot be understood, with its place; an output that exists or
-/// cannot be written; [`TraceError::Stopped`] if `watch` stopped it.
+/// [`TraceError`]: a malformed line or record of the input, with its place; an output that exists or cannot be written;
+/// [`TraceError::Stopped`] if `watch` stopped it.
 pub fn import(
     import: &Import,
     mut input: Input,
     output: &Path,
     watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Imported, TraceError> {
-    // First, so that an output that cannot be written is known before minutes of reading.
+    // Created first, so that an unwritable output is an error before minutes of reading.
     let writer = Writer::create(output, &import.header(), import.replace)?;
     let scratch = TraceError::io(&import.scratch, "no scratch file can be made there");
     let file = tempfile::tempfile_in(&import.scratch).map_err(scratch)?;
@@ -168,7 +168,7 @@ pub fn import(
     Ok(Imported { totals, mappings: layout.mappings.len(), touched: touched.len() })
 }
 
-/// The second pass: the same accesses under the layout's numbers, after the mappings.
+/// The second pass: writes the mappings, then the same accesses with the layout's numbers.
 fn rewrite(
     mut reader: Reader,
     layout: &Layout,
@@ -198,24 +198,24 @@ fn rewrite(
     writer.finish()
 }
 
-// What every parser gives its accesses to: addresses become pages of densely numbered regions.
+// The collector of all parsers: turns addresses into pages of densely numbered regions.
 
-/// The longest access that is believed: the largest are saves of all registers, some 11 KiB with AMX
-/// (Intel SDM vol. 1, 13.4.2 and 18.3).
+/// Maximum accepted access size in bytes: the largest are saves of all registers, some 11 KiB with AMX (Intel SDM vol.
+/// 1, 13.4.2 and 18.3).
 pub(crate) const MAX_ACCESS: u64 = 64 << 10;
-/// Regions that can be numbered.
+/// Maximum number of regions.
 const REGIONS: usize = 1 << 22;
 
 type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// A region that was touched.
+/// A touched region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Touched {
-    /// Its number in the address space.
+    /// Region number in the address space.
     pub address: u64,
-    /// The lowest page that was touched.
+    /// The lowest touched page.
     pub first: u16,
-    /// The highest.
+    /// The highest touched page.
     pub last: u16,
 }
 
@@ -225,18 +225,18 @@ pub(crate) struct Collector<'a> {
     block: Block,
     page_bits: u32,
     path: PathBuf,
-    /// By address: a region's number. Only looked up, so its order matters to nobody.
+    /// Region number by address; only looked up, so the map's order does not matter.
     numbers: HashMap<u64, u32>,
-    /// By number.
+    /// Touched regions by number.
     touched: Vec<Touched>,
-    /// The region of the last access.
+    /// Address and number of the last access's region.
     last: (u64, u32),
     accesses: u64,
     watch: Watch<'a>,
 }
 
 impl<'a> Collector<'a> {
-    /// Collects into `writer`; `path` is the input's name.
+    /// A collector that writes to `writer`; `path` is the input's name.
     pub fn new(writer: Writer, base_page: u32, path: PathBuf, watch: Watch<'a>) -> Self {
         Self {
             writer,
@@ -251,7 +251,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// An access to `size` bytes at `address`: to every page that they lie in.
+    /// Adds an access of `size` bytes at `address` to every page that it overlaps.
     pub fn access(
         &mut self,
         address: u64,
@@ -311,7 +311,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Ends the first pass: the regions by number.
+    /// Ends the first pass; returns the regions by number.
     pub fn finish(mut self) -> Result<(Vec<Touched>, Watch<'a>), TraceError> {
         self.flush()?;
         if self.touched.is_empty() {
@@ -323,14 +323,14 @@ impl<'a> Collector<'a> {
     }
 }
 
-// What is imported: a file or standard input, unpacked if it is packed.
+// The input: a file or standard input, decompressed if necessary.
 
-/// Memory that unpacking an .xz may take: `xz -9` needs 65 MiB, and its format allows gigabytes.
+/// Memory limit for decompressing .xz: `xz -9` needs 65 MiB, and the format allows gigabytes.
 const XZ_MEMORY: u64 = 256 << 20;
-/// Bytes read at once.
+/// Bytes per read.
 const BUFFER: usize = 256 << 10;
 
-/// A packing.
+/// A compression format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packing {
     None,
@@ -341,14 +341,14 @@ enum Packing {
 
 /// An input.
 pub struct Input {
-    /// What errors call it.
+    /// Name for errors.
     pub path: PathBuf,
-    /// Its unpacked bytes.
+    /// The decompressed bytes.
     reader: BufReader<Box<dyn Read>>,
 }
 
 impl Input {
-    /// Opens `path`; .gz, .xz and .zst are unpacked.
+    /// Opens `path`; .gz, .xz and .zst are decompressed.
     ///
     /// # Errors
     /// [`TraceError`]: it is a directory, or cannot be read.
@@ -361,7 +361,7 @@ impl Input {
         Self::new(Box::new(file), path, format)
     }
 
-    /// Takes bytes from anywhere, which errors call `path`.
+    /// Reads from any source; `path` is named in errors.
     ///
     /// # Errors
     /// [`TraceError::Io`]: its first bytes cannot be read.
@@ -380,30 +380,30 @@ impl Input {
                 let stream = stream.map_err(|error| io(error.into()))?;
                 Box::new(liblzma::read::XzDecoder::new_stream(raw, stream))
             }
-            // zstd's own limit for a window stands: 128 MiB.
+            // zstd's default window limit applies: 128 MiB.
             Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(raw).map_err(io)?),
         };
         let reader = BufReader::with_capacity(BUFFER, reader);
         Ok(Self { path: path.to_path_buf(), reader })
     }
 
-    /// Its bytes.
+    /// The decompressed bytes.
     pub(super) fn reader(&mut self) -> &mut BufReader<Box<dyn Read>> {
         &mut self.reader
     }
 
-    /// An error at a place of it.
+    /// An error at a place of the input.
     pub(super) fn wrong(&self, place: Place, what: String, remedy: &'static str) -> TraceError {
         TraceError::Import { path: self.path.clone(), place, what, remedy }
     }
 
-    /// That its bytes could not be had.
+    /// An error for a failed read or decompression.
     pub(super) fn unreadable(&self, place: Place, error: &io::Error) -> TraceError {
         let remedy = "if it is packed (.gz, .xz, .zst), it is damaged: get it again";
         self.wrong(place, format!("cannot be read on: {error}"), remedy)
     }
 
-    /// Fills `buffer`, less at the end of the input; `at` is the byte where that begins.
+    /// Fills `buffer`, or less at the end of the input; `at` is the byte offset of its start.
     pub(super) fn fill(&mut self, buffer: &mut [u8], at: u64) -> Result<usize, TraceError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -418,7 +418,7 @@ impl Input {
     }
 }
 
-/// By the name, and by the first bytes where those cannot be data: raw addresses can be anything.
+/// Detects compression by the file name, and by the first bytes except for raw addresses, which can have any value.
 fn packing(path: &Path, format: Format, begin: &[u8]) -> Packing {
     match path.extension().and_then(OsStr::to_str) {
         Some("gz") => Packing::Gzip,
@@ -432,20 +432,20 @@ fn packing(path: &Path, format: Format, begin: &[u8]) -> Packing {
     }
 }
 
-// Mappings inferred from touched regions. Pure.
+// Inference of mappings from touched regions. Pure.
 
-/// What an address space may have looked like.
+/// An inferred address space.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Layout {
-    /// The mappings, in the order of their first touch.
+    /// The mappings, in order of their first touch.
     pub mappings: Vec<Event>,
-    /// By number of first touch: the region's number in the trace. A mapping's regions are
-    /// neighbours, also those that nobody touches.
+    /// Region number in the trace, by number of first touch. The regions of a mapping, including untouched ones, have
+    /// consecutive numbers.
     pub numbers: Vec<u32>,
 }
 
-/// One mapping per group of regions between which at most `gap` pages are untouched. It begins and ends
-/// with a touched page: what lay around it is unknown. `None`: more regions than can be numbered.
+/// Infers one mapping per group of regions with at most `gap` untouched pages in between. A mapping starts and ends
+/// with a touched page, since the memory around it is unknown. `None`: too many regions.
 pub(crate) fn infer(touched: &[Touched], gap: u64) -> Option<Layout> {
     let mut order: Vec<usize> = (0..touched.len()).collect();
     order.sort_unstable_by_key(|&number| touched[number].address);
@@ -480,12 +480,12 @@ pub(crate) fn infer(touched: &[Touched], gap: u64) -> Option<Layout> {
     Some(Layout { mappings, numbers })
 }
 
-// Lines of a text, with their numbers, and how their fields are read.
+// Numbered lines of a text, and parsing of their fields.
 
-/// The longest line that is believed.
+/// Maximum line length in bytes.
 const MAX_LINE: u64 = 4096;
 
-/// Reads lines.
+/// A line reader.
 pub(crate) struct Lines<'a> {
     pub input: &'a mut Input,
     line: Vec<u8>,
@@ -498,7 +498,7 @@ impl<'a> Lines<'a> {
         Self { input, line: Vec::new(), number: 0 }
     }
 
-    /// Reads the next line; `false` at the end.
+    /// Reads the next line; `false` at the end of the input.
     pub fn advance(&mut self) -> Result<bool, TraceError> {
         self.line.clear();
         self.number += 1;
@@ -513,17 +513,17 @@ impl<'a> Lines<'a> {
         Ok(read > 0)
     }
 
-    /// The line, without blanks around it.
+    /// The line, trimmed.
     pub fn line(&self) -> &[u8] {
         self.line.trim_ascii()
     }
 
-    /// Where it is.
+    /// The place of the line.
     pub fn place(&self) -> Place {
         Place::Line(self.number)
     }
 
-    /// That it is wrong.
+    /// An error about the line.
     pub fn wrong(&self, what: &str, remedy: &'static str) -> TraceError {
         let shown: String = String::from_utf8_lossy(self.line()).chars().take(60).collect();
         let shown = shown.escape_debug().collect::<String>();
@@ -567,7 +567,7 @@ mod layout_tests {
 
     #[test]
     fn groups_split_at_gaps_and_number_in_order_of_first_touch() {
-        // The stack first, then a heap with a hole of one region, then something 1024 pages behind.
+        // The stack first, then a heap with a hole of one region, then a region 1024 pages further on.
         let all =
             [touched(90, 500, 511), touched(12, 0, 9), touched(10, 3, 511), touched(14, 10, 10)];
         let layout = infer(&all, 1023).unwrap();

@@ -1,10 +1,10 @@
-//! Addresses as 64-bit little-endian integers and nothing else; one bit of each may say "writes".
+//! 64-bit little-endian addresses; one bit of each may mark writes.
 
 use super::Collector;
 use super::Input;
 use crate::{Place, TraceError};
 
-/// Gives all accesses to `to`.
+/// Parses the input and passes all accesses to `to`.
 pub fn parse(
     input: &mut Input,
     write_bit: Option<u8>,

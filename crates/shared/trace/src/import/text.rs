@@ -1,4 +1,4 @@
-//! An address per line: `0x7ffe1234` or decimal, before it perhaps R or W; `#` begins a comment.
+//! One address per line: `0x7ffe1234` or decimal, optionally preceded by R or W; `#` starts a comment.
 
 use super::Collector;
 use super::Input;
@@ -7,7 +7,7 @@ use crate::TraceError;
 
 const REMEDY: &str = "write `0x7ffe1234` or `W 0x7ffe1234`, hexadecimal with 0x, otherwise decimal";
 
-/// Gives all accesses to `to`.
+/// Parses the input and passes all accesses to `to`.
 pub fn parse(input: &mut Input, to: &mut Collector<'_>) -> Result<(), TraceError> {
     let mut lines = Lines::new(input);
     while lines.advance()? {

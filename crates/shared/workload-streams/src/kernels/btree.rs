@@ -1,5 +1,5 @@
-//! `btree`: the lookups of `workload::btree`. A lookup's path follows from the key's number alone,
-//! because every key has a gap of its own; so no tree is built.
+//! `btree`: the lookups of `workload::btree`. The path of a lookup follows from the key's number alone, because every
+//! key has its own gap; so no tree is built.
 
 use trace::{Access, Block};
 use workload::btree::{BLOCK as KEYS, Plan};
@@ -10,14 +10,14 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables};
 
-/// The live kernel's defaults.
+/// Defaults of the live kernel.
 pub(super) const SIZE: u64 = 1 << 30;
 const MAX_LOOKUPS: u64 = 1 << 24;
-/// Words in a page, and blocks of keys.
+/// Words in a page, and key blocks in a page.
 const WORDS: u64 = PAGE / 8;
 const BLOCKS: u64 = WORDS / KEYS as u64;
 
-/// The queries of all threads, each to be taken in turn.
+/// The queries of all threads, taken in turns.
 pub(super) type Queries = Vec<Box<dyn Iterator<Item = Query> + Send>>;
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
@@ -47,10 +47,10 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, threads, figure, Extent::new(&areas))
 }
 
-/// The weight, the lookups of the program, and the queries that stand for them.
+/// Weight, number of the program's lookups, and the simulated queries that represent them.
 pub(super) fn lookups(setup: &Setup, keys: u64, threads: u16) -> (u32, u64, Queries) {
     let operations = setup.operations.unwrap_or(keys.min(MAX_LOOKUPS)).max(threads.into());
-    // No more than were asked for.
+    // At most the number of lookups per thread.
     let most = (operations / u64::from(threads)).min(u64::from(u32::MAX)) as u32;
     let weight = setup.weight.unwrap_or(1).min(most);
     let made = operations / u64::from(weight);
@@ -74,7 +74,7 @@ pub(super) fn next(queries: &mut Queries, turn: &mut usize) -> Option<Query> {
     None
 }
 
-/// How many queries are left.
+/// Number of remaining queries.
 pub(super) fn left(queries: &Queries) -> u64 {
     queries.iter().map(|queries| queries.size_hint().0 as u64).sum()
 }
@@ -88,7 +88,7 @@ struct Lookups {
 }
 
 impl Lookups {
-    /// The place among the leaves where the search for a query's key ends, and whether it is found.
+    /// Index of the leaf where the search for a query's key ends, and whether the key is present.
     fn place(&self, query: Query) -> (u64, bool) {
         if query.present {
             return (query.number, true);
@@ -119,7 +119,7 @@ impl Step for Lookups {
     }
 
     fn records(&self) -> Option<u64> {
-        // A read of each layer, and of the value of the 3 of 4 that are there.
+        // One read per layer, and one of the value for the 3 of 4 keys that are present.
         Some(left(&self.queries) * (self.layers.len() as u64 * 4 + 3) / 4)
     }
 }

@@ -1,5 +1,5 @@
-//! `chase`: the links and walks of `workload::chase`. The successors are kept here as 32-bit numbers:
-//! a sixteenth of the simulated size.
+//! `chase`: the links and walks of `workload::chase`. The successors are stored as 32-bit numbers: a sixteenth of the
+//! simulated size.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::{Emit, Figure, Setup, Tables};
 
 use super::Sweep;
 
-/// The live kernel's default.
+/// Default of the live kernel.
 pub(super) const SIZE: u64 = 1 << 30;
 /// Nodes in a page.
 const NODES: u64 = PAGE / NODE;
@@ -45,7 +45,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, threads, figure, Extent::new(&[area]))
 }
 
-/// Sattolo's swaps, each of which writes two nodes.
+/// Links the nodes by Sattolo's swaps, each of which writes two nodes.
 struct Link {
     area: Area,
     count: u32,
@@ -75,12 +75,12 @@ impl Step for Link {
     }
 
     fn records(&self) -> Option<u64> {
-        // Two ends of a swap for every node but one.
+        // Two writes per swap, one swap per node except one.
         Some((u64::from(self.count) * 2).saturating_sub(2))
     }
 }
 
-/// Walks of all threads, one load each in turn.
+/// The walks of all threads, one load each in turn.
 struct Walk {
     area: Area,
     linked: Arc<OnceLock<Vec<u32>>>,
@@ -115,7 +115,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Links by Sattolo's shuffle as the live kernel does and walks them.
+        /// Links by Sattolo's shuffle like the live kernel, and walks the links.
         #[test]
         fn walks_are_those_of_the_live_kernel(count in 2u64..5000, seed: u64, threads in 1u64..4) {
             let plan = Plan { nodes: count, loads: count + 7, threads, seed };

@@ -12,9 +12,9 @@ use crate::{Emit, Figure, Setup, Tables};
 /// The published run: `gups 30 4194304 1024` is 2^30 words and 2^32 updates (docs/sources/policies.md 4.1).
 pub(super) const SIZE: u64 = 8 << 30;
 pub(super) const UPDATES: u64 = 4 << 30;
-/// Of its updates one in 64 is simulated: still 16 for each page of the table.
+/// One of 64 updates is simulated: still 16 per page of the table.
 pub(super) const WEIGHT: u32 = 64;
-/// Updates of a thread before the next one's turn: as many as the live kernel draws at once.
+/// Updates of a thread per turn: the batch size of the live kernel.
 const TURN: usize = 128;
 /// Words in a page.
 const WORDS: u64 = 512;
@@ -23,7 +23,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let size = setup.size_or(SIZE)?;
     let operations = setup.operations.unwrap_or(UPDATES);
-    // No more than were asked for.
+    // At most the number of updates per thread.
     let most = (operations / u64::from(threads)).clamp(1, u64::from(u32::MAX)) as u32;
     let weight = setup.weight.unwrap_or(WEIGHT).min(most);
     let mut plan = Plan::new(&setup.settings(size, threads)?);
@@ -45,7 +45,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, threads, figure, Extent::new(&[table]))
 }
 
-/// The updates of all threads.
+/// The updates of all threads, in turns.
 struct Random {
     threads: Vec<Updates>,
     updates: u64,
@@ -63,7 +63,7 @@ impl Random {
 impl Step for Random {
     fn fill(&mut self, block: &mut Block) -> bool {
         if block.has_counts() {
-            return true; // a block without counts is faster for everybody
+            return true; // a block without counts is faster to read
         }
         while block.accesses.len() < BLOCK {
             if self.turn == self.threads.len() {
@@ -72,10 +72,10 @@ impl Step for Random {
             let before = block.accesses.len();
             let first = self.table.first;
             let updates = self.threads[self.turn].by_ref().take(TURN);
-            // No page is checked here: the plan's words are the table's (a test compares).
+            // No bounds check per page: the plan's words are the table's (a test compares).
             let access = |(word, _)| Access(Access::WRITE | (first + (word / WORDS) as u32));
             block.accesses.extend(updates.map(access));
-            // The threads' shares differ by one update at most, so who is done first ends the round.
+            // The threads' shares differ by at most one update, so the first to finish ends the round.
             if block.accesses.len() - before < TURN {
                 let turn = self.turn;
                 self.threads.remove(turn);
@@ -102,7 +102,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// The live loop, thread by thread in turns of what it draws ahead.
+        /// The live loop, with the threads taking turns of one batch.
         #[test]
         fn updates_are_those_of_the_live_kernel(
             stripes in 8u64..4000, updates in 8u64..60_000, threads in 1u64..6, seed: u64,

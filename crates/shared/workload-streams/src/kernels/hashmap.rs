@@ -1,8 +1,8 @@
 //! `hashmap`: the insertions and lookups of `workload::hashmap`.
 //!
-//! Of the table only what decides how far a search goes is kept: a bit per slot (is it full), and for
-//! each key how far from its home it lies. That is a 24th of the simulated size, and most of what is
-//! read stays in this machine's cache.
+//! Only the part of the table that determines the length of searches is stored: one bit per slot (full or not), and for
+//! each key its distance from its home slot. That is a 24th of the simulated size, and most of the accessed part stays
+//! in this machine's cache.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -15,9 +15,9 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables};
 
-/// The live kernel's default.
+/// Default of the live kernel.
 pub(super) const SIZE: u64 = 1 << 30;
-/// Bytes in a slot, slots in a page.
+/// Bytes per slot, and slots per page.
 const SLOT: u64 = 16;
 const SLOTS: u64 = PAGE / SLOT;
 
@@ -52,7 +52,7 @@ struct Slots {
 }
 
 impl Slots {
-    /// Reads `count` slots from a key's home on; yields the last one.
+    /// Reads `count` slots from a key's home on; returns the last one.
     #[inline]
     fn probe(&self, home: u64, count: u64, block: &mut Block) -> u64 {
         let mut place = home;
@@ -70,19 +70,19 @@ impl Slots {
     }
 }
 
-/// How far searches go.
+/// State that determines the length of searches.
 #[derive(Default)]
 struct Found {
-    /// A bit per slot: whether it is full.
+    /// One bit per slot: whether it is full.
     full: Vec<u64>,
-    /// How far each key lies from its home; 255: so far or farther, see `far`.
+    /// Distance of each key from its home; 255: at least that, see `far`.
     away: Vec<u8>,
-    /// The distances that need more than a byte.
+    /// Distances that do not fit in a byte.
     far: BTreeMap<u32, u32>,
 }
 
 impl Found {
-    /// How many slots a search from `home` reads until it finds one empty.
+    /// Number of slots that a search from `home` reads until it finds an empty one.
     #[inline]
     fn to_empty(&self, home: u64, slots: u64) -> u64 {
         let mut place = home;

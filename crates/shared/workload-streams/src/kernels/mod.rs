@@ -1,8 +1,8 @@
-//! The live kernels as streams: the sequences come from the kernels' own plans in `workload`, so
-//! that what is simulated is what `superpage workload` runs.
+//! The live kernels as streams: the sequences come from the kernels' own plans in `workload`, so that the simulated
+//! accesses are those of `superpage workload`.
 //!
-//! Threads take turns. Between two meetings of a kernel's threads their order is free, and turns are
-//! as good an order as any; they are short, so that all threads advance through memory together.
+//! Threads take turns. Between two barriers of a kernel the order of its threads is arbitrary; short turns make all
+//! threads advance through memory together.
 
 mod btree;
 mod chase;
@@ -24,7 +24,7 @@ use super::{Description, Setup, WorkloadError};
 
 pub(super) use sweep::{Sweep, bytes};
 
-/// What a kernel is that takes long to build: only a graph does.
+/// Description of a kernel that takes long to build: only pagerank, with its graph.
 pub(super) fn describe(setup: &Setup) -> Option<Result<Description, WorkloadError>> {
     (setup.name() == "pagerank").then(|| pagerank::describe(setup))
 }
@@ -102,7 +102,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 ];
 
 impl Setup {
-    /// The live kernel's settings.
+    /// Settings of the live kernel.
     fn settings(&self, size: u64, threads: u16) -> Result<Settings, WorkloadError> {
         let least = u64::from(threads) * MIN_PER_THREAD;
         if size < least {
@@ -122,7 +122,7 @@ impl Setup {
     }
 }
 
-/// A run that is live and a stream, the same in both.
+/// A run as a live kernel and as a stream with the same accesses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Both {
     /// The live kernel.
@@ -134,8 +134,8 @@ pub struct Both {
 }
 
 impl Setup {
-    /// The run of the live kernel that makes these accesses: what is not given is the live kernel's default, of
-    /// iterations the stream's. `None`: the workload is a model, and no live kernel is.
+    /// The run of the live kernel with these accesses: options not given take the live kernel's defaults, except
+    /// iterations, which take the stream's. `None`: the workload is a model without a live kernel.
     pub fn both(&self) -> Option<Both> {
         let workload: Workload = self.name().parse().ok()?;
         let size = self.size.unwrap_or(workload.default_size());
@@ -178,5 +178,5 @@ impl Setup {
     }
 }
 
-/// The live kernels' own lower limit (`crates/shared/workload/src/kind.rs`).
+/// Lower limit of the live kernels (`crates/shared/workload/src/kind.rs`), in bytes.
 const MIN_PER_THREAD: u64 = 64 << 10;

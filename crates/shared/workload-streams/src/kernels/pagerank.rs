@@ -1,10 +1,10 @@
-//! `pagerank`: the iterations of `workload::pagerank` over the live kernel's own rows, which are
-//! built on this machine and take as much memory here as the simulated program's.
+//! `pagerank`: the iterations of `workload::pagerank` over the live kernel's own rows, which are built on this machine
+//! and need as much memory as the simulated program.
 //!
-//! Vertices come in groups of 64. Within a group the sequential arrays (row ends, neighbours, scores)
-//! are one run per page each, then come the contributions that its rows name, one by one: the few
-//! pages of the sequential arrays are in every TLB meanwhile. Building is modelled, not replayed:
-//! buckets are filled and emptied in turn, as often as the live ones are on average.
+//! Vertices are processed in groups of 64. In a group, each page of the sequential arrays (row ends, neighbours,
+//! scores) is one run; then come the contributions named by the rows, one by one: every TLB holds the few pages of the
+//! sequential arrays meanwhile. The construction is modelled, not replayed: buckets are filled and emptied in turn, as
+//! often as the live ones are on average.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Description, Emit, Figure, Setup, Tables, WorkloadError};
 
-/// The live kernel's default.
+/// Default of the live kernel.
 pub(super) const SIZE: u64 = 1 << 30;
-/// Iterations when nobody says how many. The live kernel stops when scores settle, which takes
-/// arithmetic; every iteration makes the same accesses.
+/// Default number of iterations. The live kernel iterates until the scores converge, which needs arithmetic; every
+/// iteration makes the same accesses.
 pub(super) const ITERATIONS: u32 = 3;
 /// Vertices in a group.
 const GROUP: usize = 64;
-/// Buckets of the live kernel's building, at most (`csr::BUCKETS`).
+/// Maximum number of buckets in the live kernel's construction (`csr::BUCKETS`).
 const BUCKETS: u64 = 256;
 
-/// The arrays.
+/// The arrays of the kernel.
 #[derive(Clone, Copy)]
 struct Arrays {
     ends: Area,
@@ -44,7 +44,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let threads = setup.threads_or(1);
     let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
     let iterations = setup.iterations.unwrap_or(ITERATIONS);
-    // One thread: the rows are the same for any number, and runs of the laboratory have none.
+    // One thread: the rows do not depend on the number, and the lab's runs are single-threaded.
     let csr = Arc::new(Csr::build(&plan.edges, 1).map_err(|error| setup.host(error))?);
     let vertices = csr.vertices() as u64;
     let edges = csr.edges() as u64;
@@ -60,7 +60,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
         .step(Place::new(&csr, arrays, false))
         .step(Place::new(&csr, arrays, true))
         .events([waiting.unmap()])
-        .step(Sweep::first(neighbours, rows, 4)) // each row is sorted
+        .step(Sweep::first(neighbours, rows, 4)) // sorts each row
         .events([scores.map(), contributions.map()])
         .step(Sweep::first(scores, vertices * 4, 4))
         .step(Sweep::first(contributions, vertices * 4, 4))
@@ -75,8 +75,8 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, threads, figure(setup, edges), extent)
 }
 
-/// What it is, without its graph, which takes long to build: every edge that is drawn counts, and how many records the
-/// stream has is unknown.
+/// Describes the kernel without building its graph, which takes long: self-loops are counted too, and the number of
+/// records is unknown.
 pub(crate) fn describe(setup: &Setup) -> Result<Description, WorkloadError> {
     let threads = setup.threads_or(1);
     let plan = Plan::new(&setup.settings(setup.size_or(SIZE)?, threads)?);
@@ -101,7 +101,7 @@ fn figure(setup: &Setup, edges: u64) -> Figure {
     Figure::Rate { unit: "edges/s", operations: edges * u64::from(iterations) }
 }
 
-/// The arrays of a graph whose rows have so many edges, and the memory that they take.
+/// The arrays of a graph with `edges` entries in its rows, and the memory that they take.
 fn layout(setup: &Setup, graph: &Edges, edges: u64) -> (Arrays, Extent) {
     let vertices = graph.vertices();
     let mut space = Space::of(setup);
@@ -113,7 +113,7 @@ fn layout(setup: &Setup, graph: &Edges, edges: u64) -> (Arrays, Extent) {
         waiting: space.anonymous(vertices * 16),
     };
     let Arrays { ends, neighbours, scores, contributions, waiting } = arrays;
-    // Rows lack the loops, and the peak is while edges wait or while there are scores.
+    // Rows contain no self-loops; the peak is either while edges are in buckets or while scores exist.
     let filled = (edges * 4).div_ceil(PAGE);
     let base = u64::from(ends.pages) + filled;
     let ranked = u64::from(scores.pages + contributions.pages);
@@ -125,26 +125,26 @@ fn layout(setup: &Setup, graph: &Edges, edges: u64) -> (Arrays, Extent) {
     (arrays, Extent { pages, superpages, ..all })
 }
 
-/// A pass of building: edges wait in buckets, and a full bucket goes to its part of the arrays, in
-/// the first pass to the rows' ends (counting), in the second also to the neighbours.
+/// A pass of the construction: edges are collected in buckets, and a full bucket is applied to its part of the arrays:
+/// in the first pass to the row ends (counting), in the second also to the neighbours.
 struct Place {
     arrays: Arrays,
     neighbours: bool,
     rows: u64,
     rounds: u64,
-    /// Round and bucket that come next.
+    /// Next round and bucket.
     at: u64,
 }
 
 impl Place {
     fn new(csr: &Csr, arrays: Arrays, neighbours: bool) -> Self {
         let rows = csr.edges() as u64 * 4;
-        // A bucket has two words for each of its vertices.
+        // A bucket has two words per vertex.
         let rounds = (csr.edges() as u64).div_ceil(csr.vertices() as u64 * 2).max(1);
         Self { arrays, neighbours, rows, rounds, at: 0 }
     }
 
-    /// Goes through part `bucket` of the first `bytes` of an area, `count` accesses to a page.
+    /// Accesses part `bucket` of the first `bytes` of an area, `count` times per page.
     fn part(area: Area, bytes: u64, bucket: u64, count: u32, writes: bool, block: &mut Block) {
         let pages = bytes.div_ceil(PAGE);
         for page in pages * bucket / BUCKETS..pages * (bucket + 1) / BUCKETS {
@@ -181,7 +181,7 @@ impl Step for Place {
     }
 }
 
-/// One half of an iteration: contributing, or pulling.
+/// One half of an iteration: writing contributions, or pulling them.
 struct Pass {
     csr: Arc<Csr>,
     arrays: Arrays,
@@ -226,7 +226,7 @@ impl Step for Pass {
                 self.parts.retain(|part| !part.is_empty());
             }
             let Some(part) = self.parts.get(self.turn) else { return false };
-            // A part that is empty from the start stays until the round is over.
+            // A part that is empty from the start stays until the round ends.
             let end = (part.start + GROUP).min(part.end);
             if !part.is_empty() {
                 self.group(part.start..end, block);
@@ -242,7 +242,7 @@ impl Step for Pass {
         if !self.pull {
             return Some(groups * 3);
         }
-        // Neighbours on another page than the one before, of a sample of the vertices.
+        // Share of neighbours on another page than the previous one, from a sample of vertices.
         const SAMPLES: usize = 1 << 14;
         let (mut page, mut others, mut seen) = (0, 0, 0);
         for vertex in (0..self.csr.vertices()).step_by(self.csr.vertices().div_ceil(SAMPLES).max(1))

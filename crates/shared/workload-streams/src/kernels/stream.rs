@@ -1,8 +1,8 @@
 //! `stream`: the passes of `workload::stream`, in segments.
 //!
-//! A segment is a range of elements in which no array crosses a page. The live loop alternates
-//! between the arrays within it; here each array's accesses come in one run. At most three pages
-//! alternate, which every TLB holds, so no miss is gained or lost.
+//! A segment is a range of elements in which no array crosses a page. The live loop alternates between the arrays
+//! within a segment; here each array's accesses form one run. At most three pages alternate, which every TLB holds, so
+//! the number of misses is the same.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables};
 
-/// The live kernel's default.
+/// Default of the live kernel.
 pub(super) const SIZE: u64 = 1 << 30;
-/// Elements in a cache line: the grain of the threads' shares, as in the live kernel.
+/// Elements in a cache line: granularity of the threads' shares, as in the live kernel.
 const LINE: usize = 8;
-/// The arrays that each kernel reads, and the one it writes: copy, scale, add, triad.
+/// The arrays that each kernel reads, and the array it writes: copy, scale, add, triad.
 pub(crate) const KERNELS: [(&[u64], u64); 4] = [(&[0], 2), (&[2], 1), (&[0, 1], 2), (&[1, 2], 0)];
 
 pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
@@ -49,7 +49,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
             program.step(Pass { area, stride, kernel, parts: parts.clone(), turn: 0 });
         }
     }
-    // 2 + 2 + 3 + 3 arrays of 8 bytes, as the reference counts.
+    // 2 + 2 + 3 + 3 arrays of 8 bytes, as in the reference implementation.
     let operations = plan.elements * 80 * u64::from(plan.iterations);
     let extent = Extent { pages: touched(&plan), ..Extent::new(&[area]) };
     program.exit(setup, threads, Figure::Rate { unit: "bytes/s", operations }, extent)
@@ -60,7 +60,7 @@ fn parts(plan: &Plan) -> Vec<Range<u64>> {
     parts.map(|part| part.start as u64..part.end as u64).collect()
 }
 
-/// The pages of the arrays, without those of the gaps. Two arrays may share one.
+/// Number of pages of the arrays, without gaps. Two arrays may share a page.
 fn touched(plan: &Plan) -> u64 {
     let mut after = 0; // the page after the last one counted
     (0..3)
@@ -72,18 +72,18 @@ fn touched(plan: &Plan) -> u64 {
         .sum()
 }
 
-/// One kernel of a pass; its end is a meeting of the threads.
+/// One kernel of a pass; it ends at a barrier.
 struct Pass {
     area: Area,
     stride: u64,
     kernel: (&'static [u64], u64),
-    /// What is left of each thread's elements.
+    /// Remaining elements of each thread.
     parts: Vec<Range<u64>>,
     turn: usize,
 }
 
 impl Pass {
-    /// The elements up to the next page of any array.
+    /// Number of elements up to the next page boundary of any array.
     fn segment(&self, part: &Range<u64>) -> u64 {
         let (reads, writes) = self.kernel;
         let left = |array: &u64| {
@@ -122,7 +122,7 @@ impl Step for Pass {
     fn records(&self) -> Option<u64> {
         let (reads, writes) = self.kernel;
         let arrays = reads.iter().chain([&writes]);
-        // A page ends as often as there are different places of the arrays within a page.
+        // Segments per page of elements: the number of distinct page offsets of the arrays.
         let mut places: Vec<u64> = arrays.map(|array| array * self.stride % PAGE).collect();
         let touched = places.len() as u64;
         places.sort_unstable();
@@ -140,8 +140,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// The live loops element by element: where none of a kernel's arrays comes to a new page, the
-        /// accesses are sorted by array, in the order in which the loop names them.
+        /// The live loops, element by element: where no array crosses a page, the accesses are sorted by array, in the
+        /// loop's order.
         #[test]
         fn passes_are_those_of_the_live_loops(
             elements in 1u64..6000, offset in 0u64..3000, kernel in 0usize..4,

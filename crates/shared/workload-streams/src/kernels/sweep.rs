@@ -1,4 +1,4 @@
-//! `Sweep`: threads that go through bytes in order, each through its own. First touches are such.
+//! `Sweep`: threads that access their byte ranges in ascending order, such as first touches.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,23 +9,23 @@ use crate::Emit;
 use crate::program::Step;
 use crate::space::{Area, PAGE};
 
-/// The bytes of elements of this size.
+/// The byte range of elements of `size` bytes.
 pub(crate) fn bytes(elements: Range<usize>, size: u64) -> Range<u64> {
     elements.start as u64 * size..elements.end as u64 * size
 }
 
-/// Threads that advance together, a page at a time.
+/// Threads that advance together, page by page.
 pub(crate) struct Sweep {
     area: Area,
-    /// What each thread has still to go through, range after range.
+    /// Remaining ranges of each thread.
     threads: Vec<VecDeque<Range<u64>>>,
-    /// Bytes that one access covers.
+    /// Bytes per access.
     unit: u64,
     writes: bool,
 }
 
 impl Sweep {
-    /// Writes, or reads, every `unit` bytes of every thread's ranges of bytes.
+    /// Writes or reads every `unit` bytes of each thread's byte ranges.
     pub fn new<R: IntoIterator<Item = Range<u64>>>(
         area: Area,
         threads: impl IntoIterator<Item = R>,
@@ -36,7 +36,7 @@ impl Sweep {
         Self { area, threads: threads.into_iter().map(own).collect(), unit, writes }
     }
 
-    /// Writes every `unit` bytes of them.
+    /// Writes every `unit` bytes of the ranges.
     pub fn write<R: IntoIterator<Item = Range<u64>>>(
         area: Area,
         threads: impl IntoIterator<Item = R>,
@@ -45,7 +45,7 @@ impl Sweep {
         Self::new(area, threads, unit, true)
     }
 
-    /// Writes every `unit` bytes of the first `bytes` of an area by one thread.
+    /// Writes every `unit` bytes of the first `bytes` of an area, with one thread.
     pub fn first(area: Area, bytes: u64, unit: u64) -> Self {
         Self::write(area, std::iter::once(Some(0..bytes)), unit)
     }
@@ -55,7 +55,7 @@ impl Step for Sweep {
     fn fill(&mut self, block: &mut Block) -> bool {
         while !block.is_full() {
             self.threads.retain(|ranges| !ranges.is_empty());
-            // One thread alone need not wait for its turn.
+            // A single thread need not take turns.
             let pages = match self.threads.len() {
                 0 => return false,
                 1 => BLOCK.saturating_sub(block.accesses.len()).max(1) as u64,

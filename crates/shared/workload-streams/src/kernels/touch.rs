@@ -1,4 +1,4 @@
-//! `touch`: the first touches of `workload::touch`, with pages of the simulated machine.
+//! `touch`: the first touches of `workload::touch`, with the page size of the simulated machine.
 
 use workload::touch::{LINE, Plan};
 
@@ -7,7 +7,7 @@ use crate::program::{Built, Program};
 use crate::space::{Extent, PAGE, Space};
 use crate::{Figure, Setup, Tables};
 
-/// The live kernel's defaults: those of the table of 2005.
+/// Defaults of the live kernel: those of the table of 2005.
 pub(super) const SIZE: u64 = 1 << 30;
 pub(super) const REPEAT: u32 = 3;
 
@@ -16,7 +16,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     let size = setup.size_or(SIZE)?;
     setup.settings(size, threads)?;
     let lines = u64::from(setup.lines.unwrap_or(1));
-    // Not `Plan::new`: that asks this machine for its page size.
+    // Not `Plan::new`, which uses this machine's page size.
     let plan = Plan {
         pages: size / PAGE,
         page: PAGE,
@@ -36,7 +36,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program.phase("run").pace(setup.pace(tables.touch.run, threads));
     for _ in 0..plan.repeat {
         let shares = plan.shares().into_iter().map(|pages| [bytes(pages, PAGE)]);
-        // A page's lines are one run; where they lie in it, no TLB sees.
+        // The lines of a page are one run; a TLB does not see their offsets.
         let sweep = Sweep::write(area, shares, PAGE.div_ceil(plan.lines).max(LINE));
         program.map(area).step(sweep).events([area.unmap()]);
     }

@@ -1,7 +1,7 @@
 //! `build`: `make -j9 buildkernel`, thousands of short processes with small address spaces.
 //!
-//! How many regions a process fills and barely touches is chosen so that Quicksilver's counts of slide 24 can come out; the
-//! table derives it.
+//! The number of regions that a process fills or barely touches is chosen so that Quicksilver's counts of slide 24 are
+//! possible; the table derives it.
 
 use trace::{Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
 use workload::rng::{SplitMix64, below};
@@ -12,9 +12,9 @@ use crate::program::{Built, Program, Step};
 use crate::space::Extent;
 use crate::{Emit, Figure, Setup, Tables};
 
-/// Small mappings of a process.
+/// Number of small mappings of a process.
 const SMALL: u32 = 4;
-/// Virtual page numbers: text, small mappings, memory.
+/// Virtual page numbers of text, small mappings, and memory.
 const TEXT: u64 = 0x40_0000_0000 >> 12;
 const SMALLS: u64 = 0x7e00_0000_0000 >> 12;
 const MEMORY: u64 = 0x7f00_0000_0000 >> 12;
@@ -26,7 +26,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
         return Err(setup.refuse("operations", processes, "must be 2^24 processes or fewer"));
     }
     let shapes = (0..processes).map(|number| Shape::draw(table, setup.seed, number));
-    // Region numbers of a job are used again by its next process.
+    // Successive processes of a job use the same region numbers.
     let most = shapes.clone().map(|shape| shape.regions()).max().unwrap_or(1);
     let regions = most * u32::from(table.jobs);
     let touched: u64 = shapes.clone().map(|shape| slices(&shape).iter().sum::<u64>()).sum();
@@ -47,13 +47,13 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program
         .phase("run")
         .pace(setup.pace(table.run, table.threads))
-        // Each page at two times.
+        // Each page is accessed at two times.
         .counted(touched * 2, make);
     let extent = Extent { pages, superpages, regions: regions.into() };
     program.describe(setup, table.threads, Figure::Time, extent)
 }
 
-/// What a process uses: pages touched in each region of its memory.
+/// Memory of a process: pages touched in each region.
 #[derive(Clone)]
 struct Shape {
     text: u32,
@@ -81,15 +81,14 @@ impl Shape {
         Self { text, small: table.small_mappings_pages.div_ceil(SMALL), memory }
     }
 
-    /// Regions it numbers: text, small mappings (each its own), memory.
+    /// Number of regions: text, small mappings (one each), memory.
     fn regions(&self) -> u32 {
         self.text + SMALL + self.memory.len() as u32
     }
 }
 
-/// The most that is touched at once. Jobs advance a region at each turn, so a process is followed by
-/// the next on its job after as many turns as it has regions; the same loop as the stream's, with
-/// counts alone.
+/// Peak of touched pages and regions. Jobs advance by one region per turn, so the next process of a job starts after as
+/// many turns as the previous one has regions; the same loop as the stream's, with counts only.
 fn peak(table: &Build, shapes: impl Iterator<Item = Shape>) -> (u64, u64) {
     let mut shapes = shapes;
     let mut jobs = vec![None::<(Vec<u64>, usize)>; table.jobs.into()];
@@ -128,7 +127,7 @@ fn slices(shape: &Shape) -> Vec<u64> {
     all.filter(|&pages| pages > 0).map(u64::from).collect()
 }
 
-/// make: jobs take turns, a region at a time.
+/// make: jobs take turns, one region per turn.
 struct Make {
     table: Build,
     seed: u64,
@@ -143,13 +142,13 @@ struct Make {
 
 struct Job {
     process: Process,
-    /// First page and pages of each turn, and whether they are written.
+    /// For each turn: first page, number of pages, and whether they are written.
     turns: Vec<(u32, u32, bool)>,
     at: usize,
 }
 
 impl Make {
-    /// Begins the next process on a job: fork and exec are one, an empty address space.
+    /// Starts the next process of a job: fork and exec are one event, with an empty address space.
     fn begin(&mut self, job: usize, block: &mut Block) -> Option<Job> {
         if self.begun == self.processes {
             return None;
@@ -223,7 +222,7 @@ impl Step for Make {
 mod tests {
     use super::*;
 
-    /// Slide 24, from the table alone: what Sync-1 and Sync-64 would count if each did exactly what its rule says. FreeBSD's
+    /// Slide 24, from the table alone: the counts of Sync-1 and Sync-64 if each follows exactly its rule. FreeBSD's
     /// counts are checks.
     #[test]
     fn the_counts_of_slide_24_can_come_out() {

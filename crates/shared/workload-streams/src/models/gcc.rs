@@ -1,5 +1,5 @@
-//! `gcc`: 602.gcc_s. A heap that grows by brk in small steps, collections that free pieces of it, and
-//! new objects that fill them again.
+//! `gcc`: 602.gcc_s. A heap that grows by brk in small steps, garbage collections that free pieces of it, and new
+//! objects that refill them.
 
 use trace::{Access, Backing, Block, Event, Pages, Process};
 use workload::rng::SplitMix64;
@@ -11,8 +11,8 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, Space};
 use crate::{Emit, Figure, Setup, Tables};
 
-/// Pages in a piece that is freed at once: 1 MiB, what GCC's ggc-page takes and gives back at once
-/// (GGC_QUIRE_SIZE of gcc/ggc-page.c, 256 pages where it maps memory).
+/// Pages in a piece: 1 MiB, the unit in which GCC's ggc-page allocates and frees memory (GGC_QUIRE_SIZE of
+/// gcc/ggc-page.c, 256 pages where it maps memory).
 const PIECE: u32 = 256;
 /// Words in a page.
 const WORDS: u32 = 512;
@@ -34,7 +34,7 @@ pub(crate) fn build(setup: &Setup, tables: &Tables) -> Built {
     program.describe(setup, 1, Figure::Time, Extent::new(&[heap]))
 }
 
-/// The heap's size if nobody says.
+/// Default heap size in bytes.
 pub(super) fn size(table: &Gcc) -> u64 {
     (table.peak_mib * f64::from(1 << 20)) as u64
 }
@@ -44,11 +44,11 @@ struct Compilation {
     table: Gcc,
     heap: Area,
     rng: SplitMix64,
-    /// Pages of the heap by now.
+    /// Current heap size in pages.
     grown: u32,
-    /// Pages of it at the last collection.
+    /// Heap size in pages at the last collection.
     collected: u32,
-    /// Pieces that were unmapped, last one first.
+    /// Unmapped pieces, the most recent last.
     free: Vec<u32>,
     /// Whether each piece is mapped.
     live: Vec<bool>,
@@ -69,7 +69,7 @@ impl Compilation {
         }
     }
 
-    /// Writes new pages, then makes the visits that go with them.
+    /// Writes new pages, then makes the visits that belong to them.
     fn use_pages(&mut self, pages: Pages, block: &mut Block) {
         block.event(self.pace[0].clone());
         for page in pages.iter() {
@@ -78,7 +78,7 @@ impl Compilation {
         block.event(self.pace[1].clone());
         for _ in 0..pages.count * self.table.visits_per_page {
             let draw = self.rng.draw();
-            // The newest pages are the hot ones.
+            // Visits favour the newest pages.
             let back = skewed((draw >> 32) as u32, self.table.skew, self.grown.into());
             let page = self.grown - 1 - back as u32;
             if self.live[(page / PIECE) as usize] {
@@ -87,7 +87,7 @@ impl Compilation {
         }
     }
 
-    /// Marks through all of the heap, then unmaps garbage.
+    /// Marks the whole heap, then unmaps garbage.
     fn collect(&mut self, block: &mut Block) {
         for page in 0..self.grown {
             if self.live[(page / PIECE) as usize] {

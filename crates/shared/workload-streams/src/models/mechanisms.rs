@@ -1,4 +1,4 @@
-//! Programs that show one mechanism each; nothing about them is measured or fitted.
+//! Programs that exercise one mechanism each; nothing in them is measured or fitted.
 
 use trace::{Access, BLOCK, Backing, Block, Event, SLOTS};
 use workload::rng::{SplitMix64, below};
@@ -8,17 +8,17 @@ use crate::program::{Built, Program};
 use crate::space::{Extent, MAX_PAGES, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables, WorkloadError};
 
-/// Bytes to work on.
+/// Default memory size in bytes.
 pub(super) const SIZE: u64 = 1 << 30;
-/// By how much a heap grows: M_TOP_PAD of glibc.
+/// Step of heap growth in bytes: M_TOP_PAD of glibc.
 pub(super) const STEP: u64 = 128 << 10;
-/// Reads of `sparse`.
+/// Number of reads of `sparse`.
 pub(super) const READS: u64 = 1 << 22;
-/// Pages that `alloc-free` maps in all.
+/// Total number of pages that `alloc-free` maps.
 pub(super) const PAGES: u64 = 1 << 24;
 
-/// A heap that grows as glibc's does: M_TOP_PAD is 128 KiB, so that no step holds a superpage and a
-/// design that only looks at first touch never finds one (docs/sources/policies.md 3.1, "Fault path").
+/// A heap that grows as glibc's does: M_TOP_PAD is 128 KiB, so no step contains a superpage, and a design that only
+/// decides at first touch never makes one (docs/sources/policies.md 3.1, "Fault path").
 pub(crate) fn growing_heap(setup: &Setup, tables: &Tables) -> Built {
     let step = setup.step.map_or(STEP, |step| step.bytes());
     if step < PAGE {
@@ -45,7 +45,7 @@ pub(crate) fn sparse(setup: &Setup, tables: &Tables) -> Built {
     let area = Space::of(setup).anonymous(setup.size_or(SIZE)?);
     let regions = area.regions();
     let seed = setup.seed;
-    // Which page of a region is touched: any, but always the same.
+    // Which page of a region is touched: random, but always the same.
     let page = move |number: u64| {
         let pages = (u64::from(area.pages) - number * u64::from(SLOTS)).min(u64::from(SLOTS));
         let slot = below(SplitMix64::stream(seed, number).draw(), pages);
@@ -86,7 +86,7 @@ pub(crate) fn sparse(setup: &Setup, tables: &Tables) -> Built {
 /// Pages in a piece of `alloc-free`.
 const PIECE: u32 = 64;
 
-/// Faults and frees, and nothing else: half of the pieces are there at any time.
+/// Only faults and frees: half of the pieces are mapped at any time.
 pub(crate) fn alloc_free(setup: &Setup, tables: &Tables) -> Built {
     let pieces = (setup.size_or(SIZE)? / PAGE / u64::from(PIECE)).max(1) as u32;
     let area = Space::of(setup).anonymous(u64::from(pieces * PIECE) * PAGE);
@@ -94,7 +94,7 @@ pub(crate) fn alloc_free(setup: &Setup, tables: &Tables) -> Built {
     let mut left = operations.div_ceil(PIECE.into());
     let mut rng = SplitMix64::new(setup.seed);
     let mut mapped = vec![false; pieces as usize];
-    // The same draws without the stream: what is there at most.
+    // The same draws without the stream, to find the peak.
     let (pages, superpages) = {
         let (mut rng, mut mapped) = (rng.clone(), mapped.clone());
         let (mut there, mut regions, mut left) = (0u64, vec![0u32; area.regions() as usize], left);

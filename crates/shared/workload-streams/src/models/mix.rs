@@ -1,4 +1,4 @@
-//! Programs that are areas and a mix of visits: most of the published set.
+//! Programs as areas and a mix of visits: most of the published set.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables, WorkloadError};
 
-/// The options of every model of this kind.
+/// The options of all models of this kind.
 const OPTIONS: &[&str] = &["size", "operations", "threads", "weight"];
 
-/// A model whose table has this name.
+/// The entry of the model with this name in the tables.
 pub(super) const fn entry(name: &'static str, summary: &'static str) -> Entry {
     Entry { name, summary, options: OPTIONS, defaults, build }
 }
 
-/// What its table says.
+/// Defaults from the model's table.
 fn defaults(entry: &Entry, tables: &Tables) -> Vec<Given> {
     let Some(model) = tables.models.get(entry.name) else { return Vec::new() };
     let numbers = [size(model), model.visits as u64, model.threads.into(), model.weight.into()];
     numbers.map(Given::Number).into()
 }
 
-/// The size of all its areas.
+/// Total size of the areas in bytes.
 fn size(model: &Model) -> u64 {
     (model.areas.iter().map(|table| table.mib).sum::<f64>() * f64::from(1 << 20)) as u64
 }
@@ -70,7 +70,7 @@ fn build(setup: &Setup, tables: &Tables) -> Built {
     program.exit(setup, threads, Figure::Time, Extent::new(&areas))
 }
 
-/// The areas by name, scaled to the size.
+/// The areas by name, scaled to the requested size.
 fn areas(setup: &Setup, model: &Model) -> Result<BTreeMap<String, Area>, WorkloadError> {
     let total = model.areas.iter().map(|table| table.mib).sum::<f64>() * f64::from(1 << 20);
     let scale = setup.size_or(size(model))? as f64 / total;
@@ -100,7 +100,7 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Maps and fills the transient areas, or the others.
+    /// Maps and fills either the transient areas or the others.
     fn fill(&self, program: &mut Program, transient: bool) {
         let threads = self.model.fill_threads;
         let tables = self.model.areas.iter().filter(|table| table.transient == transient);
@@ -151,7 +151,7 @@ impl Step for Growing {
     }
 }
 
-/// The visits.
+/// The visits of the run.
 struct Mix {
     targets: Vec<Target>,
     rng: SplitMix64,
@@ -160,7 +160,7 @@ struct Mix {
 }
 
 struct Target {
-    /// Draws below it (and not below the one before) go here.
+    /// Upper bound of the draws that select this target; the previous target's limit is the lower bound.
     limit: u16,
     first: u32,
     pages: u64,
@@ -169,11 +169,11 @@ struct Target {
     skew: u32,
     scattered: bool,
     run: u32,
-    /// Draws below it write.
+    /// Draws below it are writes.
     writes: u16,
 }
 
-/// `share` of 2^16, saturated.
+/// `share` of 2^16, clamped.
 fn per_65536(share: f64) -> u16 {
     (share * 65536.0).round().clamp(0.0, 65535.0) as u16
 }
@@ -202,7 +202,7 @@ impl Mix {
     }
 }
 
-/// A number below `limit`, that crowds at 0 the more the larger `skew` is.
+/// A number below `limit`, increasingly concentrated at 0 for larger `skew`.
 #[inline]
 pub(crate) fn skewed(draw: u32, skew: u32, limit: u64) -> u64 {
     let uniform = u64::from(draw);
@@ -221,7 +221,7 @@ impl Target {
             }
             Order::Random => {
                 let number = skewed((draw >> 32) as u32, self.skew, self.pages);
-                // Not a permutation: a page may stand for two. Enough for scattering.
+                // Not a permutation: two numbers may map to one page, which suffices for scattering.
                 if self.scattered { ((mix(number) >> 32) * self.pages) >> 32 } else { number }
             }
         };

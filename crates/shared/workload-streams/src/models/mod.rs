@@ -1,4 +1,4 @@
-//! Models of programs: the published set, and small programs that show one mechanism each.
+//! Models of programs: the published set, and small programs that exercise one mechanism each.
 
 mod build;
 mod gcc;

@@ -1,11 +1,11 @@
 //! `redis-cold`, `redis-warm`: a store of values of 4 KB that clients write and read at random.
 //!
-//! Cold: sets into an empty store. Memory grows with every new key; a value that is overwritten is
-//! written anew before the old one is freed, and the next one takes its place. The dictionary doubles
-//! when it is full and moves one bucket with each operation. Warm: the store is filled first.
+//! Cold: sets into an empty store. Memory grows with every new key; an overwritten value is written to a new place
+//! before the old one is freed, and the next value reuses that place. The dictionary doubles when it is full and moves
+//! one bucket with each operation. Warm: the store is filled first.
 //!
-//! Latency: clients keep `under_way` operations queued at one server thread, so an operation waits
-//! for about so many others; that many operations are one request of the stream.
+//! Latency: clients keep `under_way` operations queued at one server thread, so an operation waits for about that many
+//! others; that many operations form one request of the stream.
 
 use trace::{Block, Event, SLOTS};
 use workload::rng::{SplitMix64, below, mix};
@@ -17,13 +17,13 @@ use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Cost, Emit, Figure, Setup, Tables};
 
-/// Bytes of a bucket of the dictionary.
+/// Bytes per dictionary bucket.
 const BUCKET: u64 = 8;
-/// Buckets of the first dictionary that has pages to speak of (Redis begins with 4).
+/// Buckets of the first dictionary that is modelled (Redis starts with 4).
 const MIN_BUCKETS: u64 = 512;
 /// Accesses of an operation besides those to its value: bucket, entry, key.
 const SMALL_ACCESSES: u64 = 3;
-/// Bytes that one access of a value covers.
+/// Bytes of a value per access.
 const LINE: u64 = 64;
 
 pub(crate) fn cold(setup: &Setup, tables: &Tables) -> Built {
@@ -40,7 +40,7 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
     let keys = (size / key_bytes).clamp(16, u64::from(u32::MAX));
     let default = published(table, warm) * keys / table.keys;
     let operations = setup.operations.unwrap_or(default).max(1);
-    // One more value than keys: the new one is written before the old one is freed.
+    // One place more than keys: a new value is written before the old one is freed.
     let values = (keys + 1) * table.value_bytes;
     let most_buckets = keys.next_power_of_two().max(MIN_BUCKETS);
     let mut space = Space::of(setup);
@@ -81,19 +81,19 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
     };
     program.step(run);
     if warm {
-        // It begins where the store is full.
+        // The measured run starts when the store is full.
         program.phases.push("run");
     }
     let extent = Extent { pages, superpages, regions: regions.into() };
     program.exit(setup, 1, Figure::Rate { unit: "operations/s", operations }, extent)
 }
 
-/// The operations of the published run, at its size.
+/// Operations of the published run, at its size.
 fn published(table: &Redis, warm: bool) -> u64 {
     if warm { table.warm_operations } else { table.cold_operations }
 }
 
-/// The size, and operations that go with it.
+/// Defaults: the size, and operations in proportion to it.
 pub(super) fn defaults(table: &Redis) -> Vec<Given> {
     let size = table.keys * (table.value_bytes + table.small_bytes);
     vec![Given::Number(size), Given::Follows("as published, in proportion to size")]
@@ -104,7 +104,7 @@ fn key(rng: &mut SplitMix64, keys: u64) -> u64 {
     below(rng.draw(), keys)
 }
 
-/// How many different keys `operations` sets reach: the draws of the run, without the pages.
+/// Number of distinct keys that `operations` sets reach, from the same draws as the run.
 fn reached(seed: u64, keys: u64, operations: u64) -> u64 {
     let (mut rng, mut met, mut count) =
         (SplitMix64::new(seed), vec![0u64; (keys as usize).div_ceil(64)], 0);
@@ -113,12 +113,12 @@ fn reached(seed: u64, keys: u64, operations: u64) -> u64 {
         let (word, bit) = (&mut met[key as usize / 64], 1 << (key % 64));
         count += u64::from(*word & bit == 0);
         *word |= bit;
-        rng.draw(); // set or get
+        rng.draw(); // draw for set or get
     }
     count
 }
 
-/// The dictionaries, each twice the one before.
+/// The dictionaries, each with twice the buckets of the previous one.
 fn dictionaries(space: &mut Space, most: u64) -> Vec<Area> {
     let sizes = std::iter::successors(Some(MIN_BUCKETS), |buckets| Some(buckets * 2));
     sizes
@@ -127,7 +127,7 @@ fn dictionaries(space: &mut Space, most: u64) -> Vec<Area> {
         .collect()
 }
 
-/// Memory that is taken in steps at its end.
+/// Memory that grows in steps at its end.
 struct Arena {
     area: Area,
     step: u32,
@@ -139,7 +139,7 @@ impl Arena {
         Self { area, step: (grow_kib / 4).max(1), mapped: 0 }
     }
 
-    /// Maps up to `bytes`. Each step is a mapping of its own: they adjoin.
+    /// Maps up to `bytes`. Each step is a separate mapping; they are adjacent.
     fn reach(&mut self, bytes: u64, block: &mut Block) {
         while u64::from(self.mapped) * PAGE < bytes {
             let step = self.step.min(self.area.pages - self.mapped);
@@ -149,21 +149,21 @@ impl Arena {
     }
 }
 
-/// The store.
+/// State of the store.
 struct Store {
     table: Redis,
     values: Arena,
     small: Arena,
     dictionaries: Vec<Area>,
-    /// Dictionaries mapped so far; the last one is in use.
+    /// Number of dictionaries mapped so far; the last one is current.
     tables: usize,
-    /// Buckets of the dictionary before that were moved, while that lasts.
+    /// Number of buckets moved from the previous dictionary, while it exists.
     moved: Option<u64>,
-    /// Where each key's value lies.
+    /// Place of each key's value.
     slots: Vec<u32>,
-    /// Keys stored.
+    /// Number of stored keys.
     stored: u64,
-    /// The place of the value that was freed last.
+    /// Place of the value freed last.
     free: Option<u32>,
 }
 
@@ -172,8 +172,8 @@ impl Store {
         MIN_BUCKETS << dictionary
     }
 
-    /// Pages and regions touched once `stored` keys are there. One place for a value more is counted,
-    /// and of the dictionaries the last one: while keys move there is one of half its size besides.
+    /// Pages and regions touched when `stored` keys exist. Counts one additional value place, and only the last
+    /// dictionary: while keys move, one of half its size exists too.
     fn reach(&self, stored: u64) -> (u64, u64) {
         let Redis { value_bytes, small_bytes, .. } = self.table;
         let bytes = [(stored + 1) * value_bytes, stored * small_bytes];
@@ -185,7 +185,7 @@ impl Store {
         )
     }
 
-    /// Which dictionary holds `stored` keys.
+    /// The index of the dictionary that holds `stored` keys.
     fn dictionary(&self, stored: u64) -> usize {
         (0..self.dictionaries.len()).find(|&n| self.buckets(n) >= stored).unwrap_or_default()
     }
@@ -195,7 +195,7 @@ impl Store {
         block.run(access(page, writes), 1);
     }
 
-    /// Looks a key's bucket up, and moves a bucket of the old dictionary.
+    /// Looks up a key's bucket, and moves a bucket of the old dictionary.
     fn look_up(&mut self, key: u64, writes: bool, block: &mut Block) {
         if self.tables == 0 || (self.moved.is_none() && self.stored > self.buckets(self.tables - 1))
         {
@@ -206,7 +206,7 @@ impl Store {
         let now = self.tables - 1;
         if let Some(moved) = self.moved {
             self.bucket(now - 1, moved, false, block);
-            // A bucket's keys go to two buckets of the new one.
+            // A bucket's keys move to two buckets of the new dictionary.
             self.bucket(now, moved, true, block);
             self.bucket(now, moved + self.buckets(now - 1), true, block);
             let done = moved + 1 == self.buckets(now - 1);
@@ -226,7 +226,7 @@ impl Store {
             self.small.reach(self.stored * small_bytes, block);
         }
         self.look_up(key, true, block);
-        // A new value's place is the one freed last, or the store's end.
+        // A new value takes the place freed last, or the end of the store.
         let slot = self.free.take().map_or(self.end(old == u32::MAX), u64::from);
         self.values.reach((slot + 1) * value_bytes, block);
         self.value(slot, true, block);
@@ -237,7 +237,7 @@ impl Store {
         self.entry(key, true, block);
     }
 
-    /// The first place that was never used: values so far, the one kept free is in `free`.
+    /// The first unused place: one per stored value, besides the one in `free`.
     fn end(&self, new: bool) -> u64 {
         if new { self.stored - 1 } else { self.stored }
     }
@@ -251,15 +251,15 @@ impl Store {
         }
     }
 
-    /// Accesses to the value in a slot, one for each line.
+    /// Accesses to the value in a place, one per line.
     fn value(&self, slot: u64, writes: bool, block: &mut Block) {
         let bytes = self.table.value_bytes;
         block.bytes(self.values.area, slot * bytes..(slot + 1) * bytes, LINE, writes);
     }
 
-    /// The key's small objects. They lie in the order in which keys came; a key's value was there
-    /// too when it came, so its first place says where. Overwriting moves values, so this is modelled
-    /// by the key's hash over what is in use.
+    /// Accesses to a key's small objects. They lie in the order in which keys were stored, which the first places of
+    /// the values would tell; overwriting moves values, so the position is modelled by a hash of the key over the used
+    /// part.
     fn entry(&self, key: u64, writes: bool, block: &mut Block) {
         if self.stored > 0 {
             let number = if writes && self.free.is_none() {
@@ -278,12 +278,12 @@ struct Serving {
     store: Option<Store>,
     rng: SplitMix64,
     keys: u64,
-    /// Keys to be stored first, in order.
+    /// Number of keys to store first, in order.
     load: u64,
     loaded: u64,
     left: u64,
     sets: f64,
-    /// Operations of the current request so far.
+    /// Operations so far in the current request.
     pending: u32,
     warm: bool,
 }
@@ -327,9 +327,9 @@ impl Step for Serving {
 
     fn records(&self) -> Option<u64> {
         let store = self.store.as_ref()?;
-        // A bucket, an entry and the value's pages; and once for each bucket, moving it.
+        // A bucket, an entry and the value's pages; and once per bucket, moving it.
         let value = store.table.value_bytes.max(1);
-        // Values begin at multiples of this within a page.
+        // Values start at multiples of this within a page.
         let apart = PAGE.min(1 << value.trailing_zeros());
         let pages = (value - value.min(apart)) / PAGE + 1;
         let moved = (store.buckets(store.dictionary(self.keys)) - MIN_BUCKETS) * 3;

@@ -1,11 +1,10 @@
-//! What the models' tables say; `crates/shared/workload-streams/data/workloads.toml` gives the values and their sources.
+//! Types of the models' tables; `crates/shared/workload-streams/data/workloads.toml` has the values and their sources.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Cost;
 
-/// A program as areas and a mix of visits to them. A visit is a page that is chosen, and `run`
-/// accesses there.
+/// A program as areas and a mix of visits. A visit selects a page and makes `run` accesses to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
@@ -14,53 +13,53 @@ pub struct Model {
     /// Threads that fill areas.
     #[serde(default = "one")]
     pub fill_threads: u16,
-    /// Seconds before it touches its memory: it starts, and reads from disk.
+    /// Seconds before the program touches its memory: startup and disk reads.
     #[serde(default)]
     pub start_seconds: f64,
-    /// Filling: an access of 8 bytes.
+    /// Cost of filling, per access of 8 bytes.
     pub setup: Cost,
-    /// An access of the mix.
+    /// Cost of an access of the mix.
     pub run: Cost,
-    /// Visits of the whole run, all threads together.
+    /// Number of visits in the run, over all threads.
     pub visits: f64,
-    /// Visits that one of the stream stands for.
+    /// Number of the program's visits per simulated visit.
     pub weight: u32,
-    /// How often the transient areas are made anew, each with its part of the visits.
+    /// How often the transient areas are mapped anew, each time with its share of the visits.
     #[serde(default = "one")]
     pub rounds: u32,
-    /// The memory.
+    /// Memory areas.
     pub areas: Vec<AreaTable>,
-    /// Where the visits go; shares are relative.
+    /// Targets of the visits; shares are relative.
     pub mix: Vec<Visit>,
 }
 
-/// A piece of a program's memory.
+/// A memory area of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AreaTable {
-    /// Its name in the mix.
+    /// Name used in the mix.
     pub name: String,
-    /// Its size, MiB.
+    /// Size in MiB.
     pub mib: f64,
-    /// What backs it.
+    /// Backing.
     #[serde(default)]
     pub kind: Kind,
-    /// KiB by which a heap grows at once.
+    /// Step of heap growth in KiB.
     #[serde(default = "brk_step")]
     pub step_kib: u32,
-    /// Mapped, filled and unmapped in every round of the run.
+    /// Whether it is mapped, filled and unmapped in every round.
     #[serde(default)]
     pub transient: bool,
 }
 
-/// What backs an area.
+/// Backing of an area.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A mapping of its own, written in order.
+    /// A separate anonymous mapping, written in order.
     #[default]
     Anonymous,
-    /// The heap, which grows step by step while it is written.
+    /// The heap, written as it grows.
     Heap,
     /// A file in the page cache, read in order once.
     CachedFile,
@@ -68,40 +67,40 @@ pub enum Kind {
     File,
 }
 
-/// A share of the visits.
+/// A target of visits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Visit {
-    /// To which area.
+    /// Name of the area.
     pub area: String,
-    /// How many of the visits, relative to the others.
+    /// Share of the visits, relative to the others.
     pub share: f64,
-    /// Which page.
+    /// Order of the pages.
     #[serde(default)]
     pub order: Order,
-    /// Random: 1 is uniform; with 2, 3, 4 visits crowd at the area's begin, as the square, cube and
-    /// fourth power of a uniform number.
+    /// Random order: 1 is uniform; 2, 3, 4 concentrate visits at the start of the area, as the square, cube and fourth
+    /// power of a uniform number.
     #[serde(default = "one")]
     pub skew: u32,
-    /// Random: the crowded pages lie scattered over the area instead.
+    /// Random order: scatter the favoured pages over the area.
     #[serde(default)]
     pub scattered: bool,
-    /// Accesses of a visit.
+    /// Accesses per visit.
     #[serde(default = "one")]
     pub run: u32,
-    /// The share of visits that write.
+    /// Share of visits that write.
     #[serde(default)]
     pub writes: f64,
 }
 
-/// Which page a visit goes to.
+/// Order of the visited pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Any.
+    /// Random.
     #[default]
     Random,
-    /// The next.
+    /// Sequential.
     Sequential,
 }
 
@@ -109,23 +108,23 @@ pub enum Order {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gcc {
-    /// First touch, 8 bytes.
+    /// Cost of first touches, per access of 8 bytes.
     pub setup: Cost,
-    /// A visit.
+    /// Cost of a visit.
     pub run: Cost,
-    /// Compilations, one process each.
+    /// Number of compilations, one process each.
     pub invocations: u32,
-    /// The heap of each at most, MiB.
+    /// Maximum heap size of each, in MiB.
     pub peak_mib: f64,
-    /// KiB by which the heap grows.
+    /// Step of heap growth in KiB.
     pub step_kib: u32,
-    /// Growth since the last collection at which garbage is collected (GCC's ggc-min-expand).
+    /// Heap growth since the last collection that triggers the next (GCC's ggc-min-expand).
     pub expand: f64,
-    /// The share of the heap's 1 MiB pieces that a collection frees.
+    /// Share of the heap's 1 MiB pieces that a collection frees.
     pub garbage: f64,
-    /// Visits for each page that is touched first.
+    /// Visits per page at its first touch.
     pub visits_per_page: u32,
-    /// How much visits crowd at the newest pages (see [`Visit::skew`]).
+    /// Concentration of visits at the newest pages (see [`Visit::skew`]).
     pub skew: u32,
 }
 
@@ -133,17 +132,17 @@ pub struct Gcc {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redis {
-    /// Cycles of a set or get with everything but faults and translation.
+    /// Cycles of a set or get, without faults and translation.
     pub operation_cycles: f64,
-    /// The part of walks that is waited for.
+    /// Share of walk time that delays the program.
     pub exposed: f64,
-    /// Keys that clients choose from.
+    /// Number of distinct keys.
     pub keys: u64,
-    /// Bytes that a value takes in the allocator.
+    /// Bytes of a value in the allocator.
     pub value_bytes: u64,
     /// Bytes of a key's small objects (entry, key, object).
     pub small_bytes: u64,
-    /// KiB by which the allocator takes memory.
+    /// Step in which the allocator maps memory, in KiB.
     pub grow_kib: u32,
     /// Sets into the empty store (cold).
     pub cold_operations: u64,
@@ -151,8 +150,8 @@ pub struct Redis {
     pub warm_operations: u64,
     /// Share of sets in the warm run.
     pub warm_sets: f64,
-    /// Operations that are under way at once: clients x connections x pipeline. They are one request
-    /// of the stream, because a client waits for all that were queued before it.
+    /// Concurrent operations: clients x connections x pipeline. They form one request of the stream, because a client
+    /// waits for all operations queued before its own.
     pub under_way: u32,
 }
 
@@ -160,27 +159,27 @@ pub struct Redis {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
-    /// An access.
+    /// Cost of an access.
     pub run: Cost,
-    /// Jobs that run at once.
+    /// Concurrent jobs.
     pub jobs: u16,
-    /// CPUs they share.
+    /// CPUs that the jobs share.
     pub threads: u16,
-    /// Processes of the build.
+    /// Number of processes.
     pub processes: u32,
     /// Superpage-sized parts of the program's text that a process uses, on average.
     pub text_regions: f64,
     /// Pages in mappings too small for superpages.
     pub small_mappings_pages: u32,
-    /// Regions of a process's memory that it writes whole, on average.
+    /// Regions of a process's memory that it writes completely, on average.
     pub full_regions: f64,
-    /// Regions of which it writes a large part.
+    /// Regions that it writes in large part.
     pub partial_regions: f64,
-    /// The least and the most pages of these.
+    /// Minimum and maximum pages in each of these.
     pub partial_pages: [u32; 2],
-    /// Regions of which it writes few pages.
+    /// Regions in which it writes few pages.
     pub sparse_regions: f64,
-    /// The least and the most pages of these.
+    /// Minimum and maximum pages in each of these.
     pub sparse_pages: [u32; 2],
     /// Accesses to each page at each of two times.
     pub accesses_per_page: u32,
@@ -189,7 +188,7 @@ pub struct Build {
 fn one<T: From<u8>>() -> T {
     1.into()
 }
-/// M_TOP_PAD of glibc.
+/// M_TOP_PAD of glibc, in KiB.
 const fn brk_step() -> u32 {
     128
 }

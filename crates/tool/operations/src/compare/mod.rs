@@ -67,13 +67,13 @@ impl Default for Request {
     fn default() -> Self {
         #[derive(clap::Parser)]
         #[command(no_binary_name = true)]
-        struct Options {
+        struct Defaults {
             #[command(flatten)]
             workload: WorkloadArgs,
             #[command(flatten)]
             rule: RuleArgs,
         }
-        let options = <Options as clap::Parser>::parse_from([""; 0]);
+        let options = <Defaults as clap::Parser>::parse_from([""; 0]);
         Self {
             workload: None,
             workload_args: options.workload,

@@ -1,5 +1,5 @@
-//! Random calls of several processes, against a map of single pages; the events go through the checker that
-//! `superpage trace verify` uses.
+//! Random calls of several processes against a map of single pages; the events also go through the checker of
+//! `superpage trace verify`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use trace::{Block, Checker};
 
 use super::*;
 
-/// Pages that the calls are about.
+/// Number of pages that the calls use.
 const PAGES: u64 = 3000;
 
 #[derive(Debug, Clone)]
@@ -46,12 +46,12 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// A process as a map of pages: whether each may be accessed, and whether it ever could.
+/// Naive model: whether each page is accessible, and whether it ever was.
 #[derive(Default, Clone)]
 struct Twin {
     areas: BTreeMap<u64, Rights>,
     mapped: BTreeSet<u64>,
-    /// By dense page: its address.
+    /// Address by dense page number.
     places: BTreeMap<u32, u64>,
 }
 

@@ -1,8 +1,7 @@
-//! `Arena`: an address range for pages of one size, populated as chases ask for them, each page read back.
+//! `Arena`: an address range for pages of one size, populated on demand, with each page read back.
 //!
-//! Life cycle: made empty; a chase's pages are populated when they are first met and stay; when there are
-//! too many, all are given back and the next chase starts anew.
-//! See docs/decisions/tlb.md#1.
+//! Life cycle: starts empty; a chase populates its pages, which stay; when there are too many, all are released and the
+//! next chase starts with an empty range. See docs/decisions/tlb.md#1.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,29 +14,29 @@ use workload::rng::{GOLDEN, mix};
 
 use crate::probe::{Offer, Place, ProbeError};
 
-/// How pages are got.
+/// How pages are allocated.
 #[derive(Debug)]
 pub(super) enum Means {
-    /// Base pages, by the first touch.
+    /// Base pages, by first touch.
     Base,
-    /// Base pages of a file that has so many, a power of two. They are used one after the other, in an order that
-    /// scatters neighbours over all of it: what a walk costs depends on where frames lie, and scattered is how programs
-    /// that run long have them.
+    /// Base pages of a file with a power of two of them. Pages are used in an order that scatters neighbours over the
+    /// whole file: the cost of a walk depends on the location of frames, and long-running programs have scattered
+    /// frames.
     Scattered(Source),
-    /// Pages between the base and the superpage, by advice for each page alone before it is touched: an area
-    /// that large and no larger.
+    /// Sizes between base page and superpage: madvise for each page alone before its first touch, so that each is a VMA
+    /// of exactly that size.
     Advised,
-    /// Superpages of a file that has so many of them, which show again and again over the range. The TLB
-    /// knows pages by their addresses, so a few pages of memory do for thousands of entries.
+    /// Superpages of a file, which are mapped repeatedly over the range. The TLB identifies pages by virtual address,
+    /// so a few physical pages serve thousands of entries.
     File(Source),
 }
 
-/// Frames: a file of so many pages.
+/// A file that provides frames.
 #[derive(Debug)]
 pub(super) struct Source {
     pub file: OwnedFd,
     pub pages: u64,
-    /// Makes another, where there is memory for it.
+    /// Makes another such file if there is enough memory.
     pub again: Option<fn(PageSize, u64) -> Option<OwnedFd>>,
 }
 
@@ -47,23 +46,24 @@ pub(super) struct Arena {
     memory: Mapping,
     means: Means,
     populated: HashSet<u64>,
-    /// Pages of [`Means::Scattered`] that were used, which goes on when all are given back: other frames are next.
+    /// Number of [`Means::Scattered`] pages used so far; not reset when pages are released, so that other frames come
+    /// next.
     used: u64,
-    /// To read back by; `None` where the kernel has no PAGEMAP_SCAN (Linux 6.7).
+    /// For reading back; `None` if the kernel has no PAGEMAP_SCAN (Linux 6.7).
     pagemap: Option<Pagemap>,
-    /// What was used before, kept so that what is got next is other memory.
+    /// Files used before, kept so that new files get other memory.
     former: Vec<OwnedFd>,
 }
 
-/// Pages at most: each may be an area of its own with another before it, and a process has 65530
-/// (`vm.max_map_count`, by default).
+/// Maximum number of pages: each may need a VMA and a gap before it, and a process may have 65530 VMAs (default of
+/// `vm.max_map_count`).
 const MAX_PAGES: usize = 30_000;
 
-/// Files of frames that were used before and are kept.
+/// Maximum number of former files that are kept.
 const FORMER: usize = 3;
 
 impl Arena {
-    /// An empty one, over as large an address range as there is, up to `span` pages.
+    /// An empty arena, over as large an address range as possible, up to `span` pages.
     pub fn new(
         page: PageSize,
         span: u64,
@@ -83,9 +83,9 @@ impl Arena {
         self.memory.bytes_mut()
     }
 
-    /// Has the pages of all places there. New ones come in a random order: neighbouring base pages then lie
-    /// apart in memory, as they do after a while on any machine, and processors that keep neighbours in one
-    /// entry (AMD since Zen, Arm's contiguous bit) find none.
+    /// Populates the pages of all places. New pages are populated in random order, so that neighbouring base pages have
+    /// distant frames, as on any machine after some uptime, and CPUs that coalesce neighbours into one entry (AMD since
+    /// Zen, Arm's contiguous bit) cannot do so.
     pub fn populate(&mut self, places: &[Place]) -> Result<(), ProbeError> {
         let mut new: Vec<u64> = places.iter().map(|place| place.page).collect();
         new.retain(|page| !self.populated.contains(page));
@@ -115,7 +115,7 @@ impl Arena {
         self.populate(places)
     }
 
-    /// Other frames and other page tables from now on, as far as there is memory for it.
+    /// Switches to other frames and page tables, if there is enough memory.
     pub fn renew(&mut self) -> Result<(), ProbeError> {
         self.give_back()?;
         let (Means::Scattered(source) | Means::File(source)) = &mut self.means else {
@@ -136,7 +136,7 @@ impl Arena {
         match self.means {
             Means::Base => self.memory.advise(Advice::DontNeed),
             Means::Advised | Means::File(..) | Means::Scattered(..) => {
-                // In its place: what is unmapped others may take, and two do not fit into the addresses there are.
+                // Remap in place: an unmapped range could be taken by others, and the address space cannot hold two.
                 self.memory.renew()?;
                 advise(&mut self.memory, &self.means);
                 Ok(())
@@ -151,7 +151,7 @@ impl Arena {
         match &self.means {
             Means::Base => {}
             Means::Scattered(Source { file, pages, .. }) => {
-                // Times an odd number: a permutation (Knuth's multiplicative hash).
+                // Multiplication by an odd number is a permutation (Knuth's multiplicative hash).
                 let from = self.used.wrapping_mul(GOLDEN) % pages * size.bytes();
                 self.used += 1;
                 self.memory.put_file(start, bytes, file.as_fd(), from)?;
@@ -160,22 +160,22 @@ impl Arena {
             Means::File(Source { file, pages, .. }) => {
                 let from = page % pages * size.bytes();
                 self.memory.put_file(start, bytes, file.as_fd(), from)?;
-                // Pages of the pool need no advice, and refuse it.
+                // hugetlb pages need no advice, and refuse it.
                 let _ = self.memory.advise_range(start..start + bytes, Advice::HugePage);
             }
         }
         self.memory.bytes_mut()[start] = 1;
         match self.means {
             Means::Base => self.check(start, bytes, false),
-            // A mapping of one base page holds no superpage.
+            // A mapping of one base page cannot hold a superpage.
             Means::Scattered(..) => Ok(()),
             Means::File(..) => self.check(start, bytes, true),
-            // No call tells these sizes; `means::offer_advised` tried one and counted.
+            // No call reports these sizes; `means::advised` tested them by the counter.
             Means::Advised => Ok(()),
         }
     }
 
-    /// Reads back whether the page is what it should be.
+    /// Checks that the page has the intended size.
     fn check(&mut self, start: usize, bytes: usize, huge: bool) -> Result<(), ProbeError> {
         let Some(pagemap) = &self.pagemap else { return Ok(()) };
         let address = self.memory.address() + start as u64;
@@ -194,10 +194,10 @@ impl Arena {
     }
 }
 
-/// Addresses are aligned to this at least, so that pages' numbers tell their low bits.
+/// Minimum alignment of the range, so that page numbers determine the low address bits.
 const ALIGNMENT: u64 = 1 << 30;
 
-/// The address range: as much of what was asked for as there is, halving.
+/// Maps the address range: `span` pages, halved until it succeeds.
 fn range(page: PageSize, span: u64, means: &Means) -> Result<Mapping, SysError> {
     let alignment = PageSize::new(page.bytes().max(ALIGNMENT)).expect("a power of two");
     let mut span = span;
@@ -214,15 +214,15 @@ fn range(page: PageSize, span: u64, means: &Means) -> Result<Mapping, SysError> 
     }
 }
 
-/// What holds for all of a range before pages come.
+/// Advises the whole range before pages are populated.
 fn advise(memory: &mut Mapping, means: &Means) {
     if matches!(means, Means::Base | Means::Advised) {
         no_superpages(memory);
     }
 }
 
-/// No superpages, whatever the machine's settings are.
+/// Disables THP for the range, whatever the system's settings.
 pub(super) fn no_superpages(memory: &mut Mapping) {
-    // `EINVAL`: a kernel without THP, which has nothing but base pages.
+    // `EINVAL`: a kernel without THP, so all pages are base pages.
     let _ = memory.advise(Advice::NoHugePage);
 }

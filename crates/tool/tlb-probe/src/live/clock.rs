@@ -1,5 +1,5 @@
-//! `Meter`: ticks of the time-stamp counter as cycles of the core. The counter runs at one speed whatever
-//! the core does; the core's own clock is found by additions of one cycle each, before and after every chase.
+//! `Meter`: converts ticks of the time-stamp counter to core cycles. The counter's frequency is constant; the core
+//! clock is measured by additions of one cycle each, before and after every chase.
 
 use std::time::Instant;
 
@@ -11,16 +11,16 @@ use crate::statistics::median;
 #[derive(Debug)]
 pub(super) struct Meter {
     start: (Instant, u64),
-    /// Cycles of the core in a tick, one for each chase.
+    /// Core cycles per tick, one value for each chase.
     ratios: Vec<f64>,
     retried: u32,
 }
 
-/// How far the clock may move under a chase, as a share of it.
+/// Tolerated relative change of the clock during a chase.
 const STEADY: f64 = 0.01;
-/// Attempts at a chase under a steady clock.
+/// Maximum attempts to get a chase with a steady clock.
 const ATTEMPTS: u32 = 4;
-/// Rounds of a hundred additions: some 5 microseconds.
+/// Rounds of a hundred additions: about 5 microseconds.
 const ROUNDS: u64 = 200;
 
 impl Meter {
@@ -28,7 +28,8 @@ impl Meter {
         Self { start: (Instant::now(), ticks()), ratios: Vec::new(), retried: 0 }
     }
 
-    /// Cycles of the core for the ticks that `measure` returns; measured again if the clock changed meanwhile.
+    /// Converts the ticks that `measure` returns to core cycles; repeats the measurement if the clock changed
+    /// meanwhile.
     pub fn cycles(&mut self, mut measure: impl FnMut() -> f64) -> f64 {
         let mut attempt = 1;
         loop {
@@ -46,15 +47,15 @@ impl Meter {
         }
     }
 
-    /// What is known of the clocks by now.
+    /// The clocks as measured so far.
     pub fn clock(&self) -> Clock {
         let micros = self.start.0.elapsed().as_secs_f64() * 1e6;
         let counter = ticks().wrapping_sub(self.start.1) as f64 / micros;
         let mut sorted = self.ratios.clone();
         sorted.sort_by(f64::total_cmp);
-        // Without the additions a tick counts as a cycle.
+        // Without a measured ratio, a tick counts as a cycle.
         let core = if sorted.is_empty() { 1.0 } else { median(&sorted) };
-        // One in a hundred readings at either end is taken for disturbed.
+        // The extreme hundredth of the readings at either end counts as disturbed.
         let at = |share: f64| {
             let index = ((sorted.len().max(1) - 1) as f64 * share).round() as usize;
             sorted.get(index).copied().unwrap_or(1.0) * counter
@@ -68,7 +69,7 @@ impl Meter {
     }
 }
 
-/// Cycles of the core in a tick, now: the most of three readings, since what disturbs one adds ticks.
+/// Core cycles per tick: the maximum of three readings, since disturbances add ticks.
 fn ratio() -> Option<f64> {
     let reading = || adds(ROUNDS).map(|(adds, ticks)| adds as f64 / ticks.max(1) as f64);
     [reading()?, reading()?, reading()?].into_iter().reduce(f64::max)
@@ -87,7 +88,7 @@ mod tests {
             ticks().wrapping_sub(start) as f64
         });
         let clock = meter.clock();
-        // Not a statement about this machine's speed: outside these bounds the unit is wrong.
+        // Sanity check of the unit, not of this machine's speed.
         assert!((100.0..20_000.0).contains(&clock.core_mhz), "{clock:?}");
         assert!((1.0..20_000.0).contains(&clock.counter_mhz.unwrap()), "{clock:?}");
         assert!(clock.seen_mhz.0 <= clock.core_mhz && clock.core_mhz <= clock.seen_mhz.1);

@@ -1,5 +1,5 @@
-//! `LiveCode`: this machine's instruction side behind the calibrator's interface. A chase is a cycle of jumps: nothing is
-//! loaded, so what differs between many pages and few is how instructions' addresses are translated.
+//! `LiveCode`: instruction fetch on this machine as a [`Probe`]. A chase is a cycle of jumps without loads, so the
+//! difference between many and few pages is the translation of instruction addresses.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use super::clock::Meter;
 use super::{WINDOWS, check_stop, means, of_page, pmd_size};
 use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
 
-/// Pages of one chase: twice the largest first level known (512 entries, Zen's second level for instructions), and no
-/// more lines than twice what the first cache of instructions holds.
+/// Maximum pages of one chase: twice the largest known first level (512 entries; Zen's second level for instructions),
+/// and no more lines than twice the L1 instruction cache.
 const PAGES: u64 = 1 << 10;
-/// Superpages of one chase, which lie within a jump's reach; and of memory, which show again and again.
+/// Superpages of one chase, limited by the range of a jump; and of memory, which are mapped repeatedly.
 const SUPERPAGES: u64 = 1 << 9;
 const SHOWN: u64 = 64;
-/// The fewest jumps in a window.
+/// Minimum number of jumps in a window.
 const JUMPS: u64 = 1 << 13;
 
-/// This machine, as instructions are fetched.
+/// Instruction fetch on this machine.
 #[derive(Debug)]
 pub struct LiveCode {
     areas: Vec<Area>,
@@ -46,10 +46,10 @@ struct Area {
 }
 
 impl LiveCode {
-    /// Gets pages of those sizes of `pages` that code can lie in: base pages and superpages; all for none named.
+    /// Allocates executable pages of those sizes of `pages` that support code: base pages and superpages; empty: both.
     ///
     /// # Errors
-    /// Code cannot be run here, or not from memory that it was written to.
+    /// This process may not execute code, or not from memory that it wrote.
     pub fn new(root: &Root, pages: &[PageSize]) -> Result<Self, ProbeError> {
         let line = means::line(root);
         let base = sys::param::page_size();
@@ -71,7 +71,7 @@ impl LiveCode {
         self.stop = asked;
     }
 
-    /// Page sizes that are not offered, and why.
+    /// Page sizes that are not offered, with reasons.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -90,7 +90,7 @@ impl Probe for LiveCode {
         check_stop(&self.stop)?;
         let line = self.line;
         let area = of_page(&mut self.areas, |area| &area.offer, page)?;
-        // To be written all pages are unprotected, which drops what the TLB has of them.
+        // Writing makes all pages non-executable first, which flushes their TLB entries.
         let mut jumps = link(&mut area.code, page, line, places, seed)?;
         let lap = places.len() as u64;
         let laps = JUMPS.div_ceil(lap);
@@ -141,8 +141,8 @@ fn link<'a>(
     Jumps::link(code, &places, seed).map_err(|error| not_got(page, &error))
 }
 
-/// Every page of a mapping, in a random order: neighbours then lie apart in memory, and processors that keep
-/// neighbours in one entry find none.
+/// Touches every page of a mapping in random order, so that neighbours have distant frames and CPUs that coalesce
+/// neighbours into one entry cannot do so.
 fn touch(memory: &mut Mapping, page: PageSize) {
     let bytes = page.bytes() as usize;
     let mut order: Vec<usize> = (0..memory.len() / bytes).collect();
@@ -155,7 +155,7 @@ fn area(page: PageSize, memory: Mapping, line: u64, means: &str) -> Result<Area,
     let pages = memory.len() as u64 / page.bytes();
     let offer = Offer { page, means: means.to_string(), pages, span: pages };
     let mut code = Code::new(memory);
-    // By doing.
+    // Test by doing.
     link(&mut code, page, line, &[Place { page: 0, line: 0 }], 1)?;
     Ok(Area { offer, code })
 }
@@ -168,7 +168,7 @@ fn base_pages(page: PageSize, line: u64) -> Result<Area, ProbeError> {
     area(page, memory, line, "anonymous memory, MADV_NOHUGEPAGE")
 }
 
-/// Superpages of shared memory, each read back; or why there are none.
+/// Superpages of shared memory, each read back; or the reason for none.
 fn superpages(page: PageSize, line: u64) -> Result<Area, String> {
     let bytes = page.bytes() as usize;
     let said = |error: &dyn ToString| format!("pages of {page}: {}", error.to_string());
@@ -186,7 +186,7 @@ fn superpages(page: PageSize, line: u64) -> Result<Area, String> {
     let (address, length) = (memory.address(), memory.len() as u64);
     let words = format!("shared memory, MADV_COLLAPSE; {SHOWN} of them shown again and again");
     let area = area(page, memory, line, &words).map_err(|error| said(&error))?;
-    // Without PAGEMAP_SCAN (Linux 6.7) they are taken on trust, which is said.
+    // Without PAGEMAP_SCAN (Linux 6.7) they cannot be checked, which the result says.
     let scanned = Pagemap::open(sys::param::own_pid())
         .ok()
         .and_then(|pagemap| host::coverage::scan(&pagemap, address, address + length).ok());

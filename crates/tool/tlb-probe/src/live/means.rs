@@ -1,4 +1,4 @@
-//! Which page sizes this machine offers, found by getting some, and why the others are not.
+//! Finds the page sizes that this machine offers by allocating some, and the reasons for missing sizes.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,21 +12,21 @@ use super::arena::{Arena, Means, Source};
 use super::pmd_size;
 use crate::probe::{NotOffered, Place, ProbeError};
 
-/// Bytes of a superpages' file: enough guest-physical pages that a hypervisor's own tables are used as by a
-/// program of some size.
+/// Size of a superpage file in bytes: enough guest-physical pages to exercise the hypervisor's page tables as a
+/// medium-sized program would.
 const FILE_BYTES: u64 = 128 << 20;
-/// Base pages of a file over which they are scattered, at most and at least: more than an arena populates. Over
-/// 128 MiB what a walk cost depended on where those lay (through a hypervisor's tables: 48 to 63 cycles, from one run
-/// to the next); over 512 MiB it did not (64.0 to 64.2), and over 1 GiB it was the same.
+/// Maximum and minimum number of file pages over which base pages are scattered: more than an arena populates. Over 128
+/// MiB the cost of a walk depended on their location (through a hypervisor's tables: 48 to 63 cycles between runs);
+/// over 512 MiB it did not (64.0 to 64.2), and over 1 GiB it was the same.
 const SCATTERED: (u64, u64) = (1 << 17, 1 << 15);
-/// Pages of a pool that are borrowed at most.
+/// Maximum number of pages borrowed from a hugetlb pool.
 const POOL_PAGES: u64 = 64;
-/// The addresses of a range, in bytes: half of what 47 bits allow.
+/// Size of an address range in bytes: half of the 47-bit user address space.
 const SPAN: u64 = 1 << 46;
 /// Superpages of one chase.
 const PAGES: u64 = 1 << 14;
 
-/// An arena for every size that is to be had, the base page first.
+/// An arena for every available page size, the base page first.
 pub(super) fn arenas(
     root: &Root,
     budget: u64,
@@ -39,7 +39,7 @@ pub(super) fn arenas(
         return Err(ProbeError::NotGot { page: base, why });
     }
     let span = SPAN / base.bytes();
-    // As much again stays for what else is measured.
+    // As much memory again stays for other measurements.
     let most = (budget / base.bytes() / 2).max(1);
     let count = SCATTERED.0.min(1 << most.ilog2());
     let made = if count >= SCATTERED.1 { scattered(base, count) } else { None };
@@ -57,7 +57,7 @@ pub(super) fn arenas(
     let thp = Thp::from_root(root);
     let mut off = Vec::new();
     for (size, settings) in thp.iter().flat_map(|thp| &thp.sizes) {
-        // The smallest size is shared memory's alone.
+        // The smallest size exists only for shared memory.
         let Some(enabled) = settings.enabled.as_ref().filter(|_| Some(*size) != pmd) else {
             continue;
         };
@@ -95,12 +95,12 @@ pub(super) fn arenas(
     Ok(arenas)
 }
 
-/// What would have a size measured, as the command's user can do it.
+/// Text that tells the user how to enable a size.
 fn remedy(does: &str) -> String {
     format!("; `superpage tlb --allow --page-size SIZE` {does} for the run")
 }
 
-/// A file of base pages, all of them there.
+/// A file of base pages, all of them allocated.
 fn scattered(base: PageSize, count: u64) -> Option<OwnedFd> {
     let bytes = count * base.bytes();
     let file = sized(memfd::create("superpage-tlb", None).ok()?, bytes).ok()?;
@@ -110,7 +110,7 @@ fn scattered(base: PageSize, count: u64) -> Option<OwnedFd> {
     Some(file)
 }
 
-/// Superpages: of shared memory, collapsed, so that no setting matters; else of the pool.
+/// Superpages: of shared memory by MADV_COLLAPSE, which needs no setting; otherwise of the hugetlb pool.
 fn superpages(root: &Root, page: PageSize) -> Result<Arena, String> {
     let pages = (FILE_BYTES / page.bytes()).max(1);
     match collapsed(page, pages) {
@@ -128,7 +128,7 @@ pub(super) fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
         let file = sized(memfd::create("superpage-tlb", None)?, bytes)?;
         let mut memory = Mapping::sparse(bytes as usize, page)?;
         memory.put_file(0, bytes as usize, file.as_fd(), 0)?;
-        // One base page of each; the kernel adds the others.
+        // Touch one base page of each; the collapse allocates the others.
         memory.bytes_mut().iter_mut().step_by(page.bytes() as usize).for_each(|byte| *byte = 1);
         memory.advise(Advice::Collapse)?;
         Ok(file)
@@ -136,7 +136,7 @@ pub(super) fn collapsed(page: PageSize, pages: u64) -> Result<OwnedFd, String> {
     get().map_err(|error| error.to_string())
 }
 
-/// Pages that lie free in a pool; none is added to it.
+/// Free pages of a hugetlb pool; the pool is not grown.
 fn pool(root: &Root, page: PageSize) -> Result<Arena, String> {
     let pools = HugetlbPools::read_sizes(root);
     let free = pools.get(&page).and_then(|pool| pool.unreserved()).unwrap_or(0);
@@ -154,7 +154,7 @@ fn arena(page: PageSize, source: Source, words: &str) -> Result<Arena, String> {
     let words = format!("{words}; {} of them shown again and again", source.pages);
     let made = Arena::new(page, SPAN / page.bytes(), PAGES, &words, Means::File(source));
     let mut arena = made.map_err(|error| error.to_string())?;
-    // By doing: one is got and read back.
+    // Test by doing: populate one page and read it back.
     let got = arena.populate(&[Place { page: 0, line: 0 }]);
     got.map_err(|error| error.to_string()).map(|()| arena)
 }
@@ -165,8 +165,8 @@ fn sized(file: OwnedFd, bytes: u64) -> std::io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Pages of a size between, where the kernel is set to give them on advice. What came is read from the kernel's
-/// counter for the size.
+/// Pages of an intermediate size, if the kernel is set to allocate them on advice. The kernel's counter of the size
+/// tells how many were allocated.
 fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
     let count = || {
         let thp = Thp::with_counters(root)?;
@@ -175,7 +175,8 @@ fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
     };
     let (enabled, before) = count().ok_or("the kernel does not say whether they are enabled")?;
     let words = "anonymous memory, MADV_HUGEPAGE page by page";
-    // Each has memory of its own, which is zeroed whenever it is got anew: no more than twice the largest TLB keeps.
+    // Each page has its own memory, which is zeroed at each allocation, so use no more than twice the entries of the
+    // largest TLB.
     let pages = (budget / page.bytes()).min(PAGES / 2);
     let made = Arena::new(page, SPAN / page.bytes(), pages, words, Means::Advised);
     let mut arena = made.map_err(|error| error.to_string())?;
@@ -194,5 +195,5 @@ fn advised(root: &Root, page: PageSize, budget: u64) -> Result<Arena, String> {
 
 /// Bytes of a cache line.
 pub(super) fn line(root: &Root) -> u64 {
-    host::Cpu::cache_line(root).unwrap_or(64) // on every x86-64 and nearly every Arm
+    host::Cpu::cache_line(root).unwrap_or(64) // the size on every x86-64 and nearly every Arm
 }

@@ -1,8 +1,8 @@
-//! `Live`: this machine behind the calibrator's interface. Memory of every page size is really got and read
-//! back, the thread runs on one CPU, and time is counted in cycles of the core.
+//! `Live`: this machine as a [`Probe`]. Memory of every page size is allocated and read back, the thread is pinned to
+//! one CPU, and time is counted in core cycles.
 //!
-//! Nothing of the machine's settings is changed here. Who changed some to have more page sizes gets to put them back:
-//! see [`Live::stop_when`].
+//! This module changes no system settings. A caller that changed some to enable page sizes can restore them on a
+//! signal: see [`Live::stop_when`].
 
 mod arena;
 mod clock;
@@ -38,17 +38,17 @@ pub struct Live {
     pub cpu: usize,
 }
 
-/// Windows of time, of which the fastest counts: others may use the CPU, or the core's other half.
+/// Time windows per chase; the fastest counts, because other programs may use the CPU or its SMT sibling.
 const WINDOWS: u32 = 5;
-/// The fewest loads in a window: some microseconds, much more than reading the counter takes.
+/// Minimum number of loads in a window: some microseconds, much more than reading the counter takes.
 const LOADS: u64 = 1 << 13;
-/// The part of free memory that may be touched, and the most.
+/// Reciprocal of the share of available memory that may be touched, and the maximum in bytes.
 const SHARE: u64 = 4;
 const MAX_BYTES: u64 = 2 << 30;
 
 impl Live {
-    /// Gets address ranges for every page size that there is, and pins the calling thread to the quietest of
-    /// its CPUs, where it stays.
+    /// Allocates address ranges for every available page size, and pins the calling thread to the quietest of its CPUs,
+    /// permanently.
     pub fn new(root: &Root) -> Result<Self, ProbeError> {
         let cpu = quietest(&sys::affinity::allowed()?)?;
         sys::affinity::pin(cpu)?;
@@ -61,18 +61,18 @@ impl Live {
         Ok(Self { arenas, meter, flusher, line, without, stop, cpu })
     }
 
-    /// Makes the next chase fail with [`ProbeError::Interrupted`] once `asked` is not zero.
+    /// Makes the next chase fail with [`ProbeError::Interrupted`] once `asked` is nonzero.
     pub fn stop_when(&mut self, asked: Arc<AtomicI32>) {
         self.stop = asked;
     }
 
-    /// Page sizes that are not offered, and why.
+    /// Page sizes that are not offered, with reasons.
     pub fn without(&self) -> &[NotOffered] {
         &self.without
     }
 }
 
-/// What a chase runs over, of these the one with pages of this size.
+/// The element of `all` with pages of this size.
 fn of_page<T>(
     all: &mut [T],
     offer: impl Fn(&T) -> &Offer,
@@ -82,7 +82,7 @@ fn of_page<T>(
     found.ok_or(ProbeError::NotOffered(page))
 }
 
-/// Fails once the chases are to stop.
+/// Fails once a stop is requested.
 fn check_stop(stop: &AtomicI32) -> Result<(), ProbeError> {
     match stop.load(Ordering::SeqCst) {
         0 => Ok(()),
@@ -126,12 +126,12 @@ impl Probe for Live {
     }
 }
 
-/// CPUs that are tried, and how long each.
+/// Maximum number of CPUs to try, and the time for each.
 const TRIED: usize = 8;
 const TRIAL: Duration = Duration::from_millis(4);
 
-/// The CPU on which additions go fastest: on which the least else runs, be it here, in another guest or on the core's
-/// other half. Of equals, the last.
+/// The CPU on which additions run fastest, so with the least other load: in this system, in another guest or on its SMT
+/// sibling. Among equals, the last.
 fn quietest(allowed: &[usize]) -> Result<usize, ProbeError> {
     let mut best = (0.0, *allowed.last().expect("this thread runs somewhere"));
     for cpu in allowed.iter().rev().take(TRIED) {
@@ -149,12 +149,12 @@ fn quietest(allowed: &[usize]) -> Result<usize, ProbeError> {
     Ok(best.1)
 }
 
-/// The clock of the core that this thread runs on, measured; some 20 milliseconds.
+/// Measures the clock of the current core; takes about 20 milliseconds.
 pub fn clock() -> Clock {
     let mut meter = Meter::new();
     for _ in 0..21 {
         let start = Instant::now();
-        // Not asleep: an idle core's clock goes down.
+        // Busy-wait: an idle core lowers its clock.
         meter.cycles(|| {
             while start.elapsed() < Duration::from_millis(1) {
                 std::hint::spin_loop();
@@ -165,7 +165,7 @@ pub fn clock() -> Clock {
     meter.clock()
 }
 
-/// The size that one entry of the level above base pages maps, if this kernel knows THP.
+/// The superpage size (one PMD), if this kernel has THP.
 fn pmd_size(root: &Root) -> Option<PageSize> {
     Thp::pmd_size_of(root).ok()
 }

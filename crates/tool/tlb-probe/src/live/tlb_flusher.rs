@@ -1,10 +1,9 @@
-//! `TlbFlusher`: empties the TLB before a chase, so that the chase is measured and not what was there before it.
+//! `TlbFlusher`: flushes the TLB before a chase, so that earlier contents do not affect it.
 //!
-//! A second level that protects what it has from what comes (Zen 5) keeps the entries of earlier chases, and
-//! those of the kernel that populated the chase's pages, for hundreds of laps: accesses over 1,541 pages took 21
-//! cycles or 27, with 4,096 entries. The kernel's are evicted by pages of the flusher's own, and then the kernel
-//! is made to drop all entries of this process.
-//! See docs/decisions/tlb.md#6.
+//! A second level that protects old entries from new ones (Zen 5) keeps entries of earlier chases, and of the kernel
+//! that populated the chase's pages, for hundreds of laps: accesses over 1,541 pages took 21 cycles or 27, with 4,096
+//! entries. Reads of the flusher's own pages evict the kernel's entries; then MADV_DONTNEED on a large range makes the
+//! kernel flush all entries of this process. See docs/decisions/tlb.md#6.
 
 use std::hint::black_box;
 
@@ -14,17 +13,18 @@ use units::PageSize;
 
 use super::arena::no_superpages;
 
-/// Pages that are read: twice the largest TLB there is (4096 entries, Zen 5).
+/// Number of pages to read: twice the entries of the largest known TLB (4096, Zen 5).
 const FLUSH_PAGES: u64 = 1 << 13;
-/// How often: after one pass 11 of 1,440 chases were still slow; after two, one (without any, a third).
+/// Number of passes: after one pass 11 of 1,440 chases were still slow; after two, one (without any, a third).
 const PASSES: u32 = 2;
-/// Pages between whose first and last the kernel flushes everything: more than any kernel flushes one by one (33 on
-/// x86-64, 512 on Arm; Arm cores with range instructions flush no others, and keep the flusher's).
+/// Number of pages from the first to the last of an invalidated range; more than any kernel flushes one by one (33 on
+/// x86-64, 512 on Arm), so it flushes everything. Arm cores with range instructions flush only the range, and keep the
+/// flusher's entries.
 const INVALIDATED_PAGES: u64 = 1 << 10;
 
 #[derive(Debug)]
 pub(super) struct TlbFlusher {
-    /// Never written, so every page shows the kernel's page of zeroes and takes no memory.
+    /// Never written, so every page maps the zero page and takes no memory.
     read: Mapping,
     invalidated: Mapping,
     page: PageSize,

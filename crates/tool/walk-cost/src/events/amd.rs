@@ -1,6 +1,5 @@
-//! AMD's Zen cores, from `memory.json` and `branch.json` of each in
-//! `tools/perf/pmu-events/arch/x86` (manual). They count misses and walks but not the cycles a
-//! walk takes, so what one costs must be known.
+//! AMD's Zen cores, from `memory.json` and `branch.json` of each in `tools/perf/pmu-events/arch/x86` (manual). Their
+//! events count misses and walks but not walk cycles, so the cost of a miss must be known.
 
 use super::Meaning::{Beside, SecondLevelHits, Walks, WalksOfOneSize};
 use super::Side::{Data, Fetch};
@@ -43,7 +42,7 @@ pub(super) fn table(family: u32, model: u32) -> Option<&'static Table> {
     TABLES.iter().find(|table| table.name == name)
 }
 
-/// Misses of both levels and hits of the second, the unit masks of all page sizes together.
+/// Walks and second-level hits; the unit masks include all page sizes.
 const fn misses(fetch_miss: &'static str, fetch_umask: u64, fetch_hit: &'static str) -> [Event; 4] {
     [
         event("ls_l1_d_tlb_miss.all_l2_miss", 0x45, 0xf0, Data, Walks),
@@ -53,7 +52,7 @@ const fn misses(fetch_miss: &'static str, fetch_umask: u64, fetch_hit: &'static 
     ]
 }
 
-/// Whether the misses are superpages' already, and the walks the walker itself counts.
+/// Walks by page size, and the page-table walker's own counts of walks.
 const SIZES: [Event; 4] = [
     event("ls_l1_d_tlb_miss.tlb_reload_4k_l2_miss", 0x45, 0x10, Data, WalksOfOneSize),
     event("ls_l1_d_tlb_miss.tlb_reload_2m_l2_miss", 0x45, 0x40, Data, WalksOfOneSize),

@@ -1,6 +1,6 @@
-//! Arm's architectural events (Arm ARM, "Common event numbers"; Linux'
-//! `arch/arm64/common-and-microarch.json`, manual). Walks in progress per cycle came with PMUv3p7
-//! (Neoverse V2, N2 has none): a core without them counts zero, which is then no number.
+//! Arm's architectural events (Arm ARM, "Common event numbers"; Linux' `arch/arm64/common-and-microarch.json`, manual).
+//! DTLB_WALK_PERCYC came with PMUv3p7 (Neoverse V2; N2 lacks it): a core without it counts zero, which is then treated
+//! as unknown.
 
 use super::Meaning::{FirstLevelMisses, Outstanding, Stalled, Walks};
 use super::Side::{Data, Fetch};
@@ -8,7 +8,7 @@ use super::{Table, event};
 
 pub(super) static ARM_V8: Table = Table {
     name: "Armv8",
-    // The TRMs say no number; two is the least that makes a sum exceed the time (inferred).
+    // The TRMs give no number; two is the least for which a sum can exceed the time (inferred).
     walkers: 2,
     groups: &[
         &[

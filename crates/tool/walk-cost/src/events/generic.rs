@@ -1,21 +1,20 @@
-//! Names that are in files but in no table: the kernel's own for TLB events, which every processor
-//! has (perf-list(1), "Hardware cache event"), those of single page sizes, and those that are
-//! sampled for their addresses. What the kernel's own count differs: Intel's count walks, AMD's and Arm's count misses of the
-//! first level, whether or not the second had the translation (arch/x86/events/intel/core.c,
-//! arch/x86/events/amd/core.c, drivers/perf/arm_pmuv3.c).
+//! Event names that files contain but no table: the kernel's generic TLB events (perf-list(1), "Hardware cache event"),
+//! events of single page sizes, and events sampled for data addresses. The generic events differ by CPU: Intel's count
+//! walks, AMD's and Arm's count first-level misses, whether or not they hit in the second level
+//! (arch/x86/events/intel/core.c, arch/x86/events/amd/core.c, drivers/perf/arm_pmuv3.c).
 
 use super::{Meaning, Says, Side};
 
-/// What an event of this normal name says.
+/// The meaning of the event with this normalized name.
 pub(super) fn says(name: &str) -> Option<Says> {
     use Meaning::{FirstLevelMisses, HitsOfOneSize, Walks, WalksOfOneSize};
     let (side, meaning) = match name {
         "dtlb-load-misses" => (Side::Load, FirstLevelMisses),
         "dtlb-store-misses" => (Side::Store, FirstLevelMisses),
-        // Arm's and AMD's single events, under older names of perf's.
+        // Events of Arm and AMD under perf's older names.
         "dtlb-misses" | "ls_l1_d_tlb_miss.all" | "l1_dtlb_misses" => (Side::Data, FirstLevelMisses),
         "itlb-load-misses" | "itlb-misses" => (Side::Fetch, FirstLevelMisses),
-        // Retired instructions, with the data's address (skylakex/cache.json, haswell/cache.json).
+        // Counted at retirement, with a data address (skylakex/cache.json, haswell/cache.json).
         "mem_inst_retired.stlb_miss_loads" | "mem_uops_retired.stlb_miss_loads" => {
             (Side::Load, Walks)
         }

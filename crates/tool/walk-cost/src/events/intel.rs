@@ -1,13 +1,13 @@
-//! Intel's cores since Sandy Bridge, from `virtual-memory.json` of each in
-//! `tools/perf/pmu-events/arch/x86` (manual), and models from its `mapfile.csv`.
+//! Intel's cores since Sandy Bridge, from `virtual-memory.json` of each in `tools/perf/pmu-events/arch/x86` (manual),
+//! and model numbers from its `mapfile.csv`.
 //!
-//! Atom cores and Xeon Phi are left out: their events differ and were never checked here.
+//! Atom cores and Xeon Phi are missing: their events differ and were not verified.
 
 use super::Meaning::{Outstanding, SecondLevelHits, Walks};
 use super::Side::{Fetch, Load, Nested, Store};
 use super::{Event, Says, Table, active, event};
 
-/// Where the three sides' events are.
+/// Event select codes of loads, stores and instruction fetches.
 struct Selects {
     load: u64,
     store: u64,
@@ -48,7 +48,7 @@ pub(super) static TABLES: &[Table] = &[
         ],
         note: None,
     },
-    // The same events, but a second walker (assumed): its cycles are added to the first one's.
+    // The same events, but with a second walker (assumed), whose cycles are added to those of the first.
     Table {
         name: "Broadwell",
         walkers: 2,
@@ -101,7 +101,7 @@ pub(super) static TABLES: &[Table] = &[
     },
 ];
 
-/// The table of a model of family 6.
+/// The table of a model number of family 6.
 pub(super) fn table(model: u32) -> Option<&'static Table> {
     let name = match model {
         0x2a | 0x2d => "Sandy Bridge",
@@ -112,7 +112,7 @@ pub(super) fn table(model: u32) -> Option<&'static Table> {
         0x4e | 0x5e | 0x55 | 0x8e | 0x9e | 0xa5 | 0xa6 | 0x66 => "Skylake",
         // Ice, Tiger and Rocket Lake.
         0x7d | 0x7e | 0x6a | 0x6c | 0x8c | 0x8d | 0xa7 => "Ice Lake",
-        // Sapphire, Emerald and Granite Rapids; Alder, Raptor and Meteor Lake's big cores.
+        // Sapphire, Emerald and Granite Rapids; performance cores of Alder, Raptor and Meteor Lake.
         0x8f | 0xcf | 0xad | 0xae | 0x97 | 0x9a | 0xb7 | 0xba | 0xbf | 0xaa | 0xac => "Golden Cove",
         _ => return None,
     };
@@ -135,7 +135,7 @@ const fn pending(at: &Selects) -> [Event; 3] {
     ]
 }
 
-/// One walker: cycles in which it works are cycles in which a walk is under way.
+/// With one walker, the walker's busy cycles are cycles with a walk in progress.
 const fn duration(umasks: [u64; 3]) -> [Event; 3] {
     use super::Meaning::Active;
     [
@@ -145,7 +145,7 @@ const fn duration(umasks: [u64; 3]) -> [Event; 3] {
     ]
 }
 
-/// The same events where they add up several walkers.
+/// The same events on CPUs where they sum over several walkers.
 const fn summed(mut events: [Event; 3]) -> [Event; 3] {
     let mut index = 0;
     while index < events.len() {

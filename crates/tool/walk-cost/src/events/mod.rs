@@ -1,8 +1,8 @@
-//! Which hardware events tell what translation costs, by processor: their names, their encodings
-//! and what they mean. Data only; [`crate::interpret`] reads meanings, [`crate::live`] encodings.
+//! Tables of PMU events about address translation, by CPU: names, encodings and meanings. Data only;
+//! [`crate::interpret`] uses meanings, [`crate::live`] encodings.
 //!
-//! Names and encodings are those of the manufacturers' lists as Linux carries them in
-//! `tools/perf/pmu-events/arch` (manual), so that counts can be compared with `perf stat`.
+//! Names and encodings are those of the vendors' event lists as Linux carries them in `tools/perf/pmu-events/arch`
+//! (manual), so that counts can be compared with `perf stat`.
 
 mod amd;
 mod arm;
@@ -14,105 +14,105 @@ pub use name::{modifiers, normal};
 
 use host::Cpu;
 
-/// One event of one kind of processor.
+/// One PMU event of one microarchitecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Its name in lower case, as `perf list` prints it.
     pub name: &'static str,
-    /// The event's number.
+    /// Event select code.
     pub select: u64,
-    /// The unit mask; 0 where the processor has none.
+    /// Unit mask; 0 if the architecture has none.
     pub umask: u64,
-    /// Counts cycles in which at least this many happened; 0 counts what happened.
+    /// Counter mask: counts cycles with at least this many occurrences; 0 counts occurrences.
     pub cmask: u64,
-    /// What it says.
+    /// Its meaning.
     pub says: Says,
 }
 
-/// What an event says of translation.
+/// The meaning of an event for address translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Says {
-    /// On whose behalf.
+    /// Kind of access.
     pub side: Side,
-    /// What of.
+    /// The quantity counted.
     pub meaning: Meaning,
 }
 
-/// On whose behalf an address was translated.
+/// Kind of access that needed a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// Loads.
     Load,
     /// Stores.
     Store,
-    /// Loads and stores, which this processor does not tell apart.
+    /// Loads and stores together, on CPUs that do not separate them.
     Data,
     /// Instruction fetches.
     Fetch,
-    /// The host's tables, walked for any of them.
+    /// Walks of the host's page tables (nested paging), for any access.
     Nested,
 }
 
-/// What an event counts.
+/// The quantity that an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meaning {
-    /// Cycles in which a walk was under way.
+    /// Cycles with at least one walk in progress.
     Active,
-    /// Walks under way, added up over cycles: two at once count twice.
+    /// Walks in progress, summed over cycles: two concurrent walks count twice.
     Outstanding,
-    /// Walks: accesses that missed every level.
+    /// Page walks: accesses that missed all TLB levels.
     Walks,
-    /// Accesses that missed the first level and hit the second.
+    /// First-level misses that hit in the second level.
     SecondLevelHits,
-    /// Accesses that missed the first level, whatever came then.
+    /// First-level misses, whether or not they hit in the second level.
     FirstLevelMisses,
-    /// Cycles in which nothing was issued because of the TLB: a lower bound of what it costs.
+    /// Cycles in which the TLB stalled the issue of instructions: a lower bound of the cost.
     Stalled,
-    /// Walks for pages of one size; their sum is all walks, where those were not counted as such.
+    /// Walks for pages of one size; summed if no event counts all walks.
     WalksOfOneSize,
     /// Second-level hits for pages of one size.
     HitsOfOneSize,
-    /// Shown beside the others, part of no sum.
+    /// Printed only, not part of any sum.
     Beside,
 }
 
-/// The events of one kind of processor.
+/// The events of one microarchitecture.
 #[derive(Debug)]
 pub struct Table {
-    /// The processor's architecture.
+    /// Name of the microarchitecture.
     pub name: &'static str,
-    /// Page walkers, where an event adds up what they do at once.
+    /// Number of page walkers over which [`Meaning::Outstanding`] sums.
     pub walkers: u32,
-    /// Events that are counted together, with the cycles, so that shares are of one interval. The
-    /// first group is what the share is made of.
+    /// Groups of events that are counted together with cycles, so that their shares cover the same interval. The share
+    /// is computed from the first group.
     pub groups: &'static [&'static [Event]],
-    /// A trap of this processor's events that a reader must know.
+    /// A known flaw of the events that the reader must know.
     pub note: Option<&'static str>,
 }
 
-/// Every table there is.
+/// All tables.
 pub fn tables() -> impl Iterator<Item = &'static Table> {
     intel::TABLES.iter().chain(amd::TABLES).chain(std::iter::once(&arm::ARM_V8))
 }
 
-/// The table of this processor, if it is known.
+/// The table of this CPU, if known.
 pub fn table_of(cpu: &Cpu) -> Option<&'static Table> {
     table(cpu.vendor.as_deref()?, cpu.family, cpu.number)
 }
 
-/// The table of a processor by what cpuinfo, or a file's header, says of it.
+/// The table of a CPU by the ids in cpuinfo or in a file's header.
 pub fn table(vendor: &str, family: Option<u32>, number: Option<u32>) -> Option<&'static Table> {
     match vendor {
         "GenuineIntel" if family == Some(6) => intel::table(number?),
         "AuthenticAMD" | "HygonGenuine" => amd::table(family?, number?),
-        // Arm's architects' codes are `0x41` and so on; the common events are architectural.
+        // Arm's implementer codes are `0x41` and so on; the common events are architectural.
         code if code.starts_with("0x") => Some(&arm::ARM_V8),
         _ => None,
     }
 }
 
-/// What an event of this (normal) name says, in `table` if it is known whose it is, else in any
-/// table or by the kernel's own name for it.
+/// The meaning of the event with this normalized name: from `table` if the CPU is known, otherwise from any table or
+/// the generic events.
 pub fn says(normal_name: &str, table: Option<&Table>) -> Option<Says> {
     let event_of = |table: &'static Table| table.groups.iter().copied().flatten();
     let own = table.map(|table| table.groups.iter().copied().flatten());
@@ -126,7 +126,7 @@ const fn event(name: &'static str, select: u64, umask: u64, side: Side, meaning:
     Event { name, select, umask, cmask: 0, says: Says { side, meaning } }
 }
 
-/// For the tables: cycles in which an event that counts walks under way counted any.
+/// For the tables: cycles in which an event of walks in progress is at least 1.
 const fn active(name: &'static str, select: u64, umask: u64, side: Side) -> Event {
     Event { name, select, umask, cmask: 1, says: Says { side, meaning: Meaning::Active } }
 }
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// A name means one thing on all processors, unless a table is given: files name no processor.
+    /// A name means the same on all CPUs unless a table is given: files do not always name the CPU.
     #[test]
     fn a_name_means_one_thing_but_for_broadwells_two_walkers() {
         let mut meanings: HashMap<&str, Says> = HashMap::new();
@@ -174,8 +174,8 @@ mod tests {
         }
     }
 
-    /// Raw configurations put together from the manufacturers' lists: event, unit mask and counter
-    /// mask from bits 0, 8 and 24 on.
+    /// Raw encodings composed from the vendors' lists: event select, unit mask and counter mask from bits 0, 8 and 24
+    /// on.
     #[test]
     fn encodings_are_those_of_the_manuals() {
         for (table, name, config) in [
@@ -209,8 +209,8 @@ mod tests {
     fn groups_leave_a_counter_for_the_cycles() {
         for table in tables() {
             for group in table.groups {
-                // Four programmable counters with SMT on Intel, where cycles have their own; six
-                // on Zen and Neoverse (manual).
+                // Intel has four programmable counters with SMT, besides a fixed one for cycles; Zen and Neoverse have
+                // six (manual).
                 assert!(!group.is_empty() && group.len() <= 4, "{}", table.name);
                 let names: Vec<&str> = group.iter().map(|event| event.name).collect();
                 assert!(names.iter().all(|name| normal(name) == **name), "{names:?}");

@@ -1,5 +1,5 @@
-//! `misses=9492000 cost=563 cycles=29953650000`: numbers by key, one or several a line, also as
-//! TOML has them. Keys are those of [`crate::GIVEN_KEYS`].
+//! `misses=9492000 cost=563 cycles=29953650000`: numbers by key, one or several per line, also in TOML syntax. The keys
+//! are [`crate::GIVEN_KEYS`].
 
 use std::io::BufRead;
 
@@ -15,12 +15,12 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
     let mut reading = Reading::default();
     while let Some(line) = lines.next()? {
         let text = line.split('#').next().unwrap_or("").trim();
-        // A table's head in TOML says nothing here.
+        // TOML table headers are ignored.
         if text.is_empty() || text.starts_with('[') {
             continue;
         }
         for (key, value) in pairs(text).ok_or_else(|| lines.bad(text, EXPECTED))? {
-            // Unlike a kernel's file, this one is written by hand: a misspelt key is a mistake.
+            // Unlike a kernel file, this one is written by hand: an unknown key is a mistake.
             let place = GIVEN_KEYS.iter().find(|(name, _)| *name == key);
             let (_, place) = place.ok_or_else(|| lines.bad(text, EXPECTED))?;
             let old = place(&mut reading.given).replace(value);
@@ -32,7 +32,7 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
     Ok(reading)
 }
 
-/// Whether the line is of this format, with keys that are known or not.
+/// Whether the line is in this format, with known or unknown keys.
 pub(super) fn is_line(line: &str) -> bool {
     let text = line.split('#').next().unwrap_or("").trim();
     let key = text.split('=').next().unwrap_or("").trim();
@@ -41,7 +41,7 @@ pub(super) fn is_line(line: &str) -> bool {
 }
 
 fn pairs(text: &str) -> Option<Vec<(String, f64)>> {
-    // `a = 1` is a pair as well as `a=1`: spaces around the sign do not separate.
+    // Spaces around `=` do not separate pairs: `a = 1` equals `a=1`.
     let mut rest = text;
     let mut pairs = Vec::new();
     while !rest.is_empty() {

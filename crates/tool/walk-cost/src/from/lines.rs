@@ -1,15 +1,15 @@
-//! Lines of a text file, bounded in length, with their numbers. Private to the readers.
+//! Numbered lines of a text file, with bounded length.
 
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use super::reading::FromError;
 
-/// Longer than any line of perf's, whose longest hold a path or a C++ symbol.
+/// Maximum line length; perf's longest lines contain a path or a C++ symbol.
 const MAX_LINE: u64 = 64 << 10;
 
-/// The lines of a file. Bytes that are not UTF-8 become U+FFFD; what goes beyond the longest line
-/// is a line of its own, which no format knows.
+/// The lines of a file. Invalid UTF-8 becomes U+FFFD; the excess of an overlong line is returned as a separate line,
+/// which no format accepts.
 pub(super) struct Lines<R> {
     input: R,
     path: PathBuf,
@@ -22,7 +22,7 @@ impl<R: BufRead> Lines<R> {
         Self { input, path: path.to_owned(), number: 0, bytes: Vec::new() }
     }
 
-    /// The next line without its end; `None` after the last.
+    /// The next line without its line end; `None` at the end of the file.
     pub fn next(&mut self) -> Result<Option<String>, FromError> {
         self.bytes.clear();
         let io = |source| FromError::Io { path: self.path.clone(), source };
@@ -35,13 +35,13 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(text.trim_end_matches(['\n', '\r']).to_string()))
     }
 
-    /// The error of the line read last.
+    /// An error about the last line.
     pub fn bad(&self, text: &str, expected: &'static str) -> FromError {
         let text = text.chars().take(120).collect();
         FromError::Line { path: self.path.clone(), line: self.number, text, expected }
     }
 
-    /// The line read last, as a source of a count.
+    /// File name and number of the last line, as the source of a count.
     pub fn source(&self) -> String {
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned());
         format!("{}:{}", name.unwrap_or_else(|| self.path.display().to_string()), self.number)

@@ -1,9 +1,8 @@
-//! Files that somebody else's measurement left: `perf stat -j`, `perf.data`, `opreport -l`, and
-//! `key = value`.
-//! Which of them a file is, is read off its beginning.
+//! Readers of other tools' measurements: `perf stat -j`, `perf.data`, `opreport -l`, and `key = value`. The format is
+//! detected from the beginning of the file.
 //!
-//! Readers are total: what they do not know they pass over, what is broken they name with its
-//! place, and memory is bounded whatever the file says of itself.
+//! Readers are total: they skip unknown parts, report broken parts with their location, and use bounded memory whatever
+//! the file contains.
 
 mod data;
 mod keys;
@@ -21,7 +20,7 @@ use std::path::Path;
 
 pub use reading::{Format, FromError, Reading};
 
-/// The file's beginning by which its format is known.
+/// Number of bytes for format detection.
 const HEAD: u64 = 64 << 10;
 
 /// Reads a file of any format.
@@ -33,11 +32,11 @@ pub fn read(path: &Path) -> Result<Reading, FromError> {
     if data::is_data(&head) {
         return data::read(head, file, path);
     }
-    // Not sought back: the file may be a pipe.
+    // No seek: the file may be a pipe.
     text(std::io::Cursor::new(head.clone()).chain(file), &head, path)
 }
 
-/// Reads text at hand; `path` is named in errors.
+/// Reads text in memory; `path` is named in errors.
 pub fn read_text(text_at_hand: &str, path: &Path) -> Result<Reading, FromError> {
     let head = &text_at_hand.as_bytes()[..text_at_hand.len().min(HEAD as usize)];
     text(text_at_hand.as_bytes(), head, path)
@@ -56,12 +55,12 @@ fn text(input: impl Read, head: &[u8], path: &Path) -> Result<Reading, FromError
     Ok(reading)
 }
 
-/// Lines looked at for the format; a program's own output may come first.
+/// Number of lines inspected for the format; a program's own output may come first.
 const MAX_LINES: usize = 2000;
 
-/// The format of a text, by its first lines; `None` if they belong to none.
+/// The format of a text, by its first lines; `None` if unknown.
 fn format(head: &str) -> Option<Format> {
-    // A binary file: no text that perf prints has a zero.
+    // A null byte: a binary file.
     if head.contains('\0') {
         return None;
     }
@@ -72,7 +71,7 @@ fn format(head: &str) -> Option<Format> {
     if lines().any(opreport::is_line) {
         return Some(Format::Opreport);
     }
-    // A file of keys is one from its first line on.
+    // A key-value file must match from its first line.
     let first = lines()
         .map(str::trim)
         .find(|line| !line.is_empty() && !line.starts_with('#') && !line.starts_with('['));

@@ -1,14 +1,13 @@
-//! Numbers as perf prints them. Private to the readers.
+//! Number syntax of perf's output.
 
-/// A number that a program wrote for programs: digits, a point, an exponent. Never NaN, never
-/// infinite.
+/// Parses a machine-written number: digits, decimal point, exponent. Never NaN or infinite.
 pub(super) fn plain(text: &str) -> Option<f64> {
     let text = text.trim();
     let usual = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c));
     usual.then(|| text.parse().ok()).flatten().filter(|number: &f64| number.is_finite())
 }
 
-/// `<not counted>` and `<not supported>`: asked for, and no number.
+/// `<not counted>` and `<not supported>`: requested events without a count.
 pub(super) fn is_absent(text: &str) -> bool {
     matches!(text.trim(), "<not counted>" | "<not supported>")
 }

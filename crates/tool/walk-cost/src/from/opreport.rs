@@ -1,9 +1,9 @@
-//! `opreport -l` of oprofile: the samples of one event by symbol. Each sample stands for as many events as the line
-//! `Counted EVENT events … count N` says.
+//! `opreport -l` of oprofile: the samples of one event by symbol. Each sample represents the number of events given in
+//! the line `Counted EVENT events … count N`.
 //!
-//! The format is that of oprofile's manual (oprofile.sourceforge.io/doc/opreport.html). Reports of several events are
-//! read one after another in one file; side by side, in one table, they are refused: the manual does not say in which
-//! order the columns are.
+//! The format is that of oprofile's manual (oprofile.sourceforge.io/doc/opreport.html). A file may contain several
+//! reports of one event each; a report with several events in columns is refused, because the manual does not define
+//! the order of the columns.
 
 use std::io::BufRead;
 
@@ -16,14 +16,14 @@ const ONE_EVENT: &str = "the report of one event: opreport -l event:NAME, and on
 const EVENT: &str =
     "an event of misses of the data or instruction TLB, or of cycles, that was not read yet";
 
-/// Whether a report begins with this line.
+/// Whether this line starts a report.
 pub(super) fn is_line(line: &str) -> bool {
     counted(line).is_some()
 }
 
 pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError> {
     let mut reading = Reading::default();
-    // The event that is read: where its sum goes, and what a sample stands for.
+    // The current event: where its sum goes, and the events per sample.
     let mut event: Option<(Place, f64)> = None;
     let mut in_table = true;
     while let Some(line) = lines.next()? {
@@ -48,7 +48,7 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
                 Some(samples) => {
                     *place(&mut reading.given).get_or_insert(0.0) += samples as f64 * count
                 }
-                // The next report's first line.
+                // First line of the next report.
                 None if text.starts_with("CPU:") => {}
                 None => return Err(lines.bad(text, SYMBOLS)),
             }
@@ -59,7 +59,7 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
 
 type Place = fn(&mut Given) -> &mut Option<f64>;
 
-/// What an event counts: oprofile has names for each processor.
+/// Maps an event name to the quantity it counts; oprofile's names differ by CPU.
 fn place(event: &str) -> Option<Place> {
     let is_miss = event.contains("MISS");
     match event {
@@ -70,7 +70,7 @@ fn place(event: &str) -> Option<Place> {
     }
 }
 
-/// The event of a line `Counted EVENT events (…) … count N`, and N.
+/// Parses `Counted EVENT events (…) … count N` into the event and N.
 fn counted(line: &str) -> Option<(&str, f64)> {
     let (event, rest) = line.trim().strip_prefix("Counted ")?.split_once(" events ")?;
     let (_, count) = rest.rsplit_once(" count ")?;
@@ -83,7 +83,7 @@ mod tests {
 
     use crate::from::{Format, read_text};
 
-    /// In the manual's format; the sums are those of LWN's worked example.
+    /// In the manual's format, with the sums of LWN's worked example.
     const REPORT: &str = "\
 CPU: Intel Sandy Bridge microarchitecture, speed 2401 MHz (estimated)
 Counted DTLB_LOAD_MISSES events (Load misses) with a unit mask of 0x01 (walk) count 1000

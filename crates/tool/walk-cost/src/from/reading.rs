@@ -1,4 +1,4 @@
-//! What a file held, and why it could not be read.
+//! `Reading`: the contents of a file, and the errors of the readers.
 
 use std::path::PathBuf;
 
@@ -6,24 +6,24 @@ use crate::estimate::Attribution;
 use crate::events::Table;
 use crate::{Count, Given};
 
-/// What a file held.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// Which format it was.
+    /// Format of the file.
     pub format: Format,
-    /// How often events happened.
+    /// Event counts.
     pub counts: Vec<Count>,
-    /// Whose misses were sampled, an entry for each sampled event.
+    /// Attribution of the samples, one entry per sampled event.
     pub attributions: Vec<Attribution>,
-    /// Numbers given by key.
+    /// Numbers by key.
     pub given: Given,
-    /// The events of the processor that was measured, where the file names it.
+    /// Event table of the measured CPU, if the file names the CPU.
     pub table: Option<&'static Table>,
-    /// What a reader should know, a line each.
+    /// Notes for the reader, one line each.
     pub notes: Vec<String>,
 }
 
-/// The formats that are read.
+/// The supported formats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// `perf stat -j`.
@@ -40,37 +40,37 @@ pub enum Format {
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FromError {
-    /// The file is missing or refused.
+    /// The file is missing, or the kernel refused.
     #[error("cannot read {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// A line that is not what this format is made of.
+    /// A line that does not match the format.
     #[error("{}:{line}: expected {expected}, found {text:?}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// The line's number, from 1.
+        /// Line number, from 1.
         line: u64,
-        /// The line, cut.
+        /// The line, truncated.
         text: String,
-        /// What would have been right.
+        /// Expected content.
         expected: &'static str,
     },
-    /// A `perf.data` that is broken.
+    /// A damaged `perf.data`.
     #[error("{}: byte {offset}: {what}; record it again", path.display())]
     Broken {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the damage.
         offset: u64,
-        /// What is wrong there.
+        /// Description of the damage.
         what: &'static str,
     },
-    /// A `perf.data` that is not of the kind for pipes, in a pipe.
+    /// A `perf.data` in file format, read from a pipe.
     #[error(
         "{}: a perf.data file cannot be read from a pipe; give its name, or record in pipe format: perf \
          record -o -",
@@ -80,7 +80,7 @@ pub enum FromError {
         /// The file.
         path: PathBuf,
     },
-    /// None of the formats.
+    /// An unknown format.
     #[error(
         "{}: unknown format: expected the output of perf stat -j, a perf.data, opreport -l, or lines of \
          key=value (misses, cost, cycles)",
@@ -93,7 +93,7 @@ pub enum FromError {
 }
 
 impl Format {
-    /// Its name in words.
+    /// The name of the format.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::StatJson => "perf stat -j",

@@ -1,12 +1,11 @@
-//! Address spaces of the recorded processes, built up from their mmap records. Private to the
-//! readers of samples.
+//! Address spaces of the recorded processes, reconstructed from mmap records.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// All mappings together; a hostile file cannot make more.
+/// Maximum number of mappings in total, as a bound for hostile files.
 const MAX_MAPPINGS: usize = 1 << 20;
 
-/// The name of the mapping at each address of each process, as of the last record.
+/// Mapping names by process and address, as of the last record.
 #[derive(Debug, Default)]
 pub(super) struct Spaces {
     of_process: HashMap<i32, BTreeMap<u64, Mapping>>,
@@ -19,11 +18,11 @@ struct Mapping {
     name: String,
 }
 
-/// The kernel's own mappings are recorded as pid -1 and belong to everybody.
+/// The kernel's mappings are recorded as pid -1 and apply to all processes.
 const KERNEL: i32 = -1;
 
 impl Spaces {
-    /// Maps `start..start+length`; what lay there before is cut away, as mmap(2) does.
+    /// Maps `start..start+length` and cuts older mappings, as mmap(2) does.
     pub fn map(&mut self, pid: i32, start: u64, length: u64, name: &str) {
         let Some(end) = start.checked_add(length).filter(|end| *end > start) else { return };
         if self.mappings >= MAX_MAPPINGS {
@@ -46,7 +45,7 @@ impl Spaces {
         self.mappings = (self.mappings + space.len()).saturating_sub(before);
     }
 
-    /// A child begins with its parent's mappings; a thread of its own process changes nothing.
+    /// A child process inherits its parent's mappings; a new thread changes nothing.
     pub fn fork(&mut self, child: i32, parent: i32) {
         if child == parent || self.of_process.contains_key(&child) {
             return;
@@ -58,14 +57,14 @@ impl Spaces {
         }
     }
 
-    /// A program that is executed begins with none.
+    /// An exec removes all mappings.
     pub fn exec(&mut self, pid: i32) {
         if let Some(space) = self.of_process.remove(&pid) {
             self.mappings -= space.len();
         }
     }
 
-    /// The mapping at an address.
+    /// Name of the mapping that contains an address.
     pub fn name(&self, pid: i32, address: u64) -> Option<&str> {
         [pid, KERNEL].iter().find_map(|pid| {
             let (_, mapping) = self.of_process.get(pid)?.range(..=address).next_back()?;
@@ -105,7 +104,7 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle: one name an address.
+        /// Oracle: an array with one name per address.
         #[test]
         fn it_is_what_one_name_an_address_would_be(
             maps in prop::collection::vec((0u64..60, 0u64..30, 0u8..5), 0..30),

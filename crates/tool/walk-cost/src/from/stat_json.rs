@@ -1,5 +1,5 @@
-//! `perf stat -j`: an object a line (tools/perf/util/stat-display.c). Lines that begin otherwise
-//! are the program's own, which writes to the same standard error.
+//! `perf stat -j`: one JSON object per line (tools/perf/util/stat-display.c). Other lines are output of the program,
+//! which shares standard error.
 
 use std::io::BufRead;
 
@@ -8,7 +8,7 @@ use super::number;
 use super::reading::{FromError, Reading};
 use super::sums::{Line, Sums};
 
-/// Keys that tell lines about parts of the whole apart.
+/// Keys that distinguish parts of the total.
 const PARTS: [&str; 8] = ["interval", "cpu", "core", "die", "socket", "node", "thread", "cluster"];
 
 pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError> {
@@ -25,7 +25,7 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
             let value = object.get(key)?;
             value.as_f64().or_else(|| number::plain(value.as_str()?))
         };
-        // A metric without an event (`perf stat -M`) has no counter's value.
+        // Metrics without an event (`perf stat -M`) have no counter value.
         let (Some(event), Some(printed)) = (word("event"), object.get("counter-value")) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! One count out of many lines about one event. Private to the readers of `perf stat`.
+//! Sums over the lines of one event in `perf stat` output.
 
 use std::collections::HashMap;
 
@@ -6,21 +6,21 @@ use crate::Count;
 
 /// A line about an event.
 pub(super) struct Line {
-    /// The event as printed.
+    /// Event name as printed.
     pub event: String,
-    /// How often; `None` for `<not counted>`.
+    /// Count; `None` for `<not counted>`.
     pub value: Option<f64>,
-    /// The share of the time it was counted.
+    /// Share of the time that the counter ran.
     pub counted: Option<f64>,
-    /// Of which part of the whole: interval, CPU, socket, kind of core. Parts are added up.
+    /// The part of the total: interval, CPU, socket, kind of core. Parts are summed.
     pub part: String,
-    /// Where it stands.
+    /// Location of the line.
     pub source: String,
 }
 
-/// Sums by event. An event printed several times for one part was counted in several groups: each
-/// is an estimate of one number, and their mean is taken. Events and parts are bounded, so that a
-/// hostile file cannot fill the memory.
+/// Sums by event. If an event is printed several times for one part, it was counted in several groups: each is an
+/// estimate of the same number, so their mean is used. The number of events and parts is bounded, so that a hostile
+/// file cannot exhaust memory.
 #[derive(Default)]
 pub(super) struct Sums {
     events: Vec<Event>,
@@ -31,9 +31,9 @@ pub(super) struct Sums {
 struct Event {
     name: String,
     source: String,
-    /// Sum of the lines of each part, and how many they are.
+    /// Sum and number of lines, by part.
     parts: HashMap<String, (f64, u32)>,
-    /// Sum of the shares of time counted, and how many.
+    /// Sum and number of the shares of time counted.
     counted: (f64, u32),
 }
 
@@ -42,7 +42,7 @@ const MAX_PARTS: usize = 1 << 20;
 
 impl Sums {
     pub fn add(&mut self, mut line: Line) {
-        // Two kinds of cores are two parts of one program's run.
+        // On hybrid CPUs, the two kinds of cores are parts of one run.
         for kind in ["cpu_core", "cpu_atom"] {
             if let Some(rest) = line.event.strip_prefix(kind).filter(|rest| rest.starts_with('/')) {
                 line.event = format!("cpu{rest}");
@@ -72,7 +72,7 @@ impl Sums {
         }
     }
 
-    /// The counts, in the order in which the events came.
+    /// The counts in order of first appearance.
     pub fn counts(self) -> (Vec<Count>, Vec<String>) {
         let counts = self.events.into_iter().map(Event::count).collect();
         let note = "the file has too many events or intervals; the rest was ignored";
@@ -86,7 +86,7 @@ impl Event {
             0 | 1 => self.source,
             parts => format!("{} and on, the sum of {parts}", self.source),
         };
-        // In the order of their size, so that the sum does not depend on the map's order.
+        // Sorted by size, so that the sum does not depend on the map's order.
         let mut means: Vec<f64> =
             self.parts.values().map(|(sum, lines)| sum / f64::from(*lines)).collect();
         means.sort_by(f64::total_cmp);

@@ -25,11 +25,11 @@ pub struct HugeFile {
     pub allocated: ByteSize,
     /// Its owner.
     pub uid: u32,
-    /// Whether any process uses it.
+    /// Whether a process uses it.
     pub stale: Stale,
 }
 
-/// Whether a file is unused, so that it only holds pages until its removal.
+/// Whether a file is in use, or only holds pages until it is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stale {

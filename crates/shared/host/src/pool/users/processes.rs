@@ -63,7 +63,7 @@ pub(super) fn scan(root: &Root, mounts: &[Mount], reasons: &mut Reasons) -> (Vec
         held.is_complete = false;
         reasons.note(&format!("{refused} processes"), why);
     }
-    // In another pid namespace, or where /proc hides other users' processes (hidepid), the list is incomplete.
+    // In another pid namespace, or if hidepid hides other users' processes, the list is incomplete.
     let is_first = process::is_in_first_namespace(root);
     if root.is_real() && !(is_first && fs::exists("/proc/1/stat").is_ok_and(|is_there| is_there)) {
         held.is_complete = false;
@@ -91,7 +91,7 @@ fn look(
         suspect |= may_be_hugetlb(&mapping, devices, held);
     }
     opened(root, pid, devices, held)?;
-    // A file of a mount that only this process sees.
+    // The process may map a file of a mount that only it sees.
     suspect |= process::status(root, pid)
         .is_ok_and(|status| status.hugetlb.is_some_and(|bytes| bytes.bytes() > 0));
     // `/SYSV…` in maps is ambiguous; smaps decides.

@@ -1,7 +1,6 @@
-//! `perf record`'s file (tools/perf/Documentation/perf.data-file-format.txt): its header, the
-//! descriptions of its events, and the records of samples, mappings and processes. Files, what
-//! perf writes into a pipe, compressed records (`-z`) and both byte orders; everything else in
-//! them is passed over.
+//! Reader of `perf record`'s file (tools/perf/Documentation/perf.data-file-format.txt): header, event descriptions, and
+//! the records of samples, mappings and processes. Accepts files, perf's pipe format, compressed records (`-z`) and
+//! both byte orders; skips everything else.
 
 mod sample;
 
@@ -19,15 +18,15 @@ use crate::events::Table;
 use crate::{Count, events};
 use sample::Sample;
 
-/// Of the header that perf writes into a pipe: the magic number and this size.
+/// Header size in pipe format: magic number and size.
 const PIPE_HEADER: u64 = 16;
 
-/// Whether a file that begins so is a `perf.data`.
+/// Whether `head` starts with the magic number of a `perf.data`.
 pub(super) fn is_data(head: &[u8]) -> bool {
     Order::of_magic(head).is_some()
 }
 
-/// Reads a whole `perf.data`; `head` is what was read of it already, `path` is named in errors.
+/// Reads a whole `perf.data`; `head` is the part already read, `path` is named in errors.
 pub(super) fn read(head: Vec<u8>, mut file: File, path: &Path) -> Result<Reading, FromError> {
     let order = Order::of_magic(&head).unwrap_or(Order::Little);
     let records = if order.u64_at(&head, 8) == Some(PIPE_HEADER) {
@@ -48,9 +47,9 @@ pub(super) fn read(head: Vec<u8>, mut file: File, path: &Path) -> Result<Reading
     Ok(Reading { format: Format::Data, ..records.finish(path) })
 }
 
-// Words of either byte order, and a stream of bytes that knows its place. Private to the reader.
+// Words of either byte order, and a byte stream that counts its offset.
 
-/// The byte order of the machine that recorded.
+/// Byte order of the recording machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
     Little,
@@ -58,7 +57,7 @@ enum Order {
 }
 
 impl Order {
-    /// By the magic number, `PERFILE2` as a word of the machine's.
+    /// Detects the order by the magic number `PERFILE2`, written as a 64-bit word.
     pub fn of_magic(head: &[u8]) -> Option<Self> {
         match head.get(..8)? {
             b"PERFILE2" => Some(Self::Little),
@@ -67,26 +66,26 @@ impl Order {
         }
     }
 
-    /// The 16-bit word at `at`, if the slice reaches that far.
+    /// The 16-bit word at `at`; `None` beyond the end of `bytes`.
     pub fn u16_at(self, bytes: &[u8], at: usize) -> Option<u16> {
         let word = array(bytes, at)?;
         Some(if self == Self::Little { u16::from_le_bytes(word) } else { u16::from_be_bytes(word) })
     }
 
-    /// The 32-bit word at `at`.
+    /// The 32-bit word at `at`; `None` beyond the end.
     pub fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
         let word = array(bytes, at)?;
         Some(if self == Self::Little { u32::from_le_bytes(word) } else { u32::from_be_bytes(word) })
     }
 
-    /// The 64-bit word at `at`.
+    /// The 64-bit word at `at`; `None` beyond the end.
     pub fn u64_at(self, bytes: &[u8], at: usize) -> Option<u64> {
         let word = array(bytes, at)?;
         Some(if self == Self::Little { u64::from_le_bytes(word) } else { u64::from_be_bytes(word) })
     }
 
-    /// A word of C bit fields, the first in bit 0: compilers of big-endian machines fill each byte
-    /// from its high bit (`swap_bitfield` in tools/perf/util/session.c).
+    /// A 64-bit word of C bit fields, the first field in bit 0: on big-endian machines compilers allocate bit fields
+    /// from the high bit of each byte (`swap_bitfield` in tools/perf/util/session.c).
     pub fn bit_fields_at(self, bytes: &[u8], at: usize) -> Option<u64> {
         let word: [u8; 8] = array(bytes, at)?;
         let reversed = word.map(u8::reverse_bits);
@@ -98,13 +97,13 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// The text up to the first zero.
+/// The text up to the first null byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// A stream of bytes, and how far it was read.
+/// A byte stream with its current offset.
 struct Source<'a, R> {
     input: R,
     pub offset: u64,
@@ -116,7 +115,7 @@ impl<'a, R: Read> Source<'a, R> {
         Self { input, offset: 0, path }
     }
 
-    /// Fills `bytes`; `false` if the stream ended before the first of them.
+    /// Fills `bytes`; `false` if the stream has ended.
     pub fn fill(&mut self, bytes: &mut [u8]) -> Result<bool, FromError> {
         let mut filled = 0;
         while filled < bytes.len() {
@@ -132,7 +131,7 @@ impl<'a, R: Read> Source<'a, R> {
         Ok(true)
     }
 
-    /// Passes over `length` bytes.
+    /// Skips `length` bytes.
     pub fn skip(&mut self, length: u64) -> Result<(), FromError> {
         let skipped = std::io::copy(&mut (&mut self.input).take(length), &mut std::io::sink());
         let skipped =
@@ -146,15 +145,14 @@ impl<'a, R: Read> Source<'a, R> {
     }
 }
 
-// The events of a recording: which there are, how their samples are laid out, and which
-// processor counted them. Private to the reader.
+// The events of a recording: their sample layouts, and the CPU that counted them.
 
-/// The events, and the byte order in which they are described.
+/// The recorded events and their byte order.
 struct Events {
     pub order: Order,
-    /// In the file's order.
+    /// In file order.
     pub list: Vec<Event>,
-    /// Which event an id belongs to.
+    /// Event index by sample id.
     pub of_id: HashMap<u64, usize>,
     cpu: Option<String>,
 }
@@ -162,21 +160,21 @@ struct Events {
 /// One recorded event.
 #[derive(Clone, Debug, Default)]
 struct Event {
-    /// As it was named on perf's command line, if the file says.
+    /// Name on perf's command line, if the file has it.
     pub name: String,
-    /// `sample_type`: which fields its samples have.
+    /// `sample_type`: the fields of its samples.
     pub fields: u64,
-    /// Whether other records end with the same fields (`sample_id_all`).
+    /// Whether non-sample records end with the same fields (`sample_id_all`).
     pub trailer: bool,
-    /// The period all samples have, unless they say their own.
+    /// Fixed sample period, unless samples carry their own.
     pub period: Option<u64>,
 }
 
-/// Numbers of features (tools/perf/util/header.h).
+/// Feature numbers (tools/perf/util/header.h).
 const CPUID: u64 = 9;
 const EVENT_DESC: u64 = 12;
 
-/// More events than anybody records.
+/// Maximum number of events that are read.
 const MAX_EVENTS: usize = 4096;
 
 impl Events {
@@ -184,7 +182,7 @@ impl Events {
         Self { order, list: Vec::new(), of_id: HashMap::new(), cpu: None }
     }
 
-    /// Adds an event by its `struct perf_event_attr` and the words that are its ids.
+    /// Adds an event by its `struct perf_event_attr` and its ids.
     pub fn add(&mut self, attribute: &[u8], ids: &[u8]) {
         let index = self.list.len();
         if index == MAX_EVENTS {
@@ -204,7 +202,7 @@ impl Events {
         self.of_id.extend(ids.map(|id| (id, index)));
     }
 
-    /// Takes what a feature's section says; most say nothing here.
+    /// Reads a feature section; most features are ignored.
     pub fn feature(&mut self, number: u64, section: &[u8]) {
         match number {
             CPUID => self.cpu = section.get(4..).map(text),
@@ -215,7 +213,7 @@ impl Events {
         }
     }
 
-    /// The feature that names the events. What does not fit is left unnamed.
+    /// Reads the event names from EVENT_DESC. Names that cannot be read are skipped.
     fn read_names(&mut self, section: &[u8]) -> Option<()> {
         let word = |at| Some(self.order.u32_at(section, at)? as usize);
         let (count, size) = (word(0)?, word(4)?);
@@ -229,7 +227,7 @@ impl Events {
         Some(())
     }
 
-    /// The events of the processor that was recorded: `GenuineIntel,6,85,7`, or a MIDR.
+    /// The event table of the recorded CPU: `GenuineIntel,6,85,7`, or a MIDR.
     pub fn table(&self) -> Option<&'static Table> {
         let cpu = self.cpu.as_deref()?;
         let mut parts = cpu.split(',');
@@ -239,22 +237,21 @@ impl Events {
     }
 }
 
-// The header of a `perf.data` that is a file: where the records are, and the descriptions of the
-// events. Private to the reader.
+// The header of a `perf.data` file: offset of the records, and the event descriptions.
 
-/// What the header says.
+/// Contents of the header.
 struct Header {
-    /// Where the records begin, and how many bytes they are.
+    /// Offset and size of the records, in bytes.
     pub data: (u64, u64),
     /// Never empty.
     pub events: Events,
 }
 
-/// Bytes of the header itself (`struct perf_file_header`), as all versions have had it.
+/// Bytes of `struct perf_file_header`, the same in all versions.
 const HEADER: u64 = 104;
-/// Bits of `adds_features` (tools/perf/util/header.h).
+/// Number of bits in `adds_features` (tools/perf/util/header.h).
 const MAX_FEATURES: u64 = 256;
-/// No part that is read whole is longer: a header's section of event names.
+/// Maximum size of a section that is read whole.
 const MAX_SECTION: u64 = 16 << 20;
 
 impl Header {
@@ -277,13 +274,13 @@ impl Header {
         if data.0.checked_add(data.1).is_none_or(|end| end > length) {
             return Err(file.broken(40, "the records end beyond the file"));
         }
-        // perf fills it in when it ends: zero was never filled in.
+        // perf writes the size when it exits; zero means it was killed.
         if data.1 == 0 {
             return Err(file.broken(48, "no records: perf was killed"));
         }
         let mut events = Events::new(order);
         file.read_attributes(&mut events, word(16), (word(24), word(32)))?;
-        // One section for each feature that is there, in their order, after the records.
+        // After the records follows one section descriptor per feature, in bit order.
         let has = |bit: u64| word(72 + bit as usize / 64 * 8) >> (bit % 64) & 1 == 1;
         for (index, bit) in (0..MAX_FEATURES).filter(|bit| has(*bit)).enumerate() {
             if bit == CPUID || bit == EVENT_DESC {
@@ -296,7 +293,7 @@ impl Header {
     }
 }
 
-/// The file, read by place, with bounds.
+/// Random access to the file, with bounds checks.
 struct Sections<'a, R> {
     input: R,
     length: u64,
@@ -304,7 +301,7 @@ struct Sections<'a, R> {
 }
 
 impl<R: Read + Seek> Sections<'_, R> {
-    /// `size` bytes from `offset`, all inside the file.
+    /// Reads `size` bytes at `offset`; they must lie inside the file.
     fn section(&mut self, offset: u64, size: u64) -> Result<Vec<u8>, FromError> {
         let end = offset.checked_add(size);
         if size > MAX_SECTION || end.is_none_or(|end| end > self.length) {
@@ -317,14 +314,14 @@ impl<R: Read + Seek> Sections<'_, R> {
         Ok(bytes)
     }
 
-    /// The descriptions of the events: `struct perf_event_attr` and where their ids are.
+    /// Reads the event descriptions: `struct perf_event_attr`, each followed by the location of its ids.
     fn read_attributes(
         &mut self,
         events: &mut Events,
         size: u64,
         (offset, length): (u64, u64),
     ) -> Result<(), FromError> {
-        // 64 bytes was the first version's (PERF_ATTR_SIZE_VER0); 16 more say where the ids are.
+        // The first version had 64 bytes (PERF_ATTR_SIZE_VER0); 16 more locate the ids.
         let count = length.checked_div(size).unwrap_or(0);
         if !(64 + 16..=4096).contains(&size) || count == 0 || count > MAX_EVENTS as u64 {
             return Err(self.broken(16, "no event descriptions"));
@@ -344,14 +341,13 @@ impl<R: Read + Seek> Sections<'_, R> {
     }
 }
 
-// The records of a `perf.data`, put in the order of their times. Private to the reader.
+// The records of a `perf.data`, sorted by time.
 //
-// perf drains the CPUs' buffers in rounds: a record may come after one of another CPU that is
-// later, but never by more than a round (`tools/perf/util/ordered-events.c`). So what is older
-// than the round before can be passed on when a round ends.
-// See docs/decisions/walk-cost.md#2.
+// perf drains the per-CPU buffers in rounds: a record may follow a later record of another CPU, but by less than one
+// round (`tools/perf/util/ordered-events.c`). So at the end of a round, records older than the previous round can be
+// processed. See docs/decisions/walk-cost.md#2.
 
-/// Types of records (linux/perf_event.h; from 64 on tools/perf/util/event.h).
+/// Record types (linux/perf_event.h; from 64 on tools/perf/util/event.h).
 const MMAP: u32 = 1;
 const LOST: u32 = 2;
 const COMM: u32 = 3;
@@ -369,9 +365,9 @@ const COMPRESSED2: u32 = 83;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const EXEC: u16 = 1 << 13;
 
-/// Records kept back at most; 80 bytes each.
+/// Maximum number of buffered records, of 80 bytes each.
 const MAX_WAITING: usize = 1 << 20;
-/// Bytes unpacked at once.
+/// Bytes decompressed per step.
 const CHUNK: usize = 64 << 10;
 
 enum Record {
@@ -381,20 +377,20 @@ enum Record {
     Exec { pid: i32 },
 }
 
-/// What was taken from the records so far.
+/// State of the record reader.
 struct Records {
     events: Events,
     spaces: Spaces,
     tallies: Vec<(Tally, WithoutPeriod)>,
     lost: u64,
     waiting: Vec<(u64, Record)>,
-    /// The latest time of this round, and of the one before.
+    /// Latest timestamps of this round and of the previous one.
     latest: u64,
     settled: u64,
     unpacker: Option<Unpacker>,
 }
 
-/// Whether a sample did not say how many events it stands for.
+/// Whether a sample had no period.
 type WithoutPeriod = bool;
 
 impl Records {
@@ -404,7 +400,7 @@ impl Records {
         Self { events, spaces, tallies, lost, waiting, latest, settled, unpacker: None }
     }
 
-    /// Takes `length` bytes of records, or all up to the end.
+    /// Reads `length` bytes of records, or all until the end of the stream.
     pub fn read<R: Read>(
         mut self,
         source: &mut Source<R>,
@@ -452,7 +448,7 @@ impl Records {
         usize::from(self.events.order.u16_at(head, 6).unwrap_or(0))
     }
 
-    /// Two records have bytes behind them that their size does not tell.
+    /// Number of bytes after a record that its size does not include; only two types have some.
     fn bytes_behind(&self, record: &[u8]) -> u64 {
         let order = self.events.order;
         match order.u32_at(record, 0) {
@@ -462,7 +458,7 @@ impl Records {
         }
     }
 
-    /// Takes a record; `false` if it is packed and cannot be unpacked.
+    /// Processes a record; `false` if it is compressed and damaged.
     fn take(&mut self, record: &[u8]) -> bool {
         let order = self.events.order;
         let word = |at| order.u64_at(record, at);
@@ -480,7 +476,7 @@ impl Records {
             LOST => self.lost = self.lost.saturating_add(word(16).unwrap_or(0)),
             LOST_SAMPLES => self.lost = self.lost.saturating_add(word(8).unwrap_or(0)),
             HEADER_ATTR => {
-                // The description says its own length; the ids are what is left.
+                // The attribute contains its own size; the ids follow it.
                 let size = order.u32_at(record, 12).unwrap_or(0) as usize;
                 if let Some((attribute, ids)) = record[8..].split_at_checked(size) {
                     self.events.add(attribute, ids);
@@ -496,7 +492,7 @@ impl Records {
         true
     }
 
-    /// Takes the records that are whole in what was packed so far.
+    /// Decompresses a record's data and processes the complete records in it.
     fn unpack(&mut self, packed: &[u8]) -> bool {
         let Some(mut unpacker) = self.unpacker.take().or_else(Unpacker::new) else { return false };
         let mut input = InBuffer::around(packed);
@@ -505,7 +501,7 @@ impl Records {
             let mut done = 0;
             while let Some(rest) = unpacker.bytes.get(done..).filter(|rest| rest.len() >= 8) {
                 let size = self.size(rest);
-                // Packed again: perf does not, and nesting would have no bound.
+                // Nested compression: perf does not write it, and it would allow unbounded recursion.
                 let kind = self.events.order.u32_at(rest, 0);
                 if size < 8 || matches!(kind, Some(COMPRESSED | COMPRESSED2)) {
                     return false;
@@ -523,7 +519,7 @@ impl Records {
         true
     }
 
-    /// Keeps a record of the kernel's until its round is over.
+    /// Buffers a kernel record until its round is over.
     fn wait(&mut self, kind: u32, record: &[u8]) {
         let misc = self.events.order.u16_at(record, 4).unwrap_or(0);
         let Some((time, one)) = parse(kind, misc, record, &self.events) else { return };
@@ -534,10 +530,10 @@ impl Records {
         }
     }
 
-    /// Passes on what is not later than `time`, in order.
+    /// Processes the buffered records up to `time`, in order.
     fn pass_on(&mut self, time: u64) {
         let mut waiting = std::mem::take(&mut self.waiting);
-        // Stable: records of one time stay in the file's order.
+        // A stable sort: records of equal time stay in file order.
         waiting.sort_by_key(|(time, _)| *time);
         let end = waiting.partition_point(|(at, _)| *at <= time);
         for (_, record) in waiting.drain(..end) {
@@ -564,7 +560,7 @@ impl Records {
         tally.add(sample.period.unwrap_or(1) as f64, mapping, code);
     }
 
-    /// What they say together.
+    /// Converts the state into a [`Reading`].
     pub fn finish(mut self, path: &Path) -> Reading {
         let mut reading = Reading { table: self.events.table(), ..Reading::default() };
         let file = path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -610,10 +606,10 @@ fn parse(kind: u32, misc: u16, record: &[u8], events: &Events) -> Option<(u64, R
     Some((sample::time_of_other(record, events.list.first()?, order), one))
 }
 
-/// All compressed records of a file are one stream of zstd; a record may end in the next.
+/// Decompressor: all compressed records of a file form one zstd stream, and a record may continue in the next one.
 struct Unpacker {
     stream: Decoder<'static>,
-    /// Unpacked, and not taken yet: less than a record, after each step.
+    /// Decompressed bytes that are not yet processed; less than one record after each step.
     bytes: Vec<u8>,
 }
 
@@ -622,7 +618,7 @@ impl Unpacker {
         Some(Self { stream: Decoder::new().ok()?, bytes: Vec::new() })
     }
 
-    /// Unpacks up to a chunk; says whether more may come of this input, `None` if it is damaged.
+    /// Decompresses up to one chunk; returns whether more output may follow, `None` if the data is damaged.
     fn run(&mut self, input: &mut InBuffer) -> Option<bool> {
         let before = self.bytes.len();
         self.bytes.resize(before + CHUNK, 0);

@@ -1,10 +1,10 @@
-//! Where the fields of a sample are: their order is fixed, their presence is the event's
-//! (`perf_event_open(2)`, PERF_RECORD_SAMPLE). Private to the reader.
+//! Locates the fields of a sample: their order is fixed, `sample_type` selects them (`perf_event_open(2)`,
+//! PERF_RECORD_SAMPLE).
 
 use super::Order;
 use super::{Event, Events};
 
-/// What is read of a sample.
+/// The fields of a sample that are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
     /// Index of its event.
@@ -16,7 +16,7 @@ pub(super) struct Sample {
     pub period: Option<u64>,
 }
 
-/// Bits of `sample_type` (linux/perf_event.h), of the fields that come before all of varying size.
+/// Bits of `sample_type` (linux/perf_event.h) for the fields before the first of variable size.
 const IP: u64 = 1;
 const TID: u64 = 1 << 1;
 const TIME: u64 = 1 << 2;
@@ -27,11 +27,11 @@ const PERIOD: u64 = 1 << 8;
 const STREAM_ID: u64 = 1 << 9;
 const IDENTIFIER: u64 = 1 << 16;
 
-/// Reads a sample's record, its header of 8 bytes included. `None` if it is too short.
+/// Parses a sample record, including its 8-byte header. `None` if it is too short.
 pub(super) fn parse(record: &[u8], events: &Events) -> Option<Sample> {
     let (first, order) = (events.list.first()?, events.order);
-    // The identifier comes first, so that the layout can be known; without one all events have
-    // the same fields.
+    // With PERF_SAMPLE_IDENTIFIER the id comes first and selects the layout; without it all events have the same
+    // fields.
     let event = if first.fields & IDENTIFIER != 0 {
         events.of_id.get(&order.u64_at(record, 8)?).copied()?
     } else {
@@ -54,7 +54,7 @@ fn fields(record: &[u8], event: &Event, order: Order) -> Option<Fields> {
             return Some(None);
         }
         at += 8;
-        // The record must reach to the end of the field.
+        // The record must contain the whole field.
         (record.len() >= at).then_some(Some(at - 8))
     };
     next(IDENTIFIER)?;
@@ -75,7 +75,7 @@ fn fields(record: &[u8], event: &Event, order: Order) -> Option<Fields> {
     Some(Fields { sample, id: word(id) })
 }
 
-/// The time of a record that is no sample: its trailer has the fields from its end backwards.
+/// Timestamp of a non-sample record, from its trailer, whose fields are located from the end.
 pub(super) fn time_of_other(record: &[u8], event: &Event, order: Order) -> u64 {
     if !event.trailer || event.fields & TIME == 0 {
         return 0;
