@@ -1,7 +1,7 @@
 //! Lines of a policy log (`SUPERPAGE_POLICY_LOG`). One that is read is written as the same.
 #![no_main]
 
-use policy::live::{Begin, Record};
+use advisor::{Begin, Record};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     if let Ok(begin) = text.parse::<Begin>() {

@@ -21,7 +21,7 @@
 //! | `fork` | work before and after a fork; `copy`: a child's superpages; `order`: the parts; `fork_lock` |
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `pagemap` | state of pages, from the kernel |
-//! | `executor` | the state of `policy` for this process, its decisions, their log, and the advice they need |
+//! | `executor` | the state of `advisor` for this process, its decisions, their log, and the advice they need |
 //! | `text` | text of a fixed length, and numbers in text |
 //! | `once` | booleans computed once |
 //! | `environment` | removal of this library from the environment of executed programs |

@@ -1,6 +1,6 @@
 //! How much is advised: free blocks in the texts of several machines (pure), and on memory that is fragmented
 //! on purpose (kernel tier: root, a C compiler, some GiB of free memory). What is decided by them is tested in
-//! `policy`.
+//! `advisor`.
 
 mod common;
 mod programs;

@@ -2,8 +2,8 @@
 //! keys.
 
 use policy::{
-    Action, Attempt, Backing, Daemon, Event, Facts, Mapping, Orders, Page, Policy, Region,
-    Reservation, Result as Ended, Scale, Superpage, Wait,
+    Action, Attempt, Backing, Daemon, DaemonAction, Event, Facts, FaultAction, Mapping, Orders,
+    Page, Policy, Region, Reservation, Result as Ended, Scale, Superpage, Wait,
 };
 
 use crate::{Design, condition};
@@ -54,6 +54,10 @@ impl Explainer<'_> {
         self.policy().on(event, &self.place(facts))
     }
 
+    fn serve(&self, write: bool, facts: &Facts) -> FaultAction {
+        self.policy().fault(write, &self.place(facts))
+    }
+
     /// Adapts facts to a design whose anonymous memory comes from a pool.
     fn place(&self, facts: &Facts) -> Facts {
         if !self.pool || !facts.mapping.backing.is_anonymous() {
@@ -96,6 +100,11 @@ impl Explainer<'_> {
         })
     }
 
+    /// Whether the first write of a region reserves a superpage.
+    fn reserves(&self) -> bool {
+        matches!(self.serve(true, &fresh()), FaultAction::Reserve { .. })
+    }
+
     fn faults(&self) -> Vec<Explained> {
         let line = |event, happens, facts: &Facts| self.line("faults", event, happens, facts);
         let mut lines = vec![
@@ -107,11 +116,11 @@ impl Explainer<'_> {
             line("first read of a file in memory", READ, &file()),
             line("write to a page beside others", WRITE, &beside(8)),
         ];
-        if let Action::Reserve { .. } = self.ask(WRITE, &fresh()) {
+        if self.reserves() {
             lines.push(line("write to a page of a reservation", WRITE, &reserved(8)));
         }
         for facts in [fresh(), advised(true)] {
-            if let Action::MapZeros { order: order @ 1.. } = self.ask(READ, &facts) {
+            if let FaultAction::MapZeros { order: order @ 1.. } = self.serve(false, &facts) {
                 let event = match facts.mapping.advised {
                     None => "write to the superpage of zeros",
                     _ => "write to the superpage of zeros, advised",
@@ -128,18 +137,18 @@ impl Explainer<'_> {
     /// Actions at consecutive faults in a region, until they repeat.
     fn sequence(&self) -> Vec<Action> {
         let (mut policy, mut actions) = (self.policy(), Vec::new());
-        let mut facts = match self.ask(WRITE, &fresh()) {
-            Action::Reserve { .. } => reserved(8),
-            _ => self.place(&beside(8).with(|facts| facts.mapping.advised = Some(false))),
+        let mut facts = match self.reserves() {
+            true => reserved(8),
+            false => self.place(&beside(8).with(|facts| facts.mapping.advised = Some(false))),
         };
         while actions.len() < 16 {
-            let action = policy.on(WRITE, &facts);
-            if actions.last() == Some(&action) {
+            let action = policy.fault(true, &facts);
+            if actions.last() == Some(&Action::Fault(action)) {
                 break;
             }
             facts.place.0 +=
-                if let Action::MapBase { pages } = action { u64::from(pages) } else { 1 };
-            actions.push(action);
+                if let FaultAction::MapBase { pages } = action { u64::from(pages) } else { 1 };
+            actions.push(Action::Fault(action));
         }
         actions
     }
@@ -191,8 +200,7 @@ impl Explainer<'_> {
             line("a fork shares a superpage", shared(true), &large()),
             line("a superpage shared by a fork is written", WRITE, &shared_after_fork()),
         ];
-        let reserves = matches!(self.ask(WRITE, &fresh()), Action::Reserve { .. });
-        let demoted = Event::Demoted { reserved: reserves };
+        let demoted = Event::Demoted { reserved: self.reserves() };
         lines.push(line("frames of a split superpage are not used any more", demoted, &fresh()));
         lines
     }
@@ -201,8 +209,9 @@ impl Explainer<'_> {
         let line = |event: &str, happens| self.line("shortage", event, happens, &fresh());
         let mut lines = vec![line("no base page is free", Event::NoPage { wanted: 1 })];
         for (event, facts) in [("a fault", fresh()), ("a fault, advised", advised(true))] {
-            let asks = self.ask(WRITE, &facts);
-            if let Action::MakeSuperpage { effort, .. } | Action::Reserve { effort, .. } = asks {
+            if let FaultAction::MakeSuperpage { effort, .. } | FaultAction::Reserve { effort, .. } =
+                self.serve(true, &facts)
+            {
                 let happens = Event::NoSuperpage { effort, daemon: false };
                 lines.push(line(&format!("no superpage is free for {event}"), happens));
             }
@@ -221,11 +230,9 @@ impl Explainer<'_> {
 
 /// Whether the policy has an alternative if this action fails.
 fn can_fail(action: &Action) -> bool {
-    use policy::How::Fresh;
     matches!(
         action,
-        Action::Reserve { .. }
-            | Action::MakeSuperpage { how: Fresh, .. }
+        Action::Fault(FaultAction::Reserve { .. } | FaultAction::MakeSuperpage { .. })
             | Action::Compact { direct: Some(_), .. }
             | Action::Reclaim { .. }
             | Action::BreakReservation { .. }
@@ -328,12 +335,12 @@ impl Explainer<'_> {
 
     /// The lowest amounts at which the daemon does not start, and at which it stops.
     fn range(&self, daemon: Daemon, most: u64, at: impl Fn(u64) -> Facts) -> (u64, u64) {
-        let rests = |action| matches!(action, Action::Wait(_));
-        let begins = |amount| self.policy().on(Event::Tick(daemon), &at(amount));
+        let rests = |action| matches!(action, DaemonAction::Wait(_));
+        let begins = |amount| self.policy().tick(daemon, &at(amount));
         let goes_on = |amount| {
             let mut policy = self.policy();
-            let action = policy.on(Event::Tick(daemon), &at(0));
-            policy.on(Event::Outcome { action, result: DONE, cost: 0 }, &at(amount))
+            let action = policy.tick(daemon, &at(0));
+            policy.worked(action, DONE, 0, &at(amount))
         };
         let start = (0..=most).find(|&amount| rests(begins(amount)));
         let stop = (0..=most).find(|&amount| rests(goes_on(amount)));
@@ -358,7 +365,7 @@ impl Explainer<'_> {
             }),
             Daemon::Recover => {
                 let mut policy = self.policy();
-                policy.on(Event::Tick(daemon), &busy());
+                policy.tick(daemon, &busy());
                 let with = |zeros| large().with(|facts| facts.region.zeros = zeros);
                 let mut is = |zeros| policy.on(Event::Inspected { requested: false }, &with(zeros));
                 let least = (0..=PAGES).find(|&zeros| is(zeros) == Action::Recover)?;
@@ -373,28 +380,29 @@ impl Explainer<'_> {
 /// The actions of a daemon until it rests, if there is always work.
 fn pass(policy: &mut Policy, daemon: Daemon) -> Vec<String> {
     let facts = busy();
-    let mut action = policy.on(Event::Tick(daemon), &facts);
-    let (mut actions, mut total) = (Vec::<(Action, usize)>::new(), 0);
-    while !matches!(action, Action::Wait(_)) && total < ENDLESS {
+    let mut action = policy.tick(daemon, &facts);
+    let (mut actions, mut total) = (Vec::<(DaemonAction, usize)>::new(), 0);
+    while !matches!(action, DaemonAction::Wait(_)) && total < ENDLESS {
         match actions.last_mut() {
             Some((last, times)) if *last == action => *times += 1,
             _ => actions.push((action, 1)),
         }
         total += 1;
-        action = policy.on(Event::Outcome { action, result: DONE, cost: 0 }, &facts);
+        action = policy.worked(action, DONE, 0, &facts);
     }
     let last = actions.len().saturating_sub(1);
     let is_endless = |at| at == last && total == ENDLESS;
     let words = |(at, &each)| repeated(daemon, each, is_endless(at));
     let mut words: Vec<String> = actions.iter().enumerate().map(words).collect();
-    if total < ENDLESS && action != Action::Wait(Wait::Period) {
-        words.push(action.display(&SCALE).to_string());
+    if total < ENDLESS && action != DaemonAction::Wait(Wait::Period) {
+        words.push(Action::Daemon(action).display(&SCALE).to_string());
     }
     words
 }
 
-/// Formats an action that a daemon repeats `times` times in a pass.
-fn repeated(daemon: Daemon, (action, times): (Action, usize), is_endless: bool) -> String {
+/// An action that a daemon repeats `times` times in a pass.
+fn repeated(daemon: Daemon, (action, times): (DaemonAction, usize), is_endless: bool) -> String {
+    let action = Action::Daemon(action);
     let words = action.display(&SCALE);
     match (daemon, times) {
         (_, 1) => words.to_string(),

@@ -1,7 +1,6 @@
 //! Actions that policies request from executors.
 
 use crate::fault::Direct;
-use crate::live::Source;
 use crate::rules::Effort;
 
 /// The action to perform.
@@ -10,6 +9,117 @@ pub enum Action {
     /// Nothing.
     Nothing,
 
+    /// Serve a fault.
+    Fault(FaultAction),
+    /// Make a superpage of existing pages.
+    MakeSuperpage {
+        /// Order of the superpage.
+        order: u8,
+        /// How to make it.
+        how: How,
+        /// Effort to obtain a free one.
+        effort: Effort,
+    },
+    /// Prepare pages of a reservation without contents, without mapping them.
+    Populate {
+        /// Maximum number of pages.
+        most: u32,
+    },
+    /// Never fill this reservation.
+    Exclude,
+    /// Keep clean pages read-only: the next write is a fault again.
+    WriteProtect,
+    /// Put the region on the list of candidates.
+    List,
+
+    /// Split the superpage's mapping; the frames stay in place.
+    Demote,
+    /// Leave the memory as it is.
+    Keep,
+    /// Release the memory.
+    Release,
+    /// Hold frames that are no longer used, as long as the rest of their superpage is.
+    Hold,
+    /// Read the region's page table: [`crate::Event::Inspected`] follows.
+    Inspect,
+    /// Make no page of the candidate's size; report each extent of this smaller order in it as a candidate.
+    Consider {
+        /// Order of the extents.
+        order: u8,
+    },
+
+    /// Refuse the mapping.
+    Refuse,
+    /// Fall back to base pages.
+    GiveUp,
+    /// Wake the compaction daemon, and fall back to base pages.
+    Wake,
+    /// Compact until a superpage is free.
+    Compact {
+        /// Compaction mode.
+        mode: Compaction,
+        /// State of the direct allocation, which continues if compaction fails.
+        direct: Option<Direct>,
+    },
+    /// Reclaim pages.
+    Reclaim {
+        /// Minimum number of pages.
+        pages: u64,
+        /// Whether to reclaim the pages of one aligned block.
+        lumpy: bool,
+        /// State of the direct allocation, which continues if reclaim is not enough.
+        direct: Option<Direct>,
+    },
+    /// Break the least recently changed reservation and free its clear pages.
+    BreakReservation {
+        /// Number of base pages wanted.
+        wanted: u64,
+    },
+    /// Release held frames that are unused.
+    ReleaseHeld {
+        /// Number of base pages wanted.
+        wanted: u64,
+    },
+
+    /// Split the superpage and free its zero-filled pages.
+    Recover,
+    /// A daemon's.
+    Daemon(DaemonAction),
+}
+
+/// How a superpage is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Map the pages, which are in place, as one superpage.
+    InPlace {
+        /// Whether it is writable.
+        writable: bool,
+    },
+    /// Copy the pages into a free superpage.
+    Copy {
+        /// Whether faults of the address space wait meanwhile.
+        exclusive: bool,
+    },
+}
+
+/// How thoroughly to compact memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compaction {
+    /// Only blocks of the same mobility; a block is left at the first unmovable page.
+    Async,
+    /// All blocks.
+    SyncLight,
+    /// All blocks, ignoring deferral after failures.
+    Sync,
+    /// All of memory, proactively.
+    Proactive,
+}
+
+/// How a fault is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultAction {
+    /// Nothing: the page is mapped as the access needs it.
+    Nothing,
     /// Map the shared zero page for reading.
     MapZeros {
         /// Order of the zero page; 0: a base page.
@@ -54,132 +164,38 @@ pub enum Action {
         /// Whether the least recently changed reservation may be preempted.
         preempt: bool,
     },
-    /// Make a superpage.
+    /// Prepare a whole free superpage and map it.
     MakeSuperpage {
         /// Order of the superpage.
         order: u8,
-        /// How to make it.
-        how: How,
         /// Effort to obtain a free one.
         effort: Effort,
     },
-    /// Prepare pages without contents: of a reservation, without mapping them; of a program's mapping, from the
-    /// end of the last batch.
-    Populate {
-        /// Maximum number of pages.
-        most: u32,
+    /// Map the pages of a superpage, which are in place, as one.
+    MapInPlace {
+        /// Whether it is writable.
+        writable: bool,
     },
-    /// Never fill this reservation.
-    Exclude,
-    /// Keep clean pages read-only: the next write is a fault again.
-    WriteProtect,
-    /// Put the region on the list of candidates.
-    List,
-
-    /// Split the superpage's mapping; the frames stay in place.
+    /// Split the superpage's mapping, in place; the fault is reported again.
     Demote,
-    /// Leave the memory as it is; keep a mapping that the program unmaps.
-    Keep,
-    /// Release the memory.
-    Release,
-    /// Hold frames that are no longer used, as long as the rest of their superpage is.
-    Hold,
-    /// Read the region's page table: [`crate::Event::Inspected`] follows.
-    Inspect,
-    /// Make no page of the candidate's size; report each extent of this smaller order in it as a candidate.
-    Consider {
-        /// Order of the extents.
-        order: u8,
-    },
+}
 
-    /// Advise the first bytes of the piece (MADV_HUGEPAGE), so that its first touch makes superpages.
-    Advise {
-        /// Number of bytes.
-        bytes: u64,
-        /// Order of the superpages.
-        order: u8,
-        /// Whether the superpages count as taken until they are touched.
-        promised: bool,
-    },
-    /// Advise all of the piece, but allow only smaller superpages from an offset on: the kernel does not try the
-    /// largest size where page tables exist.
-    AdviseSmaller {
-        /// Offset in the piece, in bytes.
-        from: u64,
-        /// Order of the superpages before the offset.
-        order: u8,
-        /// Whether the bytes before the offset count as taken until they are touched.
-        promised: bool,
-    },
-    /// Allow no superpages from an offset of the piece on; the bytes before it are advised again, and the piece
-    /// can still be moved as a whole.
-    Unadvise {
-        /// Offset in the piece, in bytes.
-        from: u64,
-        /// Order of the superpages before the offset.
-        order: u8,
-        /// Whether the superpages count as taken until they are touched.
-        promised: bool,
-    },
-    /// Leave the piece's advice on the memory that was added to it.
-    Inherit {
-        /// Whether the superpages count as taken until they are touched.
-        promised: bool,
-    },
-    /// Advise all of a partly advised piece, so that it is one mapping.
-    Join,
-    /// Probe whether this many superpages can be allocated at once, and how long each takes.
-    Probe {
-        /// Number of superpages.
-        count: u64,
-        /// Maximum time for one superpage, in microseconds; the probe may stop at a slower one.
-        limit: u32,
-    },
-    /// Have a privileged supplier free this many superpages.
-    Obtain {
-        /// Number of superpages.
-        count: u64,
-    },
-    /// Clear a kept mapping and hand it out.
-    HandOut,
-    /// Learn facts; the outcome event carries them.
-    Read(Source),
+/// What a daemon does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DaemonAction {
+    /// A step of a scan for superpages to make.
+    Scan(ScanAction),
+    /// A step of a daemon that maintains memory.
+    Upkeep(UpkeepAction),
+    /// A step of the daemon that splits superpages.
+    Watch(WatchAction),
+    /// End this piece of work.
+    Wait(Wait),
+}
 
-    /// Refuse the mapping.
-    Refuse,
-    /// Fall back to base pages.
-    GiveUp,
-    /// Wake the compaction daemon, and fall back to base pages.
-    Wake,
-    /// Compact until a superpage is free.
-    Compact {
-        /// Compaction mode.
-        mode: Compaction,
-        /// State of the direct allocation, which continues if compaction fails.
-        direct: Option<Direct>,
-    },
-    /// Reclaim pages.
-    Reclaim {
-        /// Minimum number of pages.
-        pages: u64,
-        /// Whether to reclaim the pages of one aligned block.
-        lumpy: bool,
-        /// State of the direct allocation, which continues if reclaim is not enough.
-        direct: Option<Direct>,
-    },
-    /// Break the least recently changed reservation and free its clear pages.
-    BreakReservation {
-        /// Number of base pages wanted.
-        wanted: u64,
-    },
-    /// Break the next least recently changed reservation after the one that could not be evacuated.
-    BreakNext,
-    /// Release held frames that are unused.
-    ReleaseHeld {
-        /// Number of base pages wanted.
-        wanted: u64,
-    },
-
+/// A step of a scan, or of sampling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanAction {
     /// Go to the next candidate.
     Visit(Candidates),
     /// Restart at the beginning of memory.
@@ -198,61 +214,9 @@ pub enum Action {
         /// Weight of this count in the moving average, per cent.
         newest_percent: u32,
     },
-    /// Map the next superpages by their base pages, in place, and clear the accessed bits of these pages. The
-    /// order is by address and wraps around.
-    Watch {
-        /// Maximum number of superpages.
-        most: u32,
-    },
-    /// Migrate the pages of reservations that have not changed for `after` ticks, oldest first.
-    Evacuate {
-        /// Age in ticks.
-        after: u64,
-    },
-    /// Zero a free block.
-    Zero {
-        /// Order of the block.
-        order: u8,
-    },
-    /// Split the superpage and free its zero-filled pages.
-    Recover,
-    /// End this piece of work.
-    Wait(Wait),
 }
 
-/// How a superpage is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// Prepare a whole free superpage and map it.
-    Fresh,
-    /// Map the pages, which are in place, as one superpage.
-    InPlace {
-        /// Whether it is writable.
-        writable: bool,
-    },
-    /// Copy the pages into a free superpage.
-    Copy {
-        /// Whether faults of the address space wait meanwhile.
-        exclusive: bool,
-    },
-    /// Let the kernel make the superpage from the existing pages, or map the file's superpage.
-    Collapse,
-}
-
-/// How thoroughly to compact memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compaction {
-    /// Only blocks of the same mobility; a block is left at the first unmovable page.
-    Async,
-    /// All blocks.
-    SyncLight,
-    /// All blocks, ignoring deferral after failures.
-    Sync,
-    /// All of memory, proactively.
-    Proactive,
-}
-
-/// The source of a daemon's next candidate.
+/// The source of a scan's next candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Candidates {
     /// The next by address.
@@ -261,15 +225,57 @@ pub enum Candidates {
     Listed,
     /// The best of the ranking.
     Best,
-    /// The most recently changed reservation with at least `at` pages that this piece of work has not visited.
-    Partial {
+}
+
+/// A step of a daemon that maintains memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpkeepAction {
+    /// Migrate the pages of reservations that have not changed for `after` ticks, oldest first.
+    Evacuate {
+        /// Age in ticks.
+        after: u64,
+    },
+    /// Break the next least recently changed reservation after the one that could not be evacuated.
+    BreakNext,
+    /// Go to the most recently changed reservation with at least `at` pages that this piece of work has not visited.
+    Fill {
         /// Minimum number of pages.
         at: u16,
     },
-    /// The next superpage by address.
-    Superpage,
-    /// The next watched superpage; the accessed bits of its base pages are counted.
-    Watched,
+    /// Go to the next superpage by address.
+    Inspect,
+    /// Zero a free block.
+    Zero {
+        /// Order of the block.
+        order: u8,
+    },
+    /// Compact.
+    Compact {
+        /// Compaction mode.
+        mode: Compaction,
+    },
+    /// Release held frames that are unused.
+    ReleaseHeld,
+    /// Reclaim pages.
+    Reclaim {
+        /// Minimum number of pages.
+        pages: u64,
+        /// Whether to reclaim the pages of one aligned block.
+        lumpy: bool,
+    },
+}
+
+/// A step of the daemon that splits superpages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchAction {
+    /// Map the next superpages by their base pages, in place, and clear the accessed bits of these pages. The
+    /// order is by address and wraps around.
+    Begin {
+        /// Maximum number of superpages.
+        most: u32,
+    },
+    /// Go to the next watched superpage; the accessed bits of its base pages are counted.
+    Visit,
 }
 
 /// When a daemon continues. Times are in ticks.
@@ -283,6 +289,4 @@ pub enum Wait {
     More,
     /// After this many ticks, or when the list gets more candidates: the pass continues.
     Pause(u64),
-    /// After the program requested this many more bytes: nothing is advised until then.
-    Bytes(u64),
 }

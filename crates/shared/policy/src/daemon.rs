@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::action::Wait;
 use crate::event::Result;
 use crate::rules::Release;
-use crate::{Action, Facts, Policy};
+use crate::{DaemonAction, Facts, Policy};
 
 /// A daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Policy {
     }
 
     /// A daemon begins a piece of its work, or continues its pass. Decided by the machine's facts.
-    pub(crate) fn tick(&mut self, daemon: Daemon, facts: &Facts) -> Action {
+    pub fn tick(&mut self, daemon: Daemon, facts: &Facts) -> DaemonAction {
         self.running = Some(daemon);
         let action = match daemon {
             Daemon::Scan => self.scan_begins(facts),
@@ -79,30 +79,31 @@ impl Policy {
         self.ends(daemon, action)
     }
 
-    /// A daemon's action is done: returns its next action.
-    pub(crate) fn piece_goes_on(
+    /// The running daemon's action is done: returns its next action. `cost` is the number of mappings skipped.
+    pub fn worked(
         &mut self,
-        daemon: Daemon,
-        action: Action,
+        action: DaemonAction,
         result: Result,
         cost: u32,
         facts: &Facts,
-    ) -> Action {
-        let action = match daemon {
-            Daemon::Scan => self.scanned(action, result, cost, facts),
-            Daemon::Sample => self.sampled(facts),
-            Daemon::Split => self.split_goes_on(action, result, facts),
-            _ => self.upkept(daemon, action, result, facts),
+    ) -> DaemonAction {
+        let Some(daemon) = self.running else { return DaemonAction::Wait(Wait::Period) };
+        let action = match (daemon, action) {
+            (Daemon::Sample, _) => self.sampled(facts),
+            (_, DaemonAction::Scan(action)) => self.scanned(action, result, cost, facts),
+            (_, DaemonAction::Watch(action)) => self.split_goes_on(action, result, facts),
+            (daemon, DaemonAction::Upkeep(action)) => self.upkept(daemon, action, result, facts),
+            (_, DaemonAction::Wait(_)) => action,
         };
         self.ends(daemon, action)
     }
 
-    fn ends(&mut self, daemon: Daemon, action: Action) -> Action {
-        if let Action::Wait(wait) = action {
+    fn ends(&mut self, daemon: Daemon, action: DaemonAction) -> DaemonAction {
+        if let DaemonAction::Wait(wait) = action {
             self.running = None;
             let pass = &mut self.passes[daemon as usize];
             match wait {
-                Wait::Period | Wait::After(_) | Wait::Bytes(_) => *pass = Pass::default(),
+                Wait::Period | Wait::After(_) => *pass = Pass::default(),
                 Wait::More | Wait::Pause(_) => pass.has_begun = true,
             }
         }

@@ -4,9 +4,11 @@ use core::fmt;
 
 use units::ByteSize;
 
-use crate::action::{Candidates, Compaction, How, Wait};
+use crate::action::{
+    Candidates, Compaction, DaemonAction, FaultAction, How, ScanAction, UpkeepAction, Wait,
+    WatchAction,
+};
 use crate::expression::Kind;
-use crate::live::Source;
 use crate::rules::{Effort, Estimate};
 use crate::{Action, Condition, Facts, Policy, Scale};
 
@@ -33,81 +35,42 @@ impl Action {
 
 impl fmt::Display for ActionDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self.action {
-            Action::MapBase { pages: 2.. }
-            | Action::MapReserved { .. }
-            | Action::MapResident { .. }
-            | Action::Reserve { .. }
-            | Action::MakeSuperpage { .. }
-            | Action::Populate { .. } => self.mapping(f),
-            Action::MapZeros { order } if order > self.scale.superpage => {
-                write!(f, "map the shared zeros of {}", self.size(order))
+        f.write_str(match *self.action {
+            Action::Fault(action) => return self.fault(f, action),
+            Action::Daemon(action) => return self.daemon(f, action),
+            Action::MakeSuperpage { how: How::InPlace { writable }, .. } => in_place(writable),
+            Action::MakeSuperpage { order, how: How::Copy { exclusive }, effort } => {
+                let waits = if exclusive { "; faults wait meanwhile" } else { "" };
+                let (size, effort) = (self.size(order), effort_for(effort));
+                return write!(f, "copy the pages into a superpage of {size}, {effort}{waits}");
             }
-            Action::Compact { mode, .. } => f.write_str(compaction(mode)),
-            Action::Reclaim { pages, lumpy, .. } => {
-                let lumpy = if lumpy { " of one aligned block" } else { "" };
-                write!(f, "reclaim {pages} pages{lumpy}")
+            Action::Populate { most: u32::MAX } => "prepare the rest of the reservation",
+            Action::Populate { most } => {
+                return write!(f, "prepare up to {most} pages of the reservation");
             }
-            Action::Visit(candidates) => self.visit(f, candidates),
-            Action::Rank { most, one_process } => {
-                let of = if one_process { "the process that walks most" } else { "all processes" };
-                write!(f, "rank regions of {of} by recent access or misses")?;
-                if most > 0 { write!(f, ", {most} at most") } else { Ok(()) }
-            }
-            Action::CountAccessed { newest_percent } => {
-                write!(f, "count accessed bits: {newest_percent} % of the moving average")
-            }
-            Action::Evacuate { after } => {
-                write!(
-                    f,
-                    "empty the oldest reservation that did not change for {}",
-                    self.scale.display(after)
-                )
-            }
+            Action::Compact { mode, .. } => compaction(mode),
+            Action::Reclaim { pages, lumpy, .. } => return reclaim(f, pages, lumpy),
             Action::Consider { order } => {
-                write!(f, "look at its parts of {} instead", self.size(order))
+                return write!(f, "look at its parts of {} instead", self.size(order));
             }
-            Action::Watch { most } => {
-                write!(
-                    f,
-                    "map the next {most} superpages by base pages, in place, and clear accessed bits"
-                )
+            Action::Nothing => "nothing",
+            Action::Exclude => "never fill this reservation",
+            Action::WriteProtect => "write-protect the clean pages",
+            Action::List => "put the region on the list of candidates",
+            Action::Demote => SPLIT,
+            Action::Keep => "leave it as it is",
+            Action::Release => "give the memory back",
+            Action::Hold => {
+                "hold the frames until memory is short, or all of the superpage is unused"
             }
-            Action::Zero { order } => write!(f, "zero a free block of {}", self.size(order)),
-            Action::Advise { bytes, promised, .. } => {
-                write!(
-                    f,
-                    "advise superpages for the first {}{}",
-                    ByteSize(bytes),
-                    promise(promised)
-                )
-            }
-            Action::AdviseSmaller { from, promised, .. } => {
-                write!(
-                    f,
-                    "advise all of it, with smaller superpages from {} on{}",
-                    ByteSize(from),
-                    promise(promised)
-                )
-            }
-            Action::Unadvise { from, promised, .. } => {
-                write!(f, "advise none from {} on{}", ByteSize(from), promise(promised))
-            }
-            Action::Inherit { promised } => {
-                write!(f, "leave what was added its advice{}", promise(promised))
-            }
-            Action::Probe { count, limit } => {
-                write!(f, "try whether {count} superpages are to be had, in {limit} us each")
-            }
-            Action::Obtain { count } => write!(f, "have {count} superpages made free"),
-            Action::Wait(Wait::Bytes(bytes)) => {
-                write!(f, "advise nothing for the next {}", ByteSize(bytes))
-            }
-            Action::Wait(Wait::After(ticks) | Wait::Pause(ticks)) => {
-                write!(f, "rest for {}", self.scale.display(ticks))
-            }
-            action => f.write_str(plain(action)),
-        }
+            Action::Inspect => "look into its page table",
+            Action::Refuse => "refuse the mapping",
+            Action::GiveUp => "do without",
+            Action::Wake => "wake compaction and do without",
+            Action::BreakReservation { .. } => "break the reservation that changed least lately",
+            Action::ReleaseHeld { .. } => RELEASE_HELD,
+            Action::Recover => "split it and give back its pages of zeros",
+        })
     }
 }
 
@@ -116,64 +79,124 @@ impl ActionDisplay<'_> {
         ByteSize(self.scale.base_page << order)
     }
 
-    /// Actions that map or reserve memory.
-    fn mapping(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self.action {
-            Action::MapBase { pages } => write!(f, "map {pages} base pages"),
-            Action::MapReserved { around: 0 } => f.write_str("map its page of the reservation"),
-            Action::MapReserved { around } => {
-                write!(f, "map its page of the reservation, and {around} in memory on each side")
+    fn fault(&self, f: &mut fmt::Formatter<'_>, action: FaultAction) -> fmt::Result {
+        f.write_str(match action {
+            FaultAction::Nothing => "nothing",
+            FaultAction::MapZeros { order: 0 } => "map the shared page of zeros",
+            FaultAction::MapZeros { order } if order > self.scale.superpage => {
+                return write!(f, "map the shared zeros of {}", self.size(order));
             }
-            Action::MapResident { around: 0 } => f.write_str("map it"),
-            Action::MapResident { around } => {
-                write!(f, "map it, and {around} in memory on each side")
+            FaultAction::MapZeros { .. } => "map the shared superpage of zeros",
+            FaultAction::MapBase { pages: 0 | 1 } => "map a base page",
+            FaultAction::MapBase { pages } => return write!(f, "map {pages} base pages"),
+            FaultAction::MapReserved { around: 0 } => "map its page of the reservation",
+            FaultAction::MapReserved { around } => {
+                return write!(
+                    f,
+                    "map its page of the reservation, and {around} in memory on each side"
+                );
             }
-            Action::Reserve { order, effort, preempt } => {
+            FaultAction::MapResident { around: 0 } => "map it",
+            FaultAction::MapResident { around } => {
+                return write!(f, "map it, and {around} in memory on each side");
+            }
+            FaultAction::Reserve { order, effort, preempt } => {
                 let or =
                     if preempt { ", or one that is taken from another reservation" } else { "" };
-                write!(f, "reserve {}, {}{or}", self.size(order), effort_for(effort))
+                return write!(f, "reserve {}, {}{or}", self.size(order), effort_for(effort));
             }
-            Action::MakeSuperpage { order, how: How::Fresh, effort } => {
-                write!(f, "map a superpage of {}, {}", self.size(order), effort_for(effort))
+            FaultAction::MakeSuperpage { order, effort } => {
+                let (size, effort) = (self.size(order), effort_for(effort));
+                return write!(f, "map a superpage of {size}, {effort}");
             }
-            Action::MakeSuperpage { how: How::InPlace { writable }, .. } => {
-                let read_only = if writable { "" } else { ", read-only" };
-                write!(f, "map the pages as one superpage, in place{read_only}")
-            }
-            Action::MakeSuperpage { order, how: How::Copy { exclusive }, effort } => {
-                let waits = if exclusive { "; faults wait meanwhile" } else { "" };
-                let effort = effort_for(effort);
-                write!(
-                    f,
-                    "copy the pages into a superpage of {}, {effort}{waits}",
-                    self.size(order)
-                )
-            }
-            Action::MakeSuperpage { order, how: How::Collapse, .. } => {
-                write!(f, "have the kernel make superpages of {} there", self.size(order))
-            }
-            Action::Populate { most: u32::MAX } => {
-                f.write_str("prepare the rest of the reservation")
-            }
-            Action::Populate { most } => write!(f, "prepare up to {most} pages of the reservation"),
-            action => f.write_str(plain(action)),
-        }
+            FaultAction::MapInPlace { writable } => in_place(writable),
+            FaultAction::MapInObject => "map the page that another mapping of the object has",
+            FaultAction::MapPooled => "map the pool's superpage",
+            FaultAction::MapFile => "map the file's superpage, read-only",
+            FaultAction::MakeWritable => "let it be written",
+            FaultAction::Reuse => "let it be written: it is the writer's alone",
+            FaultAction::CopyPage => "copy the page",
+            FaultAction::DemoteAndCopy => "split the superpage and copy the page",
+            FaultAction::Demote => SPLIT,
+        })
     }
 
-    fn visit(&self, f: &mut fmt::Formatter<'_>, candidates: Candidates) -> fmt::Result {
-        match candidates {
-            Candidates::Next => f.write_str("go to the next region by address"),
-            Candidates::Listed => {
-                f.write_str("go to the first region of the list, else the next by address")
+    fn daemon(&self, f: &mut fmt::Formatter<'_>, action: DaemonAction) -> fmt::Result {
+        f.write_str(match action {
+            DaemonAction::Scan(action) => return scan(f, action),
+            DaemonAction::Upkeep(action) => return self.upkeep(f, action),
+            DaemonAction::Watch(WatchAction::Begin { most }) => {
+                return write!(
+                    f,
+                    "map the next {most} superpages by base pages, in place, and clear accessed bits"
+                );
             }
-            Candidates::Best => f.write_str("go to the best region of the ranking"),
-            Candidates::Watched => f.write_str("go to the next superpage that is watched"),
-            Candidates::Superpage => f.write_str("go to the next superpage by address"),
-            Candidates::Partial { at } => {
-                write!(f, "go to the reservation that changed last and has {at} pages or more")
+            DaemonAction::Watch(WatchAction::Visit) => "go to the next superpage that is watched",
+            DaemonAction::Wait(Wait::After(ticks) | Wait::Pause(ticks)) => {
+                return write!(f, "rest for {}", self.scale.display(ticks));
             }
-        }
+            DaemonAction::Wait(Wait::Period) => "rest until the next period",
+            DaemonAction::Wait(Wait::More) => "go on at once",
+        })
     }
+
+    fn upkeep(&self, f: &mut fmt::Formatter<'_>, action: UpkeepAction) -> fmt::Result {
+        f.write_str(match action {
+            UpkeepAction::Evacuate { after } => {
+                let after = self.scale.display(after);
+                return write!(f, "empty the oldest reservation that did not change for {after}");
+            }
+            UpkeepAction::BreakNext => "break the next reservation",
+            UpkeepAction::Fill { at } => {
+                return write!(
+                    f,
+                    "go to the reservation that changed last and has {at} pages or more"
+                );
+            }
+            UpkeepAction::Inspect => "go to the next superpage by address",
+            UpkeepAction::Zero { order } => {
+                return write!(f, "zero a free block of {}", self.size(order));
+            }
+            UpkeepAction::Compact { mode } => compaction(mode),
+            UpkeepAction::ReleaseHeld => RELEASE_HELD,
+            UpkeepAction::Reclaim { pages, lumpy } => return reclaim(f, pages, lumpy),
+        })
+    }
+}
+
+const SPLIT: &str = "split the superpage, in place";
+const RELEASE_HELD: &str = "give back frames that are held for nothing";
+
+fn in_place(writable: bool) -> &'static str {
+    match writable {
+        true => "map the pages as one superpage, in place",
+        false => "map the pages as one superpage, in place, read-only",
+    }
+}
+
+fn reclaim(f: &mut fmt::Formatter<'_>, pages: u64, lumpy: bool) -> fmt::Result {
+    let lumpy = if lumpy { " of one aligned block" } else { "" };
+    write!(f, "reclaim {pages} pages{lumpy}")
+}
+
+fn scan(f: &mut fmt::Formatter<'_>, action: ScanAction) -> fmt::Result {
+    f.write_str(match action {
+        ScanAction::Visit(Candidates::Next) => "go to the next region by address",
+        ScanAction::Visit(Candidates::Listed) => {
+            "go to the first region of the list, else the next by address"
+        }
+        ScanAction::Visit(Candidates::Best) => "go to the best region of the ranking",
+        ScanAction::Rewind => "begin again at the beginning of memory",
+        ScanAction::Rank { most, one_process } => {
+            let of = if one_process { "the process that walks most" } else { "all processes" };
+            write!(f, "rank regions of {of} by recent access or misses")?;
+            return if most > 0 { write!(f, ", {most} at most") } else { Ok(()) };
+        }
+        ScanAction::ClearAccessed => "clear accessed bits",
+        ScanAction::CountAccessed { newest_percent } => {
+            return write!(f, "count accessed bits: {newest_percent} % of the moving average");
+        }
+    })
 }
 
 fn effort_for(effort: Effort) -> &'static str {
@@ -192,81 +215,6 @@ fn compaction(mode: Compaction) -> &'static str {
         Compaction::SyncLight => "compact synchronously, lightly",
         Compaction::Sync => "compact synchronously",
         Compaction::Proactive => "compact all of memory ahead of need",
-    }
-}
-
-fn promise(promised: bool) -> &'static str {
-    if promised { ", and count them as taken" } else { "" }
-}
-
-fn reading(source: Source) -> &'static str {
-    match source {
-        Source::Losses => "look at what went wrong on the machine",
-        Source::Free => "look at free memory by size of blocks",
-        Source::Spare => "look at what is promised and what could be free",
-        Source::Resident => "look at what the process has",
-        Source::Headroom => "look at what its cgroups leave it",
-        Source::Whole => "look whether it lies on superpages",
-    }
-}
-
-/// Actions whose text does not depend on their data.
-fn plain(action: Action) -> &'static str {
-    match action {
-        Action::Nothing => "nothing",
-        Action::MapZeros { order: 0 } => "map the shared page of zeros",
-        Action::MapZeros { .. } => "map the shared superpage of zeros",
-        Action::MapBase { .. } => "map a base page",
-        Action::MapInObject => "map the page that another mapping of the object has",
-        Action::MapPooled => "map the pool's superpage",
-        Action::MapFile => "map the file's superpage, read-only",
-        Action::MakeWritable => "let it be written",
-        Action::Reuse => "let it be written: it is the writer's alone",
-        Action::CopyPage => "copy the page",
-        Action::DemoteAndCopy => "split the superpage and copy the page",
-        Action::Exclude => "never fill this reservation",
-        Action::WriteProtect => "write-protect the clean pages",
-        Action::List => "put the region on the list of candidates",
-        Action::Demote => "split the superpage, in place",
-        Action::Keep => "leave it as it is",
-        Action::Release => "give the memory back",
-        Action::Join => "advise all of it",
-        Action::HandOut => "clear what is kept and hand it out",
-        Action::Read(source) => reading(source),
-        Action::Hold => "hold the frames until memory is short, or all of the superpage is unused",
-        Action::Inspect => "look into its page table",
-        Action::Refuse => "refuse the mapping",
-        Action::GiveUp => "do without",
-        Action::Wake => "wake compaction and do without",
-        Action::BreakReservation { .. } => "break the reservation that changed least lately",
-        Action::BreakNext => "break the next reservation",
-        Action::ReleaseHeld { .. } => "give back frames that are held for nothing",
-        Action::Rewind => "begin again at the beginning of memory",
-        Action::ClearAccessed => "clear accessed bits",
-        Action::Recover => "split it and give back its pages of zeros",
-        Action::Wait(Wait::Period) => "rest until the next period",
-        Action::Wait(Wait::More) => "go on at once",
-        Action::MapReserved { .. }
-        | Action::MapResident { .. }
-        | Action::Reserve { .. }
-        | Action::MakeSuperpage { .. }
-        | Action::Populate { .. }
-        | Action::Compact { .. }
-        | Action::Reclaim { .. }
-        | Action::Consider { .. }
-        | Action::Watch { .. }
-        | Action::Visit(_)
-        | Action::Rank { .. }
-        | Action::CountAccessed { .. }
-        | Action::Evacuate { .. }
-        | Action::Zero { .. }
-        | Action::Advise { .. }
-        | Action::AdviseSmaller { .. }
-        | Action::Unadvise { .. }
-        | Action::Inherit { .. }
-        | Action::Probe { .. }
-        | Action::Obtain { .. }
-        | Action::Wait(_) => "",
     }
 }
 

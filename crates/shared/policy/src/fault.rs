@@ -1,6 +1,6 @@
 //! Page faults: events 1 to 3 as far as they happen there.
 
-use crate::action::{Candidates, Compaction, How, Wait};
+use crate::action::{Compaction, DaemonAction, FaultAction, How, Wait, WatchAction};
 use crate::ahead::Prefault as Ahead;
 use crate::daemon::Daemon;
 use crate::event::Result;
@@ -139,46 +139,46 @@ impl Policy {
     }
 
     /// A fault, decided by all facts but the machine's.
-    pub(crate) fn fault(&mut self, write: bool, facts: &Facts) -> Action {
+    pub fn fault(&mut self, write: bool, facts: &Facts) -> FaultAction {
         if let Some(superpage) = facts.region.superpage {
             return self.under_superpage(write, superpage, &facts.mapping);
         }
         match facts.page {
             Page::Resident { cow: true, shared } | Page::Mapped { cow: true, shared } if write => {
                 if shared {
-                    Action::CopyPage
+                    FaultAction::CopyPage
                 } else {
-                    Action::Reuse
+                    FaultAction::Reuse
                 }
             }
             Page::Resident { .. } => self.resident(write, facts),
-            Page::Mapped { .. } if write => Action::MakeWritable,
-            Page::Mapped { .. } => Action::Nothing,
-            Page::Pooled => Action::MapPooled,
-            Page::InObject => Action::MapInObject,
+            Page::Mapped { .. } if write => FaultAction::MakeWritable,
+            Page::Mapped { .. } => FaultAction::Nothing,
+            Page::Pooled => FaultAction::MapPooled,
+            Page::InObject => FaultAction::MapInObject,
             Page::Untouched => self.untouched(write, facts),
             Page::Swapped => self.reserved(facts),
         }
     }
 
-    fn under_superpage(&self, write: bool, superpage: Superpage, mapping: &Mapping) -> Action {
+    fn under_superpage(&self, write: bool, superpage: Superpage, mapping: &Mapping) -> FaultAction {
         match superpage {
-            _ if !write => Action::Nothing,
-            Superpage { pooled: true, .. } => Action::MapPooled,
+            _ if !write => FaultAction::Nothing,
+            Superpage { pooled: true, .. } => FaultAction::MapPooled,
             Superpage { zeros: true, order, .. } => self.fresh(self.size(order), mapping),
-            Superpage { cow: true, shared: true, .. } => Action::DemoteAndCopy,
-            Superpage { cow: true, .. } => Action::Reuse,
-            _ if self.rules.unmapping.clean_write == CleanWrite::Demote => Action::Demote,
-            _ => Action::MakeWritable,
+            Superpage { cow: true, shared: true, .. } => FaultAction::DemoteAndCopy,
+            Superpage { cow: true, .. } => FaultAction::Reuse,
+            _ if self.rules.unmapping.clean_write == CleanWrite::Demote => FaultAction::Demote,
+            _ => FaultAction::MakeWritable,
         }
     }
 
     /// The first touch of a page.
-    fn untouched(&mut self, write: bool, facts: &Facts) -> Action {
+    fn untouched(&mut self, write: bool, facts: &Facts) -> FaultAction {
         let large = self.wants_superpage(facts).then_some(self.scale.superpage);
         let order = self.larger(self.at_fault.larger, facts).or(large);
         if !write && self.rules.allocation.zero_page && facts.mapping.backing.is_anonymous() {
-            return Action::MapZeros { order: order.unwrap_or(0) };
+            return FaultAction::MapZeros { order: order.unwrap_or(0) };
         }
         match order {
             Some(order) => self.fresh(order, &facts.mapping),
@@ -196,8 +196,8 @@ impl Policy {
             && self.worth_it(self.scale.superpage, facts)
     }
 
-    fn fresh(&self, order: u8, mapping: &Mapping) -> Action {
-        Action::MakeSuperpage { order, how: How::Fresh, effort: self.effort(mapping) }
+    fn fresh(&self, order: u8, mapping: &Mapping) -> FaultAction {
+        FaultAction::MakeSuperpage { order, effort: self.effort(mapping) }
     }
 
     fn effort(&self, mapping: &Mapping) -> Effort {
@@ -208,8 +208,17 @@ impl Policy {
         }
     }
 
+    /// There was no memory for the action of a fault: returns the next one.
+    pub fn no_memory(&mut self, action: FaultAction, facts: &Facts) -> FaultAction {
+        match action {
+            FaultAction::MakeSuperpage { order, .. } => self.no_fresh(order, facts),
+            FaultAction::Reserve { order, .. } => self.not_reserved(order, facts),
+            _ => self.base(Orders::NONE, facts),
+        }
+    }
+
     /// No free memory for a superpage of this size: try the next smaller size, finally base pages.
-    pub(crate) fn no_fresh(&mut self, order: u8, facts: &Facts) -> Action {
+    fn no_fresh(&mut self, order: u8, facts: &Facts) -> FaultAction {
         if order > self.scale.superpage {
             if let Some(order) = self.larger(self.at_fault.larger.below(order), facts) {
                 return self.fresh(order, &facts.mapping);
@@ -222,7 +231,7 @@ impl Policy {
     }
 
     /// A page of a mapping that may have reservations.
-    fn reserved(&mut self, facts: &Facts) -> Action {
+    fn reserved(&mut self, facts: &Facts) -> FaultAction {
         if self.at_fault.reserved.is_empty() || !self.is_eligible(&facts.mapping) {
             return self.base(facts.region.absent, facts);
         }
@@ -232,7 +241,7 @@ impl Policy {
         }
     }
 
-    fn in_reservation(&mut self, reservation: Reservation, facts: &Facts) -> Action {
+    fn in_reservation(&mut self, reservation: Reservation, facts: &Facts) -> FaultAction {
         if reservation.is_taken {
             return self.base(Orders::NONE, facts);
         }
@@ -246,13 +255,13 @@ impl Policy {
             && reservation.order == self.scale.superpage
             && self.rules.mapping.when == MapWhen::Prepared
         {
-            return Action::MapFile;
+            return FaultAction::MapFile;
         }
-        Action::MapReserved { around: self.around() }
+        FaultAction::MapReserved { around: self.around() }
     }
 
     /// Reserves the largest of these sizes that fits.
-    fn reserve(&mut self, orders: Orders, facts: &Facts) -> Action {
+    fn reserve(&mut self, orders: Orders, facts: &Facts) -> FaultAction {
         let allocation = &self.rules.allocation;
         let region = &facts.region;
         let is_anonymous = facts.mapping.backing.is_anonymous();
@@ -264,7 +273,7 @@ impl Policy {
             return self.base(Orders::NONE, facts);
         };
         let is_large = order == self.scale.superpage;
-        Action::Reserve {
+        FaultAction::Reserve {
             order,
             effort: if is_large { self.effort(&facts.mapping) } else { Effort::None },
             preempt: allocation.shortage == Shortage::Preempt,
@@ -272,26 +281,26 @@ impl Policy {
     }
 
     /// No free memory for a reservation of this size.
-    pub(crate) fn not_reserved(&mut self, order: u8, facts: &Facts) -> Action {
+    fn not_reserved(&mut self, order: u8, facts: &Facts) -> FaultAction {
         self.reserve(self.at_fault.reserved.below(order), facts)
     }
 
     /// The largest size between a base page and a superpage whose aligned pages are all absent (mTHP). Else base
     /// pages.
-    fn base(&mut self, absent: Orders, facts: &Facts) -> Action {
+    fn base(&mut self, absent: Orders, facts: &Facts) -> FaultAction {
         let smaller = self.at_fault.smaller;
         if !smaller.is_empty() && self.is_eligible(&facts.mapping) {
             let region = &facts.region;
             let fits = smaller.and(absent).and(region.begins).and(region.ends);
             if let Some(order) = fits.iter().rev().find(|&order| self.worth_it(order, facts)) {
-                return Action::MakeSuperpage { order, how: How::Fresh, effort: Effort::None };
+                return FaultAction::MakeSuperpage { order, effort: Effort::None };
             }
         }
         let pages = match self.rules.preparation.prefault {
             Prefault::Doubling(_) => self.sequence.0.at(facts.place.0, facts.place.1) as u32,
             Prefault::None | Prefault::Resident(_) => 1,
         };
-        Action::MapBase { pages }
+        FaultAction::MapBase { pages }
     }
 
     /// Number of resident pages to map on each side, as if read (FreeBSD: vm_fault_prefault).
@@ -303,10 +312,10 @@ impl Policy {
     }
 
     /// A fault on an unmapped resident page.
-    fn resident(&self, write: bool, facts: &Facts) -> Action {
-        match self.mapped_at_once(write, facts) {
-            Action::Nothing => Action::MapResident { around: self.around() },
-            superpage => superpage,
+    fn resident(&self, write: bool, facts: &Facts) -> FaultAction {
+        match self.prepared(write, facts) {
+            Some(writable) => FaultAction::MapInPlace { writable },
+            None => FaultAction::MapResident { around: self.around() },
         }
     }
 
@@ -331,10 +340,15 @@ impl Policy {
     /// All pages of a reservation are prepared: whether to map a superpage although its base pages were never
     /// mapped.
     pub(crate) fn mapped_at_once(&self, write: bool, facts: &Facts) -> Action {
+        self.prepared(write, facts).map_or(Action::Nothing, |writable| self.in_place(writable))
+    }
+
+    /// The same: whether the superpage is writable; `None`: none is mapped.
+    fn prepared(&self, write: bool, facts: &Facts) -> Option<bool> {
         let region = &facts.region;
         let is_full = region.reservation.is_some_and(|reservation| reservation.is_full);
         if self.rules.mapping.when != MapWhen::Prepared || !is_full {
-            return Action::Nothing;
+            return None;
         }
         let backing = facts.mapping.backing;
         let found = scan::direct(
@@ -353,9 +367,9 @@ impl Policy {
             self.rules.mapping.clean_pages,
         );
         match found {
-            Promotion::ReadWrite => self.in_place(true),
-            Promotion::ReadOnly if !write => self.in_place(false),
-            _ => Action::Nothing,
+            Promotion::ReadWrite => Some(true),
+            Promotion::ReadOnly if !write => Some(false),
+            _ => None,
         }
     }
 
@@ -447,10 +461,13 @@ impl Policy {
         self.rules.allocation.break_reservations
     }
 
-    pub(crate) fn reclaim(&self, pages: u64, direct: Option<Direct>) -> Action {
-        let whole = 1 << self.scale.superpage;
-        let lumpy = self.rules.memory.reclaim == Reclaim::Lumpy && pages >= whole;
-        Action::Reclaim { pages, lumpy, direct }
+    fn reclaim(&self, pages: u64, direct: Option<Direct>) -> Action {
+        Action::Reclaim { pages, lumpy: self.is_lumpy(pages), direct }
+    }
+
+    /// Whether so many pages are reclaimed from one aligned block.
+    pub(crate) fn is_lumpy(&self, pages: u64) -> bool {
+        self.rules.memory.reclaim == Reclaim::Lumpy && pages >= 1 << self.scale.superpage
     }
 
     /// No superpage is free.
@@ -550,25 +567,30 @@ impl Policy {
 
 impl Policy {
     /// A pass begins, or continues when its window is over.
-    pub(crate) fn split_begins(&mut self, facts: &Facts) -> Action {
-        let Some(scan) = self.rules.unmapping.scan else { return Action::Wait(Wait::Period) };
+    pub(crate) fn split_begins(&mut self, facts: &Facts) -> DaemonAction {
+        let Some(scan) = self.rules.unmapping.scan else { return DaemonAction::Wait(Wait::Period) };
         let is_short = scan.below_percent >= 100
             || facts.machine.free * 100 < u64::from(scan.below_percent) * facts.machine.pages;
         match self.passes[Daemon::Split as usize].has_begun {
-            true => Action::Visit(Candidates::Watched),
-            false if is_short => Action::Watch { most: scan.superpages },
-            false => Action::Wait(Wait::Period),
+            true => DaemonAction::Watch(WatchAction::Visit),
+            false if is_short => DaemonAction::Watch(WatchAction::Begin { most: scan.superpages }),
+            false => DaemonAction::Wait(Wait::Period),
         }
     }
 
     /// Superpages are watched, or one of them was visited.
-    pub(crate) fn split_goes_on(&self, action: Action, result: Result, facts: &Facts) -> Action {
+    pub(crate) fn split_goes_on(
+        &self,
+        action: WatchAction,
+        result: Result,
+        facts: &Facts,
+    ) -> DaemonAction {
         let window = self.rules.unmapping.scan.map(|scan| self.scale.ticks_of(scan.window));
         match (action, result) {
-            (_, Result::Nothing) => Action::Wait(Wait::Period),
-            (Action::Watch { .. }, _) => Action::Wait(Wait::Pause(window.unwrap_or(0))),
-            _ if facts.machine.is_piece_done => Action::Wait(Wait::More),
-            _ => Action::Visit(Candidates::Watched),
+            (_, Result::Nothing) => DaemonAction::Wait(Wait::Period),
+            (WatchAction::Begin { .. }, _) => DaemonAction::Wait(Wait::Pause(window.unwrap_or(0))),
+            _ if facts.machine.is_piece_done => DaemonAction::Wait(Wait::More),
+            _ => DaemonAction::Watch(WatchAction::Visit),
         }
     }
 

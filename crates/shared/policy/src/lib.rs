@@ -7,7 +7,6 @@
 //! | executor | performs on |
 //! |---|---|
 //! | `lab` | a simulated machine, and charges cycles |
-//! | `runtime` | memory of the program it is loaded into, by [`live`] |
 //! | `live` | memory of programs that it runs beside, by the kernel's MADV_COLLAPSE |
 //!
 //! Pure: no clock, no I/O, no kernel. Nothing is allocated after [`Policy::new`].
@@ -25,7 +24,6 @@ mod event;
 mod expression;
 mod facts;
 mod fault;
-pub mod live;
 mod orders;
 pub mod rules;
 mod scan;
@@ -37,7 +35,10 @@ pub use crate::fault::Direct;
 pub use crate::orders::Population;
 pub use crate::scan::Criterion;
 pub use crate::scan::{Pages, Promotion, Refused, SoftFault, direct, promotion};
-pub use action::{Action, Candidates, Compaction, How, Wait};
+pub use action::{
+    Action, Candidates, Compaction, DaemonAction, FaultAction, How, ScanAction, UpkeepAction, Wait,
+    WatchAction,
+};
 pub use daemon::Daemon;
 pub use display::ActionDisplay;
 pub use event::{Attempt, Event, Result};
@@ -85,7 +86,7 @@ impl Policy {
     #[inline(always)]
     pub fn on(&mut self, event: Event, facts: &Facts) -> Action {
         match event {
-            Event::Fault { write } => self.fault(write, facts),
+            Event::Fault { write } => Action::Fault(self.fault(write, facts)),
             Event::Grew { before, after } => self.grew(before, after, facts),
             Event::Populated => self.populated(facts),
             Event::Prepared { write } => self.mapped_at_once(write, facts),
@@ -100,7 +101,7 @@ impl Policy {
             Event::CollapseRequested => self.collapsible(true, facts),
             Event::Candidate => self.candidate(facts),
             Event::Inspected { requested } => self.inspected(requested, facts),
-            Event::Tick(daemon) => self.tick(daemon, facts),
+            Event::Tick(daemon) => Action::Daemon(self.tick(daemon, facts)),
             Event::Outcome { action, result, cost } => self.outcome(action, result, cost, facts),
         }
     }
@@ -108,8 +109,7 @@ impl Policy {
     /// The result of an action: returns the next action.
     fn outcome(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
         match action {
-            Action::MakeSuperpage { order, how: How::Fresh, .. } => self.no_fresh(order, facts),
-            Action::Reserve { order, .. } => self.not_reserved(order, facts),
+            Action::Fault(action) => Action::Fault(self.no_memory(action, facts)),
             Action::MakeSuperpage { order, how: How::Copy { .. }, .. }
                 if result == Result::NoMemory && order > self.scale.superpage =>
             {
@@ -117,10 +117,8 @@ impl Policy {
             }
             Action::Compact { direct: Some(direct), .. } => self.after_compaction(direct, result),
             Action::Reclaim { direct: Some(direct), .. } => self.after_reclaim(direct),
-            _ => match self.running {
-                Some(daemon) => self.piece_goes_on(daemon, action, result, cost, facts),
-                None => self.still_no_page(action),
-            },
+            Action::Daemon(action) => Action::Daemon(self.worked(action, result, cost, facts)),
+            _ => self.still_no_page(action),
         }
     }
 }

@@ -5,11 +5,11 @@
 
 use core::cmp::Reverse;
 
-use crate::action::{Candidates, How, Wait};
+use crate::action::{Candidates, How, ScanAction, Wait};
 use crate::daemon::{Daemon, Pass};
 use crate::event::Result;
 use crate::rules::{CleanPages, Effort, Scan, ScanOrder};
-use crate::{Action, Condition, Facts, Policy, Population, Region, Rule};
+use crate::{Action, Condition, DaemonAction, Facts, Policy, Population, Region, Rule};
 
 /// Cost of visiting a region, collapsed or not, in entries of a scan's budget (HPAGE_PMD_NR).
 const VISIT: u32 = 512;
@@ -20,12 +20,12 @@ const SAMPLE_REST: u64 = 19;
 
 impl Policy {
     /// A piece of a scan's pass begins.
-    pub(crate) fn scan_begins(&mut self, facts: &Facts) -> Action {
-        let Some(scan) = &self.rules.mapping.scan else { return Action::Wait(Wait::Period) };
+    pub(crate) fn scan_begins(&mut self, facts: &Facts) -> DaemonAction {
+        let Some(scan) = &self.rules.mapping.scan else { return DaemonAction::Wait(Wait::Period) };
         if self.scanned_sizes().is_empty() {
             // khugepaged makes superpages of the page table only, and does not run where they are off
             // (Linux: hugepage_pmd_enabled).
-            return Action::Wait(Wait::Period);
+            return DaemonAction::Wait(Wait::Period);
         }
         let (order, regions) = (scan.order, scan.regions);
         let budget = regions.saturating_mul(VISIT);
@@ -39,7 +39,8 @@ impl Policy {
             ScanOrder::Crossing => self.serve(budget, facts),
             _ if self.pass().has_begun => self.next_best(facts),
             ScanOrder::Coverage | ScanOrder::Misses | ScanOrder::Overhead => {
-                Action::Rank { most: regions, one_process: order == ScanOrder::Overhead }
+                let one_process = order == ScanOrder::Overhead;
+                DaemonAction::Scan(ScanAction::Rank { most: regions, one_process })
             }
         }
     }
@@ -47,20 +48,20 @@ impl Policy {
     /// A visit or the ranking is over.
     pub(crate) fn scanned(
         &mut self,
-        action: Action,
+        action: ScanAction,
         result: Result,
         cost: u32,
         facts: &Facts,
-    ) -> Action {
-        let Some(scan) = &self.rules.mapping.scan else { return Action::Wait(Wait::Period) };
+    ) -> DaemonAction {
+        let Some(scan) = &self.rules.mapping.scan else { return DaemonAction::Wait(Wait::Period) };
         match scan.order {
             ScanOrder::Address => self.visited(action, result, cost, facts),
             ScanOrder::Crossing => self.served(action, result, cost, facts),
             ScanOrder::Coverage | ScanOrder::Misses | ScanOrder::Overhead => match result {
                 Result::NoMemory => self.after_failure(),
-                Result::Nothing => Action::Wait(Wait::Period),
-                _ if matches!(action, Action::Visit(_)) && facts.machine.is_piece_done => {
-                    Action::Wait(Wait::More)
+                Result::Nothing => DaemonAction::Wait(Wait::Period),
+                _ if matches!(action, ScanAction::Visit(_)) && facts.machine.is_piece_done => {
+                    DaemonAction::Wait(Wait::More)
                 }
                 _ => self.next_best(facts),
             },
@@ -73,32 +74,38 @@ impl Policy {
 
     /// The next region by address. A region costs 512 units of the budget whether or not it is collapsed, a
     /// skipped mapping costs one.
-    fn next_by_address(&mut self, facts: &Facts) -> Action {
+    fn next_by_address(&mut self, facts: &Facts) -> DaemonAction {
         if self.pass().budget < VISIT || self.is_spent(facts) {
-            return Action::Wait(Wait::Period);
+            return DaemonAction::Wait(Wait::Period);
         }
         if facts.machine.is_piece_done {
-            return Action::Wait(Wait::More);
+            return DaemonAction::Wait(Wait::More);
         }
-        Action::Visit(Candidates::Next)
+        DaemonAction::Scan(ScanAction::Visit(Candidates::Next))
     }
 
-    fn visited(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
+    fn visited(
+        &mut self,
+        action: ScanAction,
+        result: Result,
+        cost: u32,
+        facts: &Facts,
+    ) -> DaemonAction {
         self.charge(action, result, cost);
         match result {
             Result::NoMemory => self.after_failure(),
             Result::Nothing if core::mem::replace(&mut self.pass().wrapped, true) => {
-                Action::Wait(Wait::Period)
+                DaemonAction::Wait(Wait::Period)
             }
-            Result::Nothing => Action::Rewind,
+            Result::Nothing => DaemonAction::Scan(ScanAction::Rewind),
             _ => self.next_by_address(facts),
         }
     }
 
     /// Charges a visit to the budget. A larger extent counts as the superpages that fit in it (Trident:
     /// khugepaged_scan_mm_slot), whether it is visited whole or in parts.
-    fn charge(&mut self, action: Action, result: Result, cost: u32) {
-        if let Action::Visit(_) = action {
+    fn charge(&mut self, action: ScanAction, result: Result, cost: u32) {
+        if let ScanAction::Visit(_) = action {
             let largest = self.scanned_sizes().above(self.scale.superpage).largest();
             let whole = VISIT << largest.map_or(0, |order| order - self.scale.superpage);
             let visit = if result == Result::Nothing { 0 } else { whole };
@@ -114,46 +121,52 @@ impl Policy {
     /// but `khugepaged_wait_work` waits for the kernel thread to be stopped, and sleeps on. After a failure it
     /// waits for no condition, and the next candidate ends its sleep (`khugepaged_alloc_sleep`). A second
     /// failure ends the round, and resets the record of the first.
-    fn serve(&mut self, budget: u32, facts: &Facts) -> Action {
+    fn serve(&mut self, budget: u32, facts: &Facts) -> DaemonAction {
         if self.is_spent(facts) {
-            return Action::Wait(Wait::Period);
+            return DaemonAction::Wait(Wait::Period);
         }
         let pass = self.pass();
         if pass.budget < VISIT {
             if pass.has_begun && facts.machine.waiting == 0 {
-                return Action::Wait(Wait::Period);
+                return DaemonAction::Wait(Wait::Period);
             }
             (pass.budget, pass.wrapped, pass.failed) = (budget, false, false);
         }
-        Action::Visit(Candidates::Listed)
+        DaemonAction::Scan(ScanAction::Visit(Candidates::Listed))
     }
 
-    fn served(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
+    fn served(
+        &mut self,
+        action: ScanAction,
+        result: Result,
+        cost: u32,
+        facts: &Facts,
+    ) -> DaemonAction {
         self.charge(action, result, cost);
         let is_spent = self.is_spent(facts);
         let after_failure = self.after_failure_ticks();
         let pass = self.pass();
         match result {
             Result::Nothing if !core::mem::replace(&mut pass.wrapped, true) => {
-                return Action::Rewind;
+                return DaemonAction::Scan(ScanAction::Rewind);
             }
             Result::NoMemory if !core::mem::replace(&mut pass.failed, true) => {
-                return Action::Wait(Wait::Pause(after_failure));
+                return DaemonAction::Wait(Wait::Pause(after_failure));
             }
             Result::Nothing | Result::NoMemory => pass.budget = 0,
             // A superpage was made.
-            Result::Done { .. } if action != Action::Rewind => {}
+            Result::Done { .. } if action != ScanAction::Rewind => {}
             _ if pass.budget < VISIT || is_spent => pass.budget = 0,
             _ if facts.machine.is_piece_done => {}
-            _ => return Action::Visit(Candidates::Next),
+            _ => return DaemonAction::Scan(ScanAction::Visit(Candidates::Next)),
         }
-        Action::Wait(Wait::More)
+        DaemonAction::Wait(Wait::More)
     }
 
-    fn next_best(&self, facts: &Facts) -> Action {
+    fn next_best(&self, facts: &Facts) -> DaemonAction {
         match self.is_spent(facts) {
-            true => Action::Wait(Wait::Period),
-            false => Action::Visit(Candidates::Best),
+            true => DaemonAction::Wait(Wait::Period),
+            false => DaemonAction::Scan(ScanAction::Visit(Candidates::Best)),
         }
     }
 
@@ -165,8 +178,8 @@ impl Policy {
     }
 
     /// Ends the pass because no superpage was available.
-    fn after_failure(&self) -> Action {
-        Action::Wait(match self.after_failure_ticks() {
+    fn after_failure(&self) -> DaemonAction {
+        DaemonAction::Wait(match self.after_failure_ticks() {
             0 => Wait::Period,
             rest => Wait::After(rest),
         })
@@ -234,20 +247,21 @@ impl Policy {
     }
 
     /// Clears accessed bits, or after the window counts the bits that were set again.
-    pub(crate) fn sample(&mut self) -> Action {
+    pub(crate) fn sample(&mut self) -> DaemonAction {
         match self.rules.mapping.sampling() {
-            None => Action::Wait(Wait::Period),
+            None => DaemonAction::Wait(Wait::Period),
             Some(sampling) if self.is_sampling => {
-                Action::CountAccessed { newest_percent: sampling.newest_percent.into() }
+                let newest_percent = sampling.newest_percent.into();
+                DaemonAction::Scan(ScanAction::CountAccessed { newest_percent })
             }
-            Some(_) => Action::ClearAccessed,
+            Some(_) => DaemonAction::Scan(ScanAction::ClearAccessed),
         }
     }
 
     /// Accessed bits were cleared, or counted.
-    pub(crate) fn sampled(&mut self, facts: &Facts) -> Action {
+    pub(crate) fn sampled(&mut self, facts: &Facts) -> DaemonAction {
         let Some(sampling) = self.rules.mapping.sampling() else {
-            return Action::Wait(Wait::Period);
+            return DaemonAction::Wait(Wait::Period);
         };
         self.is_sampling = !self.is_sampling;
         let rest = if self.is_sampling {
@@ -255,7 +269,7 @@ impl Policy {
         } else {
             (SAMPLE_REST * facts.machine.spent_in_piece).max(self.scale.ticks_of(sampling.every))
         };
-        Action::Wait(Wait::After(rest))
+        DaemonAction::Wait(Wait::After(rest))
     }
 
     /// Rank of a region for a scan by recent access, or by TLB misses (Elastic Translations: most misses first).

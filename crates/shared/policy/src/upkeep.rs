@@ -1,11 +1,11 @@
 //! Daemons that maintain memory in the background (events 2, 4 and 5): Quicksilver's eviction and background
 //! preparation, prezeroing, compaction, reclaim at the watermarks, bloat recovery.
 
-use crate::action::{Candidates, Compaction, Wait};
+use crate::action::{Compaction, UpkeepAction, Wait};
 use crate::daemon::{Daemon, Pass};
 use crate::event::Result;
 use crate::rules::Release;
-use crate::{Action, Facts, Policy};
+use crate::{Action, DaemonAction, Facts, Policy};
 
 /// Checks that proactive compaction skips after a run without progress (COMPACT_MAX_DEFER_SHIFT).
 const RESTS: u32 = 1 << 6;
@@ -25,7 +25,7 @@ pub(crate) struct State {
 
 impl Policy {
     /// A piece of a pass begins.
-    pub(crate) fn upkeep_begins(&mut self, daemon: Daemon, facts: &Facts) -> Action {
+    pub(crate) fn upkeep_begins(&mut self, daemon: Daemon, facts: &Facts) -> DaemonAction {
         if !self.passes[daemon as usize].has_begun {
             let budget = self.budget(daemon);
             self.passes[daemon as usize] = Pass { budget, ..Pass::default() };
@@ -46,15 +46,17 @@ impl Policy {
                 let is_wanted =
                     machine.compaction_wanted && self.rules.memory.background_compaction;
                 return match is_wanted {
-                    true => Action::Compact { mode: Compaction::SyncLight, direct: None },
+                    true => {
+                        DaemonAction::Upkeep(UpkeepAction::Compact { mode: Compaction::SyncLight })
+                    }
                     false => self.compact_ahead(facts),
                 };
             }
             Daemon::Reclaim => {
                 let is_short = machine.free_with_reserved < machine.watermarks.0;
                 return match is_short {
-                    true => Action::ReleaseHeld { wanted: 0 },
-                    false => Action::Wait(Wait::Period),
+                    true => DaemonAction::Upkeep(UpkeepAction::ReleaseHeld),
+                    false => DaemonAction::Wait(Wait::Period),
                 };
             }
             _ => {}
@@ -79,44 +81,44 @@ impl Policy {
     }
 
     /// The daemon's next action.
-    fn upkeep_next(&mut self, daemon: Daemon, facts: &Facts) -> Action {
+    fn upkeep_next(&mut self, daemon: Daemon, facts: &Facts) -> DaemonAction {
         let (rules, machine) = (&self.rules, &facts.machine);
         if self.passes[daemon as usize].budget == 0 {
-            return Action::Wait(Wait::Period);
+            return DaemonAction::Wait(Wait::Period);
         }
         let zeroing = &mut self.upkeep.zeroing;
         let action = match daemon {
             Daemon::Evacuate => match rules.deallocation.release {
                 Release::Inactive { after, .. } => {
-                    Some(Action::Evacuate { after: self.scale.ticks_of(after) })
+                    Some(UpkeepAction::Evacuate { after: self.scale.ticks_of(after) })
                 }
                 _ => None,
             },
             Daemon::Fill => {
                 let fill = rules.preparation.background.filter(|_| machine.waiting > 0);
-                fill.map(|fill| Action::Visit(Candidates::Partial { at: fill.at }))
+                fill.map(|fill| UpkeepAction::Fill { at: fill.at })
             }
             Daemon::Prezero => {
                 let prezero = rules.preparation.prezero.filter(|prezero| {
                     *zeroing &= machine.zeroed_permille < prezero.stop_permille.into();
                     *zeroing
                 });
-                prezero.map(|prezero| Action::Zero { order: prezero.order })
+                prezero.map(|prezero| UpkeepAction::Zero { order: prezero.order })
             }
-            Daemon::Compact => Some(Action::Compact { mode: Compaction::Sync, direct: None }),
+            Daemon::Compact => Some(UpkeepAction::Compact { mode: Compaction::Sync }),
             Daemon::Recover => {
                 let goes_on = self.upkeep.recovering && machine.waiting > 0;
-                goes_on.then_some(Action::Visit(Candidates::Superpage))
+                goes_on.then_some(UpkeepAction::Inspect)
             }
             Daemon::Reclaim | Daemon::Scan | Daemon::Sample | Daemon::Split => None,
         };
         match action {
             // Zeroing continues until all blocks of a pass are done.
             Some(_) if machine.is_piece_done && daemon != Daemon::Prezero => {
-                Action::Wait(Wait::More)
+                DaemonAction::Wait(Wait::More)
             }
-            Some(action) => action,
-            None => Action::Wait(Wait::Period),
+            Some(action) => DaemonAction::Upkeep(action),
+            None => DaemonAction::Wait(Wait::Period),
         }
     }
 
@@ -124,21 +126,21 @@ impl Policy {
     pub(crate) fn upkept(
         &mut self,
         daemon: Daemon,
-        action: Action,
+        action: UpkeepAction,
         result: Result,
         facts: &Facts,
-    ) -> Action {
+    ) -> DaemonAction {
         let pages = if let Result::Done { pages } = result { pages } else { 0 };
         let budget = &mut self.passes[daemon as usize].budget;
         match (daemon, action, result) {
-            (Daemon::Evacuate, Action::Evacuate { .. }, Result::NoMemory) => {
-                return Action::BreakNext;
+            (Daemon::Evacuate, UpkeepAction::Evacuate { .. }, Result::NoMemory) => {
+                return DaemonAction::Upkeep(UpkeepAction::BreakNext);
             }
             (Daemon::Evacuate | Daemon::Prezero | Daemon::Recover, _, Result::Nothing) => {
-                return Action::Wait(Wait::Period);
+                return DaemonAction::Wait(Wait::Period);
             }
             // Frames from a broken reservation were not migrated.
-            (Daemon::Evacuate, Action::BreakNext, _) => {}
+            (Daemon::Evacuate, UpkeepAction::BreakNext, _) => {}
             (Daemon::Evacuate | Daemon::Fill, ..) => *budget = budget.saturating_sub(pages),
             (Daemon::Prezero, ..) => *budget -= 1,
             (Daemon::Recover, _, Result::Done { .. }) => {
@@ -146,45 +148,48 @@ impl Policy {
                 let until = bloat.map_or(0, |bloat| bloat.until_percent);
                 self.upkeep.recovering &= free_percent(facts) < until.into();
             }
-            (Daemon::Compact, Action::Compact { mode: Compaction::Sync, .. }, _) if pages > 0 => {
+            (Daemon::Compact, UpkeepAction::Compact { mode: Compaction::Sync }, _) if pages > 0 => {
                 *budget -= 1;
             }
-            (Daemon::Compact, Action::Compact { mode: Compaction::SyncLight, .. }, _) => {
+            (Daemon::Compact, UpkeepAction::Compact { mode: Compaction::SyncLight }, _) => {
                 return self.compact_ahead(facts);
             }
-            (Daemon::Compact, Action::Compact { mode: Compaction::Proactive, .. }, _) => {
+            (Daemon::Compact, UpkeepAction::Compact { mode: Compaction::Proactive }, _) => {
                 if facts.machine.fragmentation >= self.upkeep.fragmentation {
                     self.upkeep.rests = RESTS;
                 }
-                return Action::Wait(Wait::Period);
+                return DaemonAction::Wait(Wait::Period);
             }
-            (Daemon::Compact, ..) => return Action::Wait(Wait::Period),
-            (Daemon::Reclaim, Action::ReleaseHeld { .. }, _) => return self.reclaim_ahead(facts),
-            (Daemon::Reclaim, ..) => return Action::Wait(Wait::Period),
+            (Daemon::Compact, ..) => return DaemonAction::Wait(Wait::Period),
+            (Daemon::Reclaim, UpkeepAction::ReleaseHeld, _) => return self.reclaim_ahead(facts),
+            (Daemon::Reclaim, ..) => return DaemonAction::Wait(Wait::Period),
             _ => {}
         }
         self.upkeep_next(daemon, facts)
     }
 
     /// Proactive compaction, unless it skips this check after a run without progress.
-    fn compact_ahead(&mut self, facts: &Facts) -> Action {
+    fn compact_ahead(&mut self, facts: &Facts) -> DaemonAction {
         if self.upkeep.rests > 0 {
             self.upkeep.rests -= 1;
-            return Action::Wait(Wait::Period);
+            return DaemonAction::Wait(Wait::Period);
         }
         if !facts.machine.is_fragmented {
-            return Action::Wait(Wait::Period);
+            return DaemonAction::Wait(Wait::Period);
         }
         self.upkeep.fragmentation = facts.machine.fragmentation;
-        Action::Compact { mode: Compaction::Proactive, direct: None }
+        DaemonAction::Upkeep(UpkeepAction::Compact { mode: Compaction::Proactive })
     }
 
     /// kswapd: frames are freed up to the high watermark.
-    fn reclaim_ahead(&self, facts: &Facts) -> Action {
+    fn reclaim_ahead(&self, facts: &Facts) -> DaemonAction {
         let free = facts.machine.free_with_reserved;
         match facts.machine.watermarks.1.saturating_sub(free) {
-            0 => Action::Wait(Wait::Period),
-            missing => self.reclaim(missing, None),
+            0 => DaemonAction::Wait(Wait::Period),
+            pages => {
+                let lumpy = self.is_lumpy(pages);
+                DaemonAction::Upkeep(UpkeepAction::Reclaim { pages, lumpy })
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Translates growth of an extent into the fault that the policy is asked about.
 
-use policy::{Action, Event, Facts, Mapping, Page, Policy, Result as Ended};
+use policy::{Action, Event, Facts, FaultAction, Mapping, Page, Policy};
 
 use crate::extent::{Extent, PAGES, SCALE, first_bits};
 
@@ -44,13 +44,12 @@ fn reserves(policy: &Policy) -> bool {
 /// Whether the first fault of the extent reserves a superpage. Smaller reservations are not carried out.
 fn is_reserved(policy: &mut Policy, extent: &Extent, is_shared: bool) -> bool {
     let facts = extent.facts_when_empty(policy, is_shared);
-    let mut action = policy.on(Event::Fault { write: true }, &facts);
-    while let Action::Reserve { order, .. } = action {
+    let mut action = policy.fault(true, &facts);
+    while let FaultAction::Reserve { order, .. } = action {
         if order == SCALE.superpage {
             return true;
         }
-        let none = Event::Outcome { action, result: Ended::NoMemory, cost: 0 };
-        action = policy.on(none, &facts);
+        action = policy.no_memory(action, &facts);
     }
     false
 }
@@ -96,8 +95,7 @@ pub fn is_at_first_fault(policy: &Policy) -> bool {
 pub(crate) fn is_mapped_once_filled(policy: &mut Policy, extent: &Extent, is_shared: bool) -> bool {
     let mut facts = facts_once_filled(policy, extent, is_shared);
     facts.page = Page::Resident { cow: is_shared, shared: is_shared };
-    let action = policy.on(Event::Fault { write: true }, &facts);
-    matches!(action, Action::MakeSuperpage { .. })
+    matches!(policy.fault(true, &facts), FaultAction::MapInPlace { .. })
 }
 
 /// Facts about the extent once all its pages are there. Pages that were filled are clean.

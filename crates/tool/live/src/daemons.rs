@@ -82,7 +82,7 @@ impl Daemons {
             self.naps_with = matches!(next, Wait::Pause(_)).then_some(self.candidates.len());
         }
         daemon.due = match next {
-            Wait::Period | Wait::Bytes(_) => (began + daemon.period).max(now),
+            Wait::Period => (began + daemon.period).max(now),
             Wait::After(rest) | Wait::Pause(rest) => now + rest,
             Wait::More => now,
         };

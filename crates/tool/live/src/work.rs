@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use policy::{Action, Candidates, Daemon, Event, Facts, Result as Ended, Wait};
+use policy::{
+    Action, Candidates, Daemon, DaemonAction, Event, Facts, Result as Ended, ScanAction,
+    UpkeepAction, Wait,
+};
 use sys::param::thread_cpu_time;
 use units::Pid;
 
@@ -32,7 +35,7 @@ impl Executor {
     fn piece(&mut self, at: usize, began: Duration) -> Wait {
         let (task, spent) = (self.daemons.list[at].task, self.daemons.list[at].spent);
         let mut partial = self.partial();
-        let mut event = Event::Tick(task);
+        let mut done = None;
         loop {
             let in_piece = thread_cpu_time().saturating_sub(began).as_micros() as u64;
             let mut facts = Facts::default();
@@ -44,24 +47,31 @@ impl Executor {
                 Daemon::Fill => partial.len() as u32,
                 _ => self.daemons.candidates.len() as u32,
             };
-            let action = self.policy.on(event, &facts);
+            let action = match done.take() {
+                None => self.policy.tick(task, &facts),
+                Some((action, result, cost)) => self.policy.worked(action, result, cost, &facts),
+            };
             let (result, cost) = match action {
-                Action::Wait(wait) => return wait,
-                Action::Rewind => {
+                DaemonAction::Wait(wait) => return wait,
+                DaemonAction::Scan(ScanAction::Rewind) => {
                     self.daemons.cursor = (Pid(0), 0);
                     (Ended::Done { pages: 0 }, 0)
                 }
-                Action::Visit(Candidates::Partial { at }) => (self.fill(&mut partial, at), 0),
-                Action::Visit(Candidates::Listed) => {
-                    if let Some(first) = self.daemons.candidates.pop_front() {
-                        self.daemons.cursor = first;
-                    }
+                DaemonAction::Scan(ScanAction::Visit(from)) => {
+                    let listed = match from {
+                        Candidates::Listed => self.daemons.candidates.pop_front(),
+                        Candidates::Next | Candidates::Best => None,
+                    };
+                    self.daemons.cursor = listed.unwrap_or(self.daemons.cursor);
                     self.visit()
                 }
-                Action::Visit(_) => self.visit(),
-                other => unreachable!("{other:?} is nothing that a daemon of ours does"),
+                DaemonAction::Upkeep(UpkeepAction::Fill { at }) => (self.fill(&mut partial, at), 0),
+                // Beside a program nothing else can be done: `check_design` refuses designs of such daemons.
+                DaemonAction::Scan(_) | DaemonAction::Upkeep(_) | DaemonAction::Watch(_) => {
+                    (Ended::Nothing, 0)
+                }
             };
-            event = Event::Outcome { action, result, cost };
+            done = Some((action, result, cost));
         }
     }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use policy::rules::Effort;
-use policy::{Action, Daemon as Task, Event, Facts, How, Policy, Wait};
+use policy::{Action, Daemon as Task, DaemonAction, Event, Facts, How, Policy, Wait};
 use trace::{Page, Pages, Region, SLOTS};
 
 use super::System;
@@ -291,7 +291,6 @@ impl Daemon {
             Wait::After(rest) => (until + rest, Pass::default()),
             Wait::More => (until, pass),
             Wait::Pause(rest) => (until + rest, pass),
-            Wait::Bytes(_) => unreachable!("what a process asks for is no daemon's matter"),
         };
         (self.due, self.pass) = (due.max(self.due + 1), pass);
         self.last = Piece { until, spent };
@@ -323,17 +322,17 @@ impl System {
     /// Does a piece of a daemon's work: performs the policy's actions until the policy ends the piece.
     fn perform(&mut self, task: Task, pass: &mut Pass, touched: TouchedView<'_>) -> Wait {
         let mut piece = Visited::default();
-        let mut event = Event::Tick(task);
+        let facts = self.facts_of_daemon(task, pass, &piece);
+        let mut action = self.policy.tick(task, &facts);
         loop {
-            let facts = self.facts_of_daemon(task, pass, &piece);
-            let action = self.policy.on(event, &facts);
             let (result, cost) = match action {
-                Action::Wait(wait) => return wait,
-                _ if matches!(task, Task::Scan | Task::Sample) => self.scan(action, pass),
-                _ if task == Task::Split => (self.watch(action), 0),
-                _ => (self.keep_memory(action, pass, &mut piece, touched), 0),
+                DaemonAction::Wait(wait) => return wait,
+                DaemonAction::Scan(action) => self.scan(action, pass),
+                DaemonAction::Watch(action) => (self.watch(action), 0),
+                DaemonAction::Upkeep(action) => (self.upkeep(action, pass, &mut piece, touched), 0),
             };
-            event = Event::Outcome { action, result, cost };
+            let facts = self.facts_of_daemon(task, pass, &piece);
+            action = self.policy.worked(action, result, cost, &facts);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use policy::rules::Effort;
-use policy::{Action, Event, Facts, How, Reads, Result as Ended};
+use policy::{Action, Event, Facts, FaultAction, How, Reads};
 use trace::{Backing, Page, Pages, Region, SLOTS};
 
 use super::clock::Payer;
@@ -23,16 +23,19 @@ impl System {
     pub(crate) fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         self.trap();
         let place = self.spaces.place_of(page)?;
-        let mut event = Event::Fault { write };
+        let mut failed = None;
         loop {
             let facts = self.facts_of_fault(page, place);
-            let action = self.policy.on(event, &facts);
+            let action = match failed.take() {
+                None => self.policy.fault(write, &facts),
+                Some(action) => self.policy.no_memory(action, &facts),
+            };
             match self.perform_at_fault(action, page, write, place)? {
                 Served::Done => return Ok(()),
-                Served::Again => event = Event::Fault { write },
+                Served::Again => {}
                 Served::NoMemory => {
                     self.counters.fallbacks += 1;
-                    event = Event::Outcome { action, result: Ended::NoMemory, cost: 0 };
+                    failed = Some(action);
                 }
             }
         }
@@ -40,15 +43,15 @@ impl System {
 
     fn perform_at_fault(
         &mut self,
-        action: Action,
+        action: FaultAction,
         page: Page,
         write: bool,
         place: Place,
     ) -> Result<Served, Stop> {
         let region = page.region();
         match action {
-            Action::MapZeros { order } => self.map_zeros(page, order, place),
-            Action::MakeSuperpage { order, how: How::Fresh, effort } => {
+            FaultAction::MapZeros { order } => self.map_zeros(page, order, place),
+            FaultAction::MakeSuperpage { order, effort } => {
                 // The shared zero page.
                 let was_zeros = self.spaces.at(region).has(ZEROS);
                 if was_zeros {
@@ -65,70 +68,59 @@ impl System {
                 }
                 return Ok(if done { Served::Done } else { Served::NoMemory });
             }
-            Action::Reserve { order, effort, preempt } => {
+            FaultAction::Reserve { order, effort, preempt } => {
                 let done = self.reserve(page, order, effort, preempt);
                 return Ok(if done { Served::Again } else { Served::NoMemory });
             }
-            Action::MapReserved { around } => self.map_reserved(page, write, around, place),
-            Action::MapFile => self.map_file(region),
-            Action::MapBase { pages } => self.map_base(page, pages, write, place)?,
-            Action::MapInObject => self.map_in_object(page, write, place),
-            Action::MapPooled => {
+            FaultAction::MapReserved { around } => self.map_reserved(page, write, around, place),
+            FaultAction::MapFile => self.map_file(region),
+            FaultAction::MapBase { pages } => self.map_base(page, pages, write, place)?,
+            FaultAction::MapInObject => self.map_in_object(page, write, place),
+            FaultAction::MapPooled => {
                 let pool = self
                     .pool
                     .of(&self.spaces, region, place)
                     .expect("it was among the policy's facts");
                 self.pool_fault(page, pool, write)?;
             }
-            Action::Demote => {
+            FaultAction::Demote => {
                 self.demote(region, Payer::Program);
                 return Ok(Served::Again);
             }
-            Action::DemoteAndCopy => {
+            FaultAction::DemoteAndCopy => {
                 self.demote(region, Payer::Program);
                 self.copy_page(page)?;
             }
-            Action::MakeWritable | Action::Reuse if self.spaces.is_large(region) => {
+            FaultAction::MakeWritable | FaultAction::Reuse if self.spaces.is_large(region) => {
                 let regions = self.spaces.regions_of(region);
                 regions.for_each(|region| self.spaces.take_large(region));
             }
-            _ => self.perform_on_resident(action, page, write, place)?,
-        }
-        Ok(Served::Done)
-    }
-
-    /// Performs an action on a page that is in memory already.
-    fn perform_on_resident(
-        &mut self,
-        action: Action,
-        page: Page,
-        write: bool,
-        place: Place,
-    ) -> Result<(), Stop> {
-        let region = page.region();
-        if action == Action::Nothing {
-            return Ok(());
-        }
-        self.clock.spend(Cause::Map, self.costs.map_page);
-        match action {
-            Action::CopyPage => return self.copy_page(page),
-            Action::Reuse => {
+            FaultAction::Nothing => {}
+            FaultAction::CopyPage => {
+                self.clock.spend(Cause::Map, self.costs.map_page);
+                self.copy_page(page)?;
+            }
+            FaultAction::Reuse => {
+                self.clock.spend(Cause::Map, self.costs.map_page);
                 self.spaces.take_page(page);
-                return Ok(());
             }
-            Action::MakeSuperpage { how: How::InPlace { writable }, .. } => {
+            FaultAction::MapInPlace { writable } => {
+                self.clock.spend(Cause::Map, self.costs.map_page);
                 self.map_in_place(region, writable);
-                return Ok(());
             }
-            Action::MapResident { around } => {
+            FaultAction::MapResident { around } => {
+                self.clock.spend(Cause::Map, self.costs.map_page);
                 self.spaces.map_resident(page, write);
                 self.map_neighbours(page, around, place);
+                self.promote(page, place);
             }
-            Action::MakeWritable => self.spaces.set_dirty(page),
-            other => unreachable!("{other:?} is nothing that a fault does"),
+            FaultAction::MakeWritable => {
+                self.clock.spend(Cause::Map, self.costs.map_page);
+                self.spaces.set_dirty(page);
+                self.promote(page, place);
+            }
         }
-        self.promote(page, place);
-        Ok(())
+        Ok(Served::Done)
     }
 
     /// Waits until a daemon unlocks this address space.

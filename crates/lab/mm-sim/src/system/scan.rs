@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use policy::{
     Action, Candidates, Compaction, Daemon, Event, Extent, Facts, Process, Result as Ended,
+    ScanAction, UpkeepAction, WatchAction,
 };
 use trace::{Page, Pages, Region, SLOTS};
 
@@ -32,21 +33,21 @@ pub(crate) struct Visited {
 
 impl System {
     /// Performs a scan's action. Returns how it ended, and the number of mappings skipped.
-    pub(crate) fn scan(&mut self, action: Action, pass: &mut Pass) -> (Ended, u32) {
+    pub(crate) fn scan(&mut self, action: ScanAction, pass: &mut Pass) -> (Ended, u32) {
         let done = (Ended::Done { pages: 0 }, 0);
         match action {
-            Action::Rewind => self.daemons.set_cursor(0, Page(0)),
-            Action::Rank { most, one_process } => pass.chosen = self.choose(most, one_process),
-            Action::ClearAccessed => {
+            ScanAction::Rewind => self.daemons.set_cursor(0, Page(0)),
+            ScanAction::Rank { most, one_process } => pass.chosen = self.choose(most, one_process),
+            ScanAction::ClearAccessed => {
                 let entries = self.spaces.clear_accessed();
                 self.clock.spend_behind(Cause::Scan, self.costs.scan_page * entries);
             }
-            Action::CountAccessed { newest_percent } => {
+            ScanAction::CountAccessed { newest_percent } => {
                 let entries = self.spaces.count_accessed(newest_percent);
                 self.clock.spend_behind(Cause::Scan, self.costs.scan_page * entries);
             }
-            Action::Visit(Candidates::Best) => return (self.visit_best(pass), 0),
-            Action::Visit(Candidates::Listed) => {
+            ScanAction::Visit(Candidates::Best) => return (self.visit_best(pass), 0),
+            ScanAction::Visit(Candidates::Listed) => {
                 if let Some(region) = self.daemons.next_candidate() {
                     self.spaces.unmark(region, LISTED);
                     let process = self.spaces.at(region).process;
@@ -54,8 +55,7 @@ impl System {
                 }
                 return self.visit_next();
             }
-            Action::Visit(_) => return self.visit_next(),
-            other => unreachable!("{other:?} is nothing that a scan does"),
+            ScanAction::Visit(Candidates::Next) => return self.visit_next(),
         }
         done
     }
@@ -252,16 +252,16 @@ impl System {
     }
 
     /// Performs an action of a daemon that maintains memory.
-    pub(crate) fn keep_memory(
+    pub(crate) fn upkeep(
         &mut self,
-        action: Action,
+        action: UpkeepAction,
         pass: &mut Pass,
         piece: &mut Visited,
         touched: TouchedView<'_>,
     ) -> Ended {
         match action {
-            Action::Evacuate { after } => self.evacuate_oldest(after, piece),
-            Action::BreakNext => {
+            UpkeepAction::Evacuate { after } => self.evacuate_oldest(after, piece),
+            UpkeepAction::BreakNext => {
                 // Nowhere to move to: the next one gives its free part.
                 let next = self.frames.reservations().newer(QUEUE, piece.passed);
                 let Some(next) =
@@ -272,19 +272,18 @@ impl System {
                 self.break_one(next);
                 Ended::Unfit
             }
-            Action::Visit(Candidates::Partial { at }) => self.fill_next(at, piece),
-            Action::Visit(_) => self.recover_next(pass, touched),
-            Action::Zero { order } => self.prezero(order),
-            Action::Compact { mode, .. } => self.compact_behind(mode),
-            Action::ReleaseHeld { .. } => {
+            UpkeepAction::Fill { at } => self.fill_next(at, piece),
+            UpkeepAction::Inspect => self.recover_next(pass, touched),
+            UpkeepAction::Zero { order } => self.prezero(order),
+            UpkeepAction::Compact { mode } => self.compact_behind(mode),
+            UpkeepAction::ReleaseHeld => {
                 self.release_held(Payer::Daemon);
                 Ended::Nothing
             }
-            Action::Reclaim { pages, lumpy, .. } => {
+            UpkeepAction::Reclaim { pages, lumpy } => {
                 self.reclaim(Payer::Daemon, pages, lumpy);
                 Ended::Nothing
             }
-            other => unreachable!("{other:?} is nothing that such a daemon does"),
         }
     }
 
@@ -397,11 +396,10 @@ impl System {
 
 impl System {
     /// Performs an action of the daemon that splits superpages.
-    pub(crate) fn watch(&mut self, action: Action) -> Ended {
+    pub(crate) fn watch(&mut self, action: WatchAction) -> Ended {
         match action {
-            Action::Watch { most } => self.watch_next(most),
-            Action::Visit(Candidates::Watched) => self.visit_watched(),
-            other => unreachable!("{other:?} is nothing that such a daemon does"),
+            WatchAction::Begin { most } => self.watch_next(most),
+            WatchAction::Visit => self.visit_watched(),
         }
     }
 

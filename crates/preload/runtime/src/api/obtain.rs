@@ -6,7 +6,7 @@
 //! limits what it may touch (`limits`). `MADV_POPULATE_WRITE` populates them, and reports EFAULT where a touch would
 //! raise SIGBUS; before Linux 5.14 reads from /dev/zero into the pages do the same.
 
-use policy::live::Kind;
+use advisor::Kind;
 
 use super::reason::{Reason, Refusal};
 use super::{kernel, sizes};

@@ -2,7 +2,7 @@
 //!
 //! On fragmented memory (one unmovable page per superpage suffices) each first touch of advised memory runs direct
 //! compaction for milliseconds and still gets base pages. The advice cannot be withdrawn while a program touches one
-//! large range. Therefore `policy::live` decides before the advice how much of the range fits, from free blocks in
+//! large range. Therefore `advisor` decides before the advice how much of the range fits, from free blocks in
 //! /proc/buddyinfo (3 microseconds), advised memory that is still untouched (`granted`), trials (`probe`) and failures
 //! counted in /proc/vmstat (`machine`).
 //!
@@ -25,8 +25,8 @@ mod untouched;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use policy::live::{self, Event, Facts, Source, Use};
-use policy::{Action, Result as Ended};
+use advisor::{Action, Outcome as Ended};
+use advisor::{Event, Facts, Source, Use};
 
 use crate::counters::{self, Kind, Reason};
 use crate::executor::{self, DONE, advice};
@@ -281,9 +281,9 @@ fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
     let is_sealed = filter::may_be_in_place();
     Facts {
         kind: match kind {
-            Kind::Heap => live::Kind::Heap,
-            Kind::Mmap => live::Kind::Mapping,
-            _ => live::Kind::Whole,
+            Kind::Heap => advisor::Kind::Heap,
+            Kind::Mmap => advisor::Kind::Mapping,
+            _ => advisor::Kind::Whole,
         },
         used,
         fallback: executor::as_told(settings::get().fallback),
@@ -321,7 +321,7 @@ fn decide(event: Event, facts: &mut Facts) -> Action {
             }
             Some(tried)
         }
-        Action::Wait(_) => {
+        Action::Wait { .. } => {
             counters::because(Reason::Compacted);
             Some((DONE, 0))
         }

@@ -3,7 +3,7 @@
 //! # Safety
 //! New own memory, unmapped before any other code learns its address.
 
-use policy::Result;
+use advisor::Outcome;
 
 use crate::executor::advice;
 use crate::{limits, raw};
@@ -13,20 +13,20 @@ const TRIED_SHARE: usize = 4;
 
 /// Populates `count` superpages, all held at once, until one takes more than `limit` microseconds. Succeeds if each
 /// took one fault; returns the time of the slowest.
-pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Result, u32) {
+pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Outcome, u32) {
     let (count, superpage) = (count as usize, superpage as usize);
     let Some(length) = count.checked_add(1).and_then(|it| it.checked_mul(superpage)) else {
-        return (Result::Unavailable, 0);
+        return (Outcome::Unavailable, 0);
     };
     if limits::cgroup_headroom().is_some_and(|left| length > left / TRIED_SHARE) {
-        return (Result::Unavailable, 0);
+        return (Outcome::Unavailable, 0);
     }
-    let Ok(start) = raw::map(length, libc::MAP_NORESERVE) else { return (Result::Unavailable, 0) };
+    let Ok(start) = raw::map(length, libc::MAP_NORESERVE) else { return (Outcome::Unavailable, 0) };
     // SAFETY: as the module says.
     unsafe {
         let result = timed(start.next_multiple_of(superpage), count, limit, superpage);
         let _ = raw::munmap(start, length);
-        result.unwrap_or((Result::Unavailable, 0))
+        result.unwrap_or((Outcome::Unavailable, 0))
     }
 }
 
@@ -34,7 +34,12 @@ pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Result, u32) {
 ///
 /// # Safety
 /// `count` superpages from `first` on are ours.
-unsafe fn timed(first: usize, count: usize, limit: u32, superpage: usize) -> Option<(Result, u32)> {
+unsafe fn timed(
+    first: usize,
+    count: usize,
+    limit: u32,
+    superpage: usize,
+) -> Option<(Outcome, u32)> {
     let mut slowest = 0;
     // SAFETY: the contract.
     unsafe {
@@ -45,14 +50,14 @@ unsafe fn timed(first: usize, count: usize, limit: u32, superpage: usize) -> Opt
             (faults > 0).then_some(())?;
             slowest = slowest.max(ns.div_ceil(1000).try_into().unwrap_or(u32::MAX));
             if faults > 2 {
-                return Some((Result::NoMemory, slowest));
+                return Some((Outcome::NoMemory, slowest));
             }
             if slowest > limit {
-                return Some((Result::Done { pages: number as u32 + 1 }, slowest));
+                return Some((Outcome::Done { pages: number as u32 + 1 }, slowest));
             }
         }
     }
-    Some((Result::Done { pages: count as u32 }, slowest))
+    Some((Outcome::Done { pages: count as u32 }, slowest))
 }
 
 /// Populates the range; returns nanoseconds and faults.

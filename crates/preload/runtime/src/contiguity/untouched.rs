@@ -6,8 +6,8 @@
 
 use std::ffi::c_int;
 
-use policy::Action;
-use policy::live::Event;
+use advisor::Action;
+use advisor::Event;
 
 use super::machine;
 use crate::pagemap::{self, PAGE_IS_HUGE, PAGE_IS_PRESENT, Region};

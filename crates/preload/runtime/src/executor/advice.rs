@@ -1,5 +1,5 @@
 //! The only module that calls madvise for superpages, except for the program's own advice (`mapping`). Each call
-//! performs an action of `policy` (`crates/preload/runtime/tests/integration/advice.rs` has the list).
+//! performs an action of `advisor` (`crates/preload/runtime/tests/integration/advice.rs` has the list).
 //!
 //! # Safety
 //! Advice about superpages changes no contents, and fails on unmapped memory. See docs/decisions/live.md#5.

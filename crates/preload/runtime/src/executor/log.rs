@@ -1,4 +1,4 @@
-//! Log of decisions (`SUPERPAGE_POLICY_LOG`): one line each, appended by one `write`. `policy::live::Record` defines
+//! Log of decisions (`SUPERPAGE_POLICY_LOG`): one line each, appended by one `write`. `advisor::Record` defines
 //! the text.
 //!
 //! # Safety
@@ -9,8 +9,8 @@ use std::ffi::CStr;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use policy::Action;
-use policy::live::{Begin, Event, Facts, Policy, Record, State};
+use advisor::Action;
+use advisor::{Advisor, Begin, Event, Facts, Record, State};
 
 use super::{TRIES, VERSION, load, request, words};
 use crate::text::Text;
@@ -27,7 +27,7 @@ pub fn begin() {
     let (version, state) =
         found.unwrap_or_else(|| (VERSION.load(Relaxed), State::from_words(words())));
     WRITTEN.store(0, Relaxed);
-    let policy = Policy { request: request(), state };
+    let policy = Advisor { request: request(), state };
     append(path, &Begin { pid: pid(), seq: version / 2, policy });
 }
 

@@ -1,4 +1,4 @@
-//! Executor of `policy::live` in this process: the policy's state, and the functions that ask the policy ([`on`],
+//! Executor of `advisor` in this process: the policy's state, and the functions that ask the policy ([`on`],
 //! [`ask`]). The caller performs the action; [`advise`] performs it for memory that only needs advice.
 //!
 //! The state is a seqlock over atomic words: `VERSION` is odd while a thread stores a change. Readers retry; after
@@ -19,8 +19,8 @@ use std::sync::atomic::{
     fence,
 };
 
-use policy::live::{self, Event, Facts, Kind, Policy, Request, State};
-use policy::{Action, Result};
+use advisor::{Action, Outcome};
+use advisor::{Advisor, Event, Facts, Kind, Request, State};
 
 use crate::settings::{self, Fallback, Pages, Settings};
 use crate::{filter, raw, sizes};
@@ -43,11 +43,11 @@ static VERSION: AtomicU64 = AtomicU64::new(0);
 const TRIES: usize = 64;
 
 /// Success; the number of pages is not reported.
-pub const DONE: Result = Result::Done { pages: 0 };
+pub const DONE: Outcome = Outcome::Done { pages: 0 };
 
 /// Result of a system call, for the policy.
-pub fn done_if(is_done: bool) -> Result {
-    if is_done { DONE } else { Result::Unavailable }
+pub fn done_if(is_done: bool) -> Outcome {
+    if is_done { DONE } else { Outcome::Unavailable }
 }
 
 /// Asks the policy for an action. Preserves errno.
@@ -57,7 +57,7 @@ pub fn on(event: Event, facts: &Facts) -> Action {
             std::hint::spin_loop();
             continue;
         };
-        let mut policy = Policy { request: request(), state };
+        let mut policy = Advisor { request: request(), state };
         let action = policy.on(event, facts);
         if policy.state == state || store(version, &policy.state) {
             log::decision(version / 2, None, event, facts, action);
@@ -65,7 +65,7 @@ pub fn on(event: Event, facts: &Facts) -> Action {
         }
     }
     let state = State::from_words(words());
-    let action = Policy { request: request(), state }.on(event, facts);
+    let action = Advisor { request: request(), state }.on(event, facts);
     log::decision(VERSION.load(Relaxed) / 2, Some(state), event, facts, action);
     action
 }
@@ -74,7 +74,7 @@ pub fn on(event: Event, facts: &Facts) -> Action {
 pub fn ask(
     event: Event,
     facts: &mut Facts,
-    mut perform: impl FnMut(Action, &mut Facts) -> Option<(Result, u32)>,
+    mut perform: impl FnMut(Action, &mut Facts) -> Option<(Outcome, u32)>,
 ) -> Action {
     let mut action = on(event, facts);
     while let Some((result, cost)) = perform(action, facts) {
@@ -84,7 +84,7 @@ pub fn ask(
 }
 
 /// Tells the policy how an action ended; returns the next action.
-pub fn ended(action: Action, result: Result, facts: &Facts) -> Action {
+pub fn ended(action: Action, result: Outcome, facts: &Facts) -> Action {
     on(Event::Outcome { action, result, cost: 0 }, facts)
 }
 
@@ -130,11 +130,11 @@ pub fn advises() -> bool {
 }
 
 /// The fallback in the policy's terms.
-pub fn as_told(fallback: Fallback) -> live::Fallback {
+pub fn as_told(fallback: Fallback) -> advisor::Fallback {
     match fallback {
-        Fallback::Error => live::Fallback::Refuse,
-        Fallback::Base => live::Fallback::Base,
-        Fallback::Thp => live::Fallback::Advise,
+        Fallback::Error => advisor::Fallback::Refuse,
+        Fallback::Base => advisor::Fallback::Base,
+        Fallback::Thp => advisor::Fallback::Advise,
     }
 }
 
@@ -157,10 +157,10 @@ fn request() -> Request {
     let &Settings { pages, prezero, prefault, .. } = settings::get();
     Request {
         pages: match pages {
-            Pages::Unasked => live::Pages::Base,
-            Pages::Thp(0) => live::Pages::Superpage,
-            Pages::Thp(_) => live::Pages::Smaller,
-            Pages::Hugetlb(_) => live::Pages::Pool,
+            Pages::Unasked => advisor::Pages::Base,
+            Pages::Thp(0) => advisor::Pages::Superpage,
+            Pages::Thp(_) => advisor::Pages::Smaller,
+            Pages::Hugetlb(_) => advisor::Pages::Pool,
         },
         prezero: prezero as u64,
         prefault: prefault as u64,

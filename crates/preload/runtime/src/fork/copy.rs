@@ -25,8 +25,6 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
-use policy::live;
-
 use crate::counters::{self, Column, Kind, Reason};
 use crate::mapping::{demote, is_hugetlb};
 use crate::maps::{self, Vma};
@@ -384,7 +382,7 @@ fn copy(
     protection: c_int,
     ours: c_int,
 ) -> bool {
-    executor::advise(live::Kind::Copy, settings::get().fallback, fresh, length);
+    executor::advise(advisor::Kind::Copy, settings::get().fallback, fresh, length);
     if protection & libc::PROT_READ == 0 {
         // SAFETY: no other thread runs; the replacement gets the original protection.
         let _ = unsafe { raw::mprotect(start, length, protection | libc::PROT_READ) };

@@ -28,8 +28,6 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use policy::live;
-
 use super::pinned::{self, Rings};
 use super::plan::{self, Extent, Plan};
 use super::{exclusive, object};
@@ -279,7 +277,7 @@ fn map_copy(length: usize, page: usize, shared: bool) -> Result<usize, Errno> {
         let _ = unsafe { raw::munmap(start, length) };
         return Err(errno);
     }
-    executor::advise(live::Kind::Copy, settings::get().fallback, start, length);
+    executor::advise(advisor::Kind::Copy, settings::get().fallback, start, length);
     Ok(start)
 }
 

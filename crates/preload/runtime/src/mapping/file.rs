@@ -17,8 +17,8 @@
 
 use std::ffi::c_int;
 
-use policy::live::{self, Event, Facts};
-use policy::{Action, How};
+use advisor::Action;
+use advisor::{Event, Facts};
 
 use super::{Request, shared};
 use crate::counters::{self, Column, Kind, Reason};
@@ -86,7 +86,7 @@ impl File {
         let end = start + self.filled;
         let last = (end - end % self.superpage).max(first);
         let facts = &mut Facts {
-            kind: live::Kind::File,
+            kind: advisor::Kind::File,
             may_copy: self.may_copy,
             is_off: files::is_thp_off() || is_disabled(),
             has_file: self.is_congruent(start, &request),
@@ -111,11 +111,11 @@ impl File {
                     populate();
                     is_advised
                 }
-                Action::MakeSuperpage { how: How::Collapse, .. } => {
+                Action::Collapse { .. } => {
                     on = self.collapse(first, last);
                     on == last - first
                 }
-                Action::MakeSuperpage { .. } => {
+                Action::Copy { .. } => {
                     let copied = self.copy(&request, start, first, last);
                     on += copied;
                     if copied > 0 {

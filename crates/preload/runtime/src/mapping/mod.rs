@@ -43,8 +43,6 @@ pub mod small;
 
 pub use plan::is_hugetlb;
 
-use policy::live;
-
 use crate::contiguity;
 use crate::copies;
 use crate::counters::{self, Column, Kind, Reason};
@@ -322,7 +320,7 @@ impl Request {
             let start = self.plain()?;
             if is_joined {
                 let fallback = settings::get().fallback;
-                executor::advise(live::Kind::Joined, fallback, start, self.length);
+                executor::advise(advisor::Kind::Joined, fallback, start, self.length);
             }
             if populated {
                 let _ = raw::populate(start, self.length);

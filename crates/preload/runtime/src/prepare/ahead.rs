@@ -4,8 +4,8 @@
 //! Populating changes no contents.
 //! See docs/decisions/prepare.md#4.
 
-use policy::live::Event;
-use policy::{Action, Result};
+use advisor::Event;
+use advisor::{Action, Outcome};
 
 use super::{bound, given, is_on};
 use crate::counters::{self, Prepared};
@@ -32,7 +32,7 @@ fn ahead_of(start: usize, length: usize) -> usize {
         // SAFETY: changes no contents. Fails if there is no memory.
         let populated = unsafe { raw::populate(first + facts.prepared as usize, portion) };
         if populated.is_err() {
-            return Some((Result::NoMemory, 0));
+            return Some((Outcome::NoMemory, 0));
         }
         counters::prepared(Prepared::Ahead, portion);
         facts.prepared += portion as u64;

@@ -1,14 +1,14 @@
 //! Facts that limit how much may be prepared: the process's resident memory, and its headroom.
 
-use policy::live::{Facts, Source};
-use policy::{Action, Result};
+use advisor::{Action, Outcome};
+use advisor::{Facts, Source};
 
 use crate::executor::DONE;
 use crate::text::first_number;
 use crate::{files, limits, raw};
 
 /// Reads the fact that `action` asks for, if this module knows it; returns the result.
-pub fn read(action: Action, facts: &mut Facts) -> Option<(Result, u32)> {
+pub fn read(action: Action, facts: &mut Facts) -> Option<(Outcome, u32)> {
     match action {
         Action::Read(Source::Resident) => facts.resident = Some(resident() as u64),
         Action::Read(Source::Headroom) => {

@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use policy::Action;
-use policy::live::Event;
+use advisor::Action;
+use advisor::Event;
 
 use crate::executor;
 use crate::sizes::superpage;

@@ -9,7 +9,7 @@
 //! | `bound` | facts that limit how much may be prepared |
 //! | `zero` | zeroing with non-temporal stores |
 //!
-//! `policy::live` decides how much is prepared, and for how long. The library has no thread of its own, and reserves no
+//! `advisor` decides how much is prepared, and for how long. The library has no thread of its own, and reserves no
 //! address space in advance. A program gets an ordinary mapping, of which a part is resident.
 //!
 //! # Safety

@@ -15,8 +15,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use policy::live::{Event, Facts, Source, Use};
-use policy::{Action, Result as Ended};
+use advisor::{Action, Outcome as Ended};
+use advisor::{Event, Facts, Source, Use};
 
 use super::{bound, given, is_on, zero};
 use crate::counters::{self, Column, Kind, Prepared};

@@ -5,8 +5,8 @@
 //! code runs, and our own memory is not moved.
 //! See docs/decisions/segments.md#2.
 
-use policy::live::{self, Event, Facts};
-use policy::{Action, How};
+use advisor::Action;
+use advisor::{Event, Facts};
 
 use super::image::Extent;
 use crate::counters::Reason;
@@ -48,9 +48,9 @@ pub fn to_thp(extent: &Extent, first: usize, last: usize, page: usize) -> Result
     let inside = extent.end - extent.end % page;
     let advised_to = inside.clamp(copied_to, last);
     for (kind, start, end) in [
-        (live::Kind::Segment, first, copied_to),
-        (live::Kind::Segment, advised_to, last),
-        (live::Kind::Bss, copied_to, advised_to),
+        (advisor::Kind::Segment, first, copied_to),
+        (advisor::Kind::Segment, advised_to, last),
+        (advisor::Kind::Bss, copied_to, advised_to),
     ] {
         if start < end {
             let part = Part { extent, page, start, end, advised: (start, end) };
@@ -70,7 +70,7 @@ pub fn to_thp(extent: &Extent, first: usize, last: usize, page: usize) -> Result
 pub fn to_file(extent: &Extent, first: usize, last: usize, page: usize) -> usize {
     let advised = (extent.start, extent.end);
     let part = Part { extent, page, start: first, end: last, advised };
-    part.provide(live::Kind::Segment, false).0
+    part.provide(advisor::Kind::Segment, false).0
 }
 
 /// Part of an extent to put on superpages, and the range to advise.
@@ -84,7 +84,7 @@ struct Part<'a> {
 
 impl Part<'_> {
     /// Runs the policy's loop for one segment. Returns the bytes on superpages, and the first refusal.
-    fn provide(&self, kind: live::Kind, may_copy: bool) -> (usize, Result<(), Reason>) {
+    fn provide(&self, kind: advisor::Kind, may_copy: bool) -> (usize, Result<(), Reason>) {
         let (start, end) = self.advised;
         let extent = self.extent;
         let is_whole = sizes::pmd_size() == Some(self.page);
@@ -100,11 +100,11 @@ impl Part<'_> {
         let action = executor::ask(Event::Loaded, facts, |action, facts| {
             let is_done = match action {
                 Action::Advise { bytes, .. } => advice::superpages(start, bytes as usize),
-                Action::MakeSuperpage { how: How::Collapse, .. } => {
+                Action::Collapse { .. } => {
                     on = self.collapse(facts);
                     on == self.end - self.start
                 }
-                Action::MakeSuperpage { .. } => {
+                Action::Copy { .. } => {
                     let copied = to_copy(extent, self.start, self.end, self.page);
                     copied.inspect_err(|reason| why = *reason).is_ok()
                 }
@@ -120,7 +120,7 @@ impl Part<'_> {
     fn collapse(&self, facts: &Facts) -> usize {
         let page = self.page;
         let is_on = |at: &usize| match facts.kind {
-            live::Kind::Bss => pagemap::is_untouched(*at, page) || advice::collapse(*at, page),
+            advisor::Kind::Bss => pagemap::is_untouched(*at, page) || advice::collapse(*at, page),
             _ => !facts.may_copy && !is_cached(*at) || is_file_huge(*at, page),
         };
         (self.start..self.end).step_by(page).filter(is_on).count() * page

@@ -12,8 +12,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use policy::live;
-
 use crate::counters::{self, Column, Kind, Reason};
 use crate::settings::{self, Fallback, Pages};
 use crate::table::{self, Range};
@@ -113,7 +111,7 @@ impl Stack {
             self.grow(start)?;
         }
         let fallback = settings::get().fallback;
-        if !executor::advise(live::Kind::Stack, fallback, start, self.end - start) {
+        if !executor::advise(advisor::Kind::Stack, fallback, start, self.end - start) {
             return Err(Reason::ThpOff);
         }
         counters::count(Kind::Stack, column, high - low);

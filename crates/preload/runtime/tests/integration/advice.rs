@@ -1,4 +1,4 @@
-//! What superpages there are to be is decided by `policy`: who gives the kernel advice about them, populates or discards
+//! What superpages there are to be is decided by `advisor`: who gives the kernel advice about them, populates or discards
 //! memory, or maps pages of the pool is on a list, with the reason. A new place fails this test until it is on it.
 //!
 //! Pure tier: reads the sources.
@@ -39,7 +39,7 @@ const MAY: [(&str, &[&str], &str); 25] = [
     ("contiguity/probe.rs", &["advice::", "raw::populate("], "performs Probe"),
     ("contiguity/tables.rs", &["advice::", "raw::madvise(", "MADV_POPULATE_READ", "MADV_DONTNEED"],
         "page tables, before Advise is performed"),
-    ("segments/relocate.rs", &["advice::"], "performs Advise and MakeSuperpage"),
+    ("segments/relocate.rs", &["advice::"], "performs Advise, Collapse and Copy"),
     ("prepare/ahead.rs", &["raw::populate("], "performs Populate"),
     ("prepare/stock.rs", &["raw::madvise(", "MADV_DONTNEED", "MADV_FREE"], "performs Keep and HandOut"),
     ("contiguity/untouched.rs", &["raw::madvise(", "MADV_DONTNEED"], "performs Release"),
@@ -55,14 +55,14 @@ const MAY: [(&str, &[&str], &str); 25] = [
     ("mapping/others.rs", &["SYS_process_madvise", "MADV_DONTNEED"], "the program's own calls"),
     ("mapping/direct.rs", &["SYS_madvise", "SYS_process_madvise"], "the program's own calls"),
     ("mapping/demote.rs", &["raw::madvise("], "what the program advised, of a copy too"),
-    ("mapping/file.rs", &["advice::"], "performs Advise and MakeSuperpage; MAP_POPULATE of the program"),
+    ("mapping/file.rs", &["advice::"], "performs Advise, Collapse and Copy; MAP_POPULATE of the program"),
     ("mapping/mod.rs", &["raw::populate(", "MAP_HUGETLB"], "MAP_POPULATE of the program; its own pages of the pool"),
     ("mapping/shared.rs", &["raw::populate(", "raw::madvise(", "SHM_HUGETLB", "MAP_HUGETLB", "hugetlb_flags("],
         "MAP_POPULATE of the program; segments of the pool, as the settings say; asks what a segment is (MADV_COLD)"),
     ("in_place.rs", &["raw::madvise(", "MADV_REMOVE", "advice::"],
         "files of superpages, as the settings say; what the program discards or unmaps"),
     ("source.rs", &["MAP_HUGETLB", "hugetlb_flags(", "raw::populate(", "advice::"],
-        "the pool, as the settings say; what it must hold to be safe; a copy, where MakeSuperpage is performed"),
+        "the pool, as the settings say; what it must hold to be safe; a copy, where Copy is performed"),
     ("api", &["raw::madvise(", "raw::populate(", "MFD_HUGETLB", "SHM_HUGETLB", "hugetlb_flags("], "what the program asks of the pool"),
 ];
 
@@ -108,11 +108,11 @@ fn nobody_else_advises_populates_or_discards() {
             MAY.iter().find(|(place, ..)| name == *place || name.starts_with(&format!("{place}/")));
         for word in words(&text) {
             let (place, may, _) = place.unwrap_or_else(|| {
-                panic!("{name} has {word}: let `policy` decide (docs/decisions/live.md#5)")
+                panic!("{name} has {word}: let `advisor` decide (docs/decisions/live.md#5)")
             });
             assert!(
                 may.contains(&word),
-                "{name} has {word}: let `policy` decide (docs/decisions/live.md#5)"
+                "{name} has {word}: let `advisor` decide (docs/decisions/live.md#5)"
             );
             found.entry(place).or_default().push(word);
         }

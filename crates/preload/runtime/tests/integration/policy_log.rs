@@ -1,4 +1,4 @@
-//! The log of decisions of real programs, replayed: `policy` gives the same actions again, all of them.
+//! The log of decisions of real programs, replayed: `advisor` gives the same actions again, all of them.
 //!
 //! Kernel tier: needs THP of 2 MiB. Privileged tier: needs a pool.
 
@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::*;
-use policy::live::{Begin, Event, Facts, Kind, Policy, Record};
-use policy::{Action, Result};
+use advisor::{Action, Outcome};
+use advisor::{Advisor, Begin, Event, Facts, Kind, Record};
 
 const THP: Asked = Asked { pages: "thp", memory: "heap,mmap", fallback: "base", children: "base" };
 const LOG: &str = "SUPERPAGE_POLICY_LOG";
@@ -52,7 +52,7 @@ fn replay(mut process: Process) -> usize {
             seq += 1;
             assert_eq!(record.seq, seq, "a line is missing before: {record}");
         }
-        let mut decider = Policy { state: record.state.unwrap_or(policy.state), ..policy };
+        let mut decider = Advisor { state: record.state.unwrap_or(policy.state), ..policy };
         let before = decider.state;
         assert_eq!(decider.on(record.event, &record.facts), record.action, "{record}");
         if record.state.is_none() && decider.state != before {
@@ -76,7 +76,7 @@ fn replayed(path: &Path) -> (Vec<Action>, usize) {
 fn done(path: &Path) -> Vec<(Action, Facts)> {
     let records = read(path).into_iter().flat_map(|it| it.records);
     let done = records.filter_map(|record| match record.event {
-        Event::Outcome { action, result: Result::Done { .. }, .. } => Some((action, record.facts)),
+        Event::Outcome { action, result: Outcome::Done { .. }, .. } => Some((action, record.facts)),
         _ => None,
     });
     done.collect()
@@ -174,7 +174,7 @@ fn segments_lie_on_superpages_as_it_is_logged() {
         let (report, _dir, path) = logged_program("segments.c", &["parts"], memory);
         let kib = |part| programs::number(&report, part);
         let made = |(action, facts): &(Action, Facts)| match (action, facts.kind) {
-            (Action::MakeSuperpage { .. }, Kind::Segment) => facts.length,
+            (Action::Copy { .. }, Kind::Segment) => facts.length,
             _ => 0,
         };
         let made = done(&path).iter().map(made).sum::<u64>() >> 10;

@@ -122,8 +122,8 @@ fn conditions_do_not_overflow() {
         let mut policy = design.policy(policy::Scale::X86);
         let mut facts = policy::Facts::default();
         facts.region.inside = true;
-        let asked = policy.on(policy::Event::Fault { write: true }, &facts);
-        let made = matches!(asked, policy::Action::MakeSuperpage { .. });
+        let asked = policy.fault(true, &facts);
+        let made = matches!(asked, policy::FaultAction::MakeSuperpage { .. });
         assert_eq!(made, holds, "{condition}: {asked:?}");
     }
 }

@@ -110,6 +110,9 @@ mod tests {
 
     /// Another machine's `/proc` and `/sys`.
     pub fn fixture(machine: &str) -> Root {
-        Root::at(format!("{}/../../shared/host/tests/fixtures/{machine}", env!("CARGO_MANIFEST_DIR")))
+        Root::at(format!(
+            "{}/../../shared/host/tests/fixtures/{machine}",
+            env!("CARGO_MANIFEST_DIR")
+        ))
     }
 }

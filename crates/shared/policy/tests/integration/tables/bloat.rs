@@ -1,10 +1,10 @@
 //! Zeroing ahead of need, and giving zeros back.
 
-use superpage_policy::{Action, Candidates, Daemon, Event, Reservation};
+use superpage_policy::{Action, Daemon, Event, Reservation};
 
 use super::dsl::*;
 
-const VISIT: Action = Action::Visit(Candidates::Superpage);
+const VISIT: Action = upkeep(UpkeepAction::Inspect);
 
 /// From less than `below` per cent free until `until` are, superpages with more than `zeros` pages of zeros.
 #[rustfmt::skip]
@@ -49,7 +49,7 @@ pub fn recovery(source: &'static str, (below, until): (u64, u64), zeros: u16) ->
 #[rustfmt::skip]
 pub fn prezero(source: &'static str, (start, stop): (u64, u64), blocks: usize, order: u8) -> Table {
     let zeroed = move |permille| fresh().machine(|machine| machine.zeroed_permille = permille);
-    let zero = move || Action::Zero { order };
+    let zero = move || upkeep(UpkeepAction::Zero { order });
     let begin = move || on(tick(Daemon::Prezero), zeroed(start - 1), zero());
     let more = move || then(DONE, zeroed(start - 1), zero());
     let mut table = vec![

@@ -60,7 +60,7 @@ fn base_faults(source: &'static str) -> Table {
         at("advised against", source, WRITE, fresh().advised(false), BASE),
         at("a page of a file", source, READ, fresh().backed(Backing::File { cached: true }), BASE),
         at("a page that is swapped out", source, READ, fresh().populated(9).page(Page::Swapped), BASE),
-        at("a page in memory that is not mapped", source, READ, fresh().populated(9).page(Page::Resident { cow: false, shared: false }), Action::MapResident { around: 0 }),
+        at("a page in memory that is not mapped", source, READ, fresh().populated(9).page(Page::Resident { cow: false, shared: false }), fault(FaultAction::MapResident { around: 0 })),
         run("sequential faults: one page each", source, [on(WRITE, page(0), BASE), on(WRITE, page(1), BASE), on(WRITE, page(2), BASE)]),
         at("a page got its contents", source, Event::Populated, fresh().reserved(511), Action::Nothing),
         at("all pages are mapped", source, Event::Mapped, fresh().full([!0; 8]), Action::Nothing),
@@ -80,8 +80,8 @@ pub fn table(preset: &str) -> Option<Table> {
 #[rustfmt::skip]
 fn base() -> Table {
     let own = vec![
-        at("clean write: a page", "mm/memory.c: do_wp_page", WRITE, fresh().populated(9).page(Page::Mapped { cow: false, shared: false }), Action::MakeWritable),
-        at("clean write: a superpage that the program asked for", "mm/huge_memory.c: do_huge_pmd_wp_page", WRITE, large(), Action::MakeWritable),
+        at("clean write: a page", "mm/memory.c: do_wp_page", WRITE, fresh().populated(9).page(Page::Mapped { cow: false, shared: false }), fault(FaultAction::MakeWritable)),
+        at("clean write: a superpage that the program asked for", "mm/huge_memory.c: do_huge_pmd_wp_page", WRITE, large(), fault(FaultAction::MakeWritable)),
         at("frames of a split superpage go", "designs/base.toml: deallocation at once", Event::Demoted { reserved: false }, fresh(), Action::Release),
         at("asked for, where nobody advised", "mm/khugepaged.c: madvise_collapse", Event::CollapseRequested, candidate(1), Action::Inspect),
     ];
@@ -110,10 +110,10 @@ fn hugetlb() -> Table {
             on(Event::NoPoolPage { tried: Attempt::Compaction }, fresh(), lumpy(None)),
             on(Event::NoPoolPage { tried: Attempt::Reclaim }, fresh(), Action::Refuse),
         ]),
-        at("first fault: a read", HUGETLB, READ, page(), Action::MapPooled),
-        at("first fault: a write", HUGETLB, WRITE, page(), Action::MapPooled),
-        at("n-th page: it is mapped", HUGETLB, READ, pooled(), Action::Nothing),
-        at("clean write: a superpage", "mm/hugetlb.c: hugetlb_wp", WRITE, pooled(), Action::MapPooled),
+        at("first fault: a read", HUGETLB, READ, page(), fault(FaultAction::MapPooled)),
+        at("first fault: a write", HUGETLB, WRITE, page(), fault(FaultAction::MapPooled)),
+        at("n-th page: it is mapped", HUGETLB, READ, pooled(), fault(FaultAction::Nothing)),
+        at("clean write: a superpage", "mm/hugetlb.c: hugetlb_wp", WRITE, pooled(), fault(FaultAction::MapPooled)),
         at("unmapped in part", WHOLE_ONLY, Event::Unmapped { whole: false }, pooled(), Action::Keep),
         at("unmapped whole", "mm/hugetlb.c: free_huge_folio", Event::Unmapped { whole: true }, pooled(), Action::Release),
         at("protected in part", WHOLE_ONLY, Event::Protected { whole: false }, pooled(), Action::Keep),
@@ -121,8 +121,8 @@ fn hugetlb() -> Table {
         at("a fork", "mm/hugetlb.c: copy_hugetlb_page_range", Event::Shared { whole: true, private: true }, pooled(), Action::Keep),
         at("a fork: a part of it is in another mapping", "mm/hugetlb.c: copy_hugetlb_page_range", Event::Shared { whole: false, private: true }, pooled(), Action::Keep),
         at("an object's superpage is mapped again", "mm/hugetlb.c: hugetlb_fault", Event::Shared { whole: true, private: false }, pooled(), Action::Keep),
-        at("a page after a fork that others have", "mm/memory.c: do_wp_page", WRITE, fresh().populated(9).page(Page::Mapped { cow: true, shared: true }), Action::CopyPage),
-        at("memory that is not the pool's: clean write", "mm/memory.c: do_wp_page", WRITE, large(), Action::MakeWritable),
+        at("a page after a fork that others have", "mm/memory.c: do_wp_page", WRITE, fresh().populated(9).page(Page::Mapped { cow: true, shared: true }), fault(FaultAction::CopyPage)),
+        at("memory that is not the pool's: clean write", "mm/memory.c: do_wp_page", WRITE, large(), fault(FaultAction::MakeWritable)),
         at("frames of a split superpage go: there are none", "mm/hugetlb.c: never split", Event::Demoted { reserved: false }, fresh(), Action::Release),
         at("no base page", LUMPY, NO_PAGE, fresh(), Action::ReleaseHeld { wanted: 1 }),
         run("no superpage: pages around an old one are reclaimed together", LUMPY, [

@@ -62,15 +62,15 @@ pub fn superpages(from: &Sources) -> Table {
         at("a fork: a part of a superpage", from.part_unmapped, Event::Shared { whole: false, private: true }, large(), Action::Demote),
         at("a fork: base pages", from.forked, Event::Shared { whole: true, private: true }, small(), Action::Keep),
         at("an object's superpage is mapped again", from.shared_twice, Event::Shared { whole: true, private: false }, large(), Action::Demote),
-        at("after a fork: a write to a page that others have", from.page_copied, WRITE, mapped(true), Action::CopyPage),
-        at("after a fork: a write to a page that nobody else has", from.page_copied, WRITE, mapped(false), Action::Reuse),
-        at("after a fork: the same, not mapped", from.page_copied, WRITE, resident(true), Action::CopyPage),
-        at("after a fork: the same, nobody else's", from.page_copied, WRITE, resident(false), Action::Reuse),
-        at("after a fork: a read", from.page_copied, READ, mapped(true), Action::Nothing),
-        at("after a fork: a write to a superpage that others have", from.superpage_copied, WRITE, cow(true), Action::DemoteAndCopy),
-        at("after a fork: a write to a superpage that nobody else has", from.superpage_copied, WRITE, cow(false), Action::Reuse),
-        at("a read under a superpage", from.superpage_copied, READ, cow(true), Action::Nothing),
-        at("a page that another mapping of the object has", from.object, READ, fresh().backed(Backing::Shared).page(Page::InObject), Action::MapInObject),
+        at("after a fork: a write to a page that others have", from.page_copied, WRITE, mapped(true), fault(FaultAction::CopyPage)),
+        at("after a fork: a write to a page that nobody else has", from.page_copied, WRITE, mapped(false), fault(FaultAction::Reuse)),
+        at("after a fork: the same, not mapped", from.page_copied, WRITE, resident(true), fault(FaultAction::CopyPage)),
+        at("after a fork: the same, nobody else's", from.page_copied, WRITE, resident(false), fault(FaultAction::Reuse)),
+        at("after a fork: a read", from.page_copied, READ, mapped(true), fault(FaultAction::Nothing)),
+        at("after a fork: a write to a superpage that others have", from.superpage_copied, WRITE, cow(true), fault(FaultAction::DemoteAndCopy)),
+        at("after a fork: a write to a superpage that nobody else has", from.superpage_copied, WRITE, cow(false), fault(FaultAction::Reuse)),
+        at("a read under a superpage", from.superpage_copied, READ, cow(true), fault(FaultAction::Nothing)),
+        at("a page that another mapping of the object has", from.object, READ, fresh().backed(Backing::Shared).page(Page::InObject), fault(FaultAction::MapInObject)),
     ]
 }
 
@@ -154,12 +154,12 @@ pub fn watermarks(source: &'static str) -> Table {
     vec![
         at("enough is free", source, tick(Daemon::Reclaim), free(100), PERIOD),
         run("less is free than the low watermark", source, [
-            on(tick(Daemon::Reclaim), free(99), Action::ReleaseHeld { wanted: 0 }),
-            then(NOTHING, free(99), reclaim(61)),
+            on(tick(Daemon::Reclaim), free(99), upkeep(UpkeepAction::ReleaseHeld)),
+            then(NOTHING, free(99), reclaim_behind(61)),
             then(done(61), free(160), PERIOD),
         ]),
         run("what was held is enough", source, [
-            on(tick(Daemon::Reclaim), free(99), Action::ReleaseHeld { wanted: 0 }),
+            on(tick(Daemon::Reclaim), free(99), upkeep(UpkeepAction::ReleaseHeld)),
             then(done(61), free(160), PERIOD),
         ]),
     ]

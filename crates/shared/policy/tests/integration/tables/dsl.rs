@@ -7,8 +7,11 @@ use core::fmt::Debug;
 
 use superpage_policy::rules::Effort;
 use superpage_policy::{
-    Action, Backing, Candidates, Compaction, Daemon, Direct, Event, Extent, Facts, How, Mapping,
-    Orders, Page, Policy, Region, Reservation, Result as Ended, Scale, Superpage, Wait,
+    Action, Backing, Compaction, Daemon, Direct, Event, Extent, Facts, How, Mapping, Orders, Page,
+    Policy, Region, Reservation, Result as Ended, Scale, Superpage, Wait,
+};
+pub use superpage_policy::{
+    Candidates, DaemonAction, FaultAction, ScanAction, UpkeepAction, WatchAction,
 };
 
 /// Base pages of 4 KiB, superpages of 2 MiB, a clock of nanoseconds.
@@ -85,8 +88,14 @@ pub fn says<T: PartialEq + Debug + 'static>(
 /// An event.
 pub fn on(event: Event, facts: Facts, expected: Action) -> Step {
     Box::new(move |policy, last| {
-        *last = policy.on(event, &facts);
-        compare(last, &expected)
+        let answer = policy.on(event, &facts);
+        // A daemon's visit asks about its candidate, and ends afterwards.
+        let is_within = matches!(event, Event::Candidate | Event::Inspected { .. })
+            && matches!(last, Action::Daemon(_));
+        if !is_within {
+            *last = answer;
+        }
+        compare(&answer, &expected)
     })
 }
 
@@ -244,18 +253,38 @@ pub fn candidate(pages: u16) -> Facts {
 
 // Actions.
 
-pub const BASE: Action = Action::MapBase { pages: 1 };
-pub const NEXT: Action = Action::Visit(Candidates::Next);
-pub const PERIOD: Action = Action::Wait(Wait::Period);
-pub const MORE: Action = Action::Wait(Wait::More);
+pub const fn fault(action: FaultAction) -> Action {
+    Action::Fault(action)
+}
+
+pub const fn scan_step(action: ScanAction) -> Action {
+    Action::Daemon(DaemonAction::Scan(action))
+}
+
+pub const fn upkeep(action: UpkeepAction) -> Action {
+    Action::Daemon(DaemonAction::Upkeep(action))
+}
+
+pub const fn watch(action: WatchAction) -> Action {
+    Action::Daemon(DaemonAction::Watch(action))
+}
+
+pub const fn rest(wait: Wait) -> Action {
+    Action::Daemon(DaemonAction::Wait(wait))
+}
+
+pub const BASE: Action = fault(FaultAction::MapBase { pages: 1 });
+pub const NEXT: Action = scan_step(ScanAction::Visit(Candidates::Next));
+pub const PERIOD: Action = rest(Wait::Period);
+pub const MORE: Action = rest(Wait::More);
 
 pub fn zeros(superpage: bool) -> Action {
-    Action::MapZeros { order: if superpage { WHOLE } else { 0 } }
+    fault(FaultAction::MapZeros { order: if superpage { WHOLE } else { 0 } })
 }
 
 /// A whole superpage at a fault.
 pub fn whole(effort: Effort) -> Action {
-    Action::MakeSuperpage { order: WHOLE, how: How::Fresh, effort }
+    fault(FaultAction::MakeSuperpage { order: WHOLE, effort })
 }
 
 /// A smaller one.
@@ -265,7 +294,7 @@ pub fn smaller(order: u8) -> Action {
 
 /// One of any size at a fault.
 pub fn sized(order: u8, effort: Effort) -> Action {
-    Action::MakeSuperpage { order, how: How::Fresh, effort }
+    fault(FaultAction::MakeSuperpage { order, effort })
 }
 
 /// A superpage by copying.
@@ -280,12 +309,22 @@ pub fn in_place(writable: bool) -> Action {
 }
 
 pub fn reserve(order: u8, preempt: bool) -> Action {
-    Action::Reserve { order, effort: Effort::None, preempt }
+    fault(FaultAction::Reserve { order, effort: Effort::None, preempt })
 }
 
-/// A compaction by a daemon, or for a pool.
+/// A compaction for a pool.
 pub fn compact(mode: Compaction) -> Action {
     Action::Compact { mode, direct: None }
+}
+
+/// A compaction by a daemon.
+pub fn compact_behind(mode: Compaction) -> Action {
+    upkeep(UpkeepAction::Compact { mode })
+}
+
+/// The same at a fault.
+pub fn in_place_at_fault(writable: bool) -> Action {
+    fault(FaultAction::MapInPlace { writable })
 }
 
 /// The first compaction of an allocation; the second is as thorough as said.
@@ -306,12 +345,17 @@ pub fn direct_again(second: Compaction, gives_up: bool) -> Action {
     Action::Compact { mode: second, direct: Some(direct) }
 }
 
+/// Reclaim by a daemon.
+pub fn reclaim_behind(pages: u64) -> Action {
+    upkeep(UpkeepAction::Reclaim { pages, lumpy: false })
+}
+
 pub fn reclaim(pages: u64) -> Action {
     Action::Reclaim { pages, lumpy: false, direct: None }
 }
 
 pub fn after(ticks: u64) -> Action {
-    Action::Wait(Wait::After(ticks))
+    rest(Wait::After(ticks))
 }
 
 /// How memory is kept where a design says nothing of it: mm/page_alloc.c, without any daemon.

@@ -2,9 +2,7 @@
 
 use design::{Design, designs};
 use superpage_policy::rules::Effort;
-use superpage_policy::{
-    Action, Candidates, Daemon, Event, Facts, How, Physical, Reads, Result as Ended,
-};
+use superpage_policy::{Action, Daemon, Event, Facts, How, Physical, Reads, Result as Ended};
 
 use super::common::{LINUX, TRANSPARENT, launched};
 use super::dsl::*;
@@ -88,8 +86,8 @@ fn by_misses() -> Table {
 
 #[rustfmt::skip]
 fn passes() -> Table {
-    let best = Action::Visit(Candidates::Best);
-    let rank = Action::Rank { most: 96, one_process: false };
+    let best = scan_step(ScanAction::Visit(Candidates::Best));
+    let rank = scan_step(ScanAction::Rank { most: 96, one_process: false });
     let begin = move || on(tick(Daemon::Scan), fresh(), rank);
     let busy = || fresh().machine(|machine| machine.is_piece_done = true);
     let long = || fresh().machine(|machine| machine.spent = 3600 * S);

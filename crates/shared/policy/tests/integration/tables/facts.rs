@@ -1,7 +1,7 @@
 //! Facts that conditions name are what they say.
 
 use design::Design;
-use superpage_policy::{Action, Event, Extent, Fact, Facts, Policy, Region, Rule};
+use superpage_policy::{Action, Event, Extent, Fact, Facts, FaultAction, Policy, Region, Rule};
 
 use super::dsl::*;
 use super::successors::roomy;
@@ -61,6 +61,10 @@ fn every_fact_is_what_it_says() {
             Rule::Fault => policy.on(WRITE, &known().region(|region| region.has_table = false)),
             _ => policy.on(Event::Inspected { requested: false }, &known()),
         };
-        assert!(matches!(is, Action::MakeSuperpage { .. }), "{condition}: {is:?}");
+        let makes = matches!(
+            is,
+            Action::MakeSuperpage { .. } | Action::Fault(FaultAction::MakeSuperpage { .. })
+        );
+        assert!(makes, "{condition}: {is:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use design::Design;
 use superpage_policy::rules::Effort;
-use superpage_policy::{Action, Candidates, Daemon, Event, Facts, Reads, Result as Ended, Wait};
+use superpage_policy::{Action, Daemon, Event, Facts, Reads, Result as Ended, Wait};
 
 use super::common::{TRANSPARENT, launched};
 use super::dsl::*;
@@ -26,8 +26,8 @@ const DAEMONS: &str = "ss_work.h: SAMPLE_PERIOD, TRACE_LEN, SP_INTERVAL; kswapd 
 
 const MISSING: [Daemon; 4] = [Daemon::Evacuate, Daemon::Fill, Daemon::Prezero, Daemon::Recover];
 
-const WATCH: Action = Action::Watch { most: 500 };
-const VISIT: Action = Action::Visit(Candidates::Watched);
+const WATCH: Action = watch(WatchAction::Begin { most: 500 });
+const VISIT: Action = watch(WatchAction::Visit);
 
 /// So many of its pages were accessed.
 fn covered(facts: Facts, coverage: u32) -> Facts {
@@ -71,7 +71,7 @@ pub fn table() -> Table {
 #[rustfmt::skip]
 fn watches() -> Table {
     let split = |facts, action| on(tick(Daemon::Split), facts, action);
-    let pause = Action::Wait(Wait::Pause(3 * S));
+    let pause = rest(Wait::Pause(3 * S));
     let busy = || fresh().machine(|machine| machine.is_piece_done = true);
     vec![
         at("skew: a tenth of memory is free, nothing is watched", NEED, tick(Daemon::Split), free(100), PERIOD),
@@ -90,7 +90,7 @@ fn watches() -> Table {
 #[rustfmt::skip]
 fn splits() -> Table {
     let watched = |coverage, action| [
-        on(tick(Daemon::Split), free(99), WATCH), then(done(1), fresh(), Action::Wait(Wait::Pause(3 * S))),
+        on(tick(Daemon::Split), free(99), WATCH), then(done(1), fresh(), rest(Wait::Pause(3 * S))),
         on(tick(Daemon::Split), fresh(), VISIT), on(Event::Candidate, covered(large(), coverage), action),
     ];
     vec![
@@ -105,8 +105,8 @@ fn splits() -> Table {
 #[rustfmt::skip]
 fn collapses() -> Table {
     let inspected = Event::Inspected { requested: false };
-    let best = Action::Visit(Candidates::Best);
-    let rank = Action::Rank { most: 500, one_process: false };
+    let best = scan_step(ScanAction::Visit(Candidates::Best));
+    let rank = scan_step(ScanAction::Rank { most: 500, one_process: false });
     let begin = move || on(tick(Daemon::Scan), fresh(), rank);
     let long = || fresh().machine(|machine| machine.spent = 3600 * S);
     let busy = || fresh().machine(|machine| machine.is_piece_done = true);

@@ -45,7 +45,7 @@ pub fn by_address() -> Table {
             [scan(), then(NO_MEMORY, fresh(), after(60 * S)), scan()].into_iter()
                 .chain((0..7).map(|_| visit())).chain([then(DONE, fresh(), PERIOD)])),
         run("the end of memory: once more from the beginning", SCAN, [
-            scan(), then(NOTHING, fresh(), Action::Rewind), then(DONE, fresh(), NEXT), then(NOTHING, fresh(), PERIOD),
+            scan(), then(NOTHING, fresh(), scan_step(ScanAction::Rewind)), then(DONE, fresh(), NEXT), then(NOTHING, fresh(), PERIOD),
         ]),
         run("no superpage for the copy", ALLOC, [scan(), then(NO_MEMORY, fresh(), after(60 * S))]),
         run("a pass goes on after a piece of work, with what is left", SCAN,

@@ -81,9 +81,9 @@ pub fn faults(thp: &Thp) -> Table {
         at("the mapping ends within: a write where nobody advised", ALLOWED, WRITE, fresh().cut(), unadvised()),
         at("a page of a file", "mm/memory.c: do_fault", READ, fresh().backed(Backing::File { cached: true }).advised(true), BASE),
         at("a page that is swapped out", "mm/memory.c: do_swap_page", READ, swapped(), BASE),
-        at("a page in memory that is not mapped", FAULT, READ, fresh().populated(9).page(Page::Resident { cow: false, shared: false }), Action::MapResident { around: 0 }),
-        at("clean write: a page", "mm/memory.c: do_wp_page", WRITE, clean(), Action::MakeWritable),
-        at("clean write: a superpage", "mm/huge_memory.c: do_huge_pmd_wp_page", WRITE, large(), Action::MakeWritable),
+        at("a page in memory that is not mapped", FAULT, READ, fresh().populated(9).page(Page::Resident { cow: false, shared: false }), fault(FaultAction::MapResident { around: 0 })),
+        at("clean write: a page", "mm/memory.c: do_wp_page", WRITE, clean(), fault(FaultAction::MakeWritable)),
+        at("clean write: a superpage", "mm/huge_memory.c: do_huge_pmd_wp_page", WRITE, large(), fault(FaultAction::MakeWritable)),
         at("a page got its contents", "nothing is made in place: mm/huge_memory.c has no promotion", Event::Populated, fresh().reserved(511), Action::Nothing),
         at("all pages are mapped", "nothing is made in place: mm/huge_memory.c has no promotion", Event::Mapped, fresh().full([!0; 8]), Action::Nothing),
         at("more pages than before", "mm/khugepaged.c scans by address: no list", Event::Grew { before: 0, after: 512 }, fresh(), Action::Nothing),
@@ -148,16 +148,16 @@ fn kcompactd() -> Table {
         (machine.compaction_wanted, machine.is_fragmented) = (wanted, score.is_some());
         machine.fragmentation = score.unwrap_or(0);
     });
-    let all = || compact(Compaction::Proactive);
+    let all = || compact_behind(Compaction::Proactive);
     let step = move || on(tick(Daemon::Compact), machine(false, Some(95)), PERIOD);
     vec![
         at("compaction: nobody asked, nothing is fragmented", KCOMPACTD, tick(Daemon::Compact), machine(false, None), PERIOD),
         run("compaction was asked for", KCOMPACTD, [
-            on(tick(Daemon::Compact), machine(true, None), compact(Compaction::SyncLight)),
+            on(tick(Daemon::Compact), machine(true, None), compact_behind(Compaction::SyncLight)),
             then(done(512), machine(false, None), PERIOD),
         ]),
         run("compaction was asked for, and memory is fragmented", PROACTIVE, [
-            on(tick(Daemon::Compact), machine(true, Some(95)), compact(Compaction::SyncLight)),
+            on(tick(Daemon::Compact), machine(true, Some(95)), compact_behind(Compaction::SyncLight)),
             then(done(512), machine(false, Some(95)), all()),
         ]),
         run("memory is fragmented: progress, and again", PROACTIVE, [
@@ -338,7 +338,7 @@ fn prezeroed_pool() -> Table {
     const BATCH: &str = "Lameter, prefault (max_prealloc_order); crates/shared/policy/src/ahead.rs";
     let design = Thp { always: false, ..LINUX_6 };
     let page = |at: u64| fresh().populated(9).advised(true).with(|facts| facts.place.0 += at);
-    let batch = |pages| Action::MapBase { pages };
+    let batch = |pages| fault(FaultAction::MapBase { pages });
     let mut table = thp(&design, &Scan { always: false, ..KHUGEPAGED });
     table.extend([
         run("sequential faults: batches double, up to 16 pages", BATCH, [

@@ -2,8 +2,8 @@
 
 use superpage_policy::rules::{Locking, Prefault, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Candidates, Daemon, Event, Facts, FaultPath, Launch, LaunchPages, Orders,
-    Page, Physical, Plain, Reads, Reservation, Result as Ended, Zeroing,
+    Action, Backing, Daemon, Event, Facts, FaultPath, Launch, LaunchPages, Orders, Page, Physical,
+    Plain, Reads, Reservation, Result as Ended, Zeroing,
 };
 use units::ByteSize;
 
@@ -68,7 +68,7 @@ fn soft(dirty: [u64; 8]) -> Facts {
 #[rustfmt::skip]
 fn faults(design: &Reserving) -> Table {
     let reserve = || reserve(WHOLE, design.preempts);
-    let map = Action::MapReserved { around: design.around };
+    let map = fault(FaultAction::MapReserved { around: design.around });
     let past = fresh().cut();
     let beyond = if design.past_end { reserve() } else if design.preempts { super::dsl::reserve(4, true) } else { BASE };
     let file = |cached| fresh().backed(Backing::File { cached });
@@ -90,14 +90,14 @@ fn faults(design: &Reserving) -> Table {
         at("the mapping of a file ends within", ALLOC, WRITE, file(false).region(|region| region.ends = Orders::NONE), BASE),
         at("a page of it is in memory outside of a reservation", ALLOC, WRITE, fresh().region(|region| region.unreserved = Orders::NONE), BASE),
         at("first fault: a page of a file", ALLOC, READ, file(true), reserve()),
-        at("a file in memory whole: mapped large, to be read", SOFT, READ, file_reserved(0), Action::MapFile),
+        at("a file in memory whole: mapped large, to be read", SOFT, READ, file_reserved(0), fault(FaultAction::MapFile)),
         at("the same where the mapping ends within", SOFT, READ, file_reserved(0).region(|region| region.inside = false), map),
         at("the same with pages mapped", SOFT, READ, file_reserved(9), map),
         at("a file that is not in memory", SOFT, READ, file(false).reserved(0), map),
         run("sequential faults: one page each", ALLOC, [on(WRITE, page(0), map), on(WRITE, page(1), map), on(WRITE, page(2), map)]),
-        at("clean write: a page", "vm/vm_fault.c: vm_fault_dirty", WRITE, fresh().reserved(9).page(Page::Mapped { cow: false, shared: false }), Action::MakeWritable),
-        at("clean write: a superpage", "amd64/pmap.c: pmap_enter, pmap_demote_pde", WRITE, large(), if design.demotes { Action::Demote } else { Action::MakeWritable }),
-        at("a page in memory that is not mapped, and its neighbours", PREFAULT, READ, fresh().reserved(9).page(Page::Resident { cow: false, shared: false }), Action::MapResident { around: design.around }),
+        at("clean write: a page", "vm/vm_fault.c: vm_fault_dirty", WRITE, fresh().reserved(9).page(Page::Mapped { cow: false, shared: false }), fault(FaultAction::MakeWritable)),
+        at("clean write: a superpage", "amd64/pmap.c: pmap_enter, pmap_demote_pde", WRITE, large(), if design.demotes { fault(FaultAction::Demote) } else { fault(FaultAction::MakeWritable) }),
+        at("a page in memory that is not mapped, and its neighbours", PREFAULT, READ, fresh().reserved(9).page(Page::Resident { cow: false, shared: false }), fault(FaultAction::MapResident { around: design.around })),
         at("frames of a split superpage go: its reservation keeps them", "vm/vm_reserv.c: vm_reserv_depopulate", Event::Demoted { reserved: true }, fresh(), Action::Release),
         at("frames of a split superpage without reservation go", "vm/vm_page.c: vm_page_free", Event::Demoted { reserved: false }, fresh(), Action::Release),
         at("a superpage of a reservation is shared by a fork", "amd64/pmap.c: pmap_copy", Event::Shared { whole: true, private: true }, large(), Action::Keep),
@@ -110,7 +110,7 @@ fn promotion(design: &Reserving) -> Table {
     let (mapped, read, write) = (Event::Mapped, Event::Prepared { write: false }, Event::Prepared { write: true });
     let relaxed = |otherwise| if design.relaxed { in_place(true) } else { otherwise };
     let why = if design.relaxed { RELAX } else { SOFT };
-    let resident = |otherwise| relaxed(otherwise);
+    let resident = || fault(if design.relaxed { FaultAction::MapInPlace { writable: true } } else { FaultAction::MapResident { around: design.around } });
     let file = |dirty| fresh().full(dirty).backed(Backing::File { cached: true });
     let not_full = || fresh().full(DIRTY).region(|region| region.reservation = region.reservation.map(|one| Reservation { is_full: false, ..one }));
     let shared = |dirty| fresh().full(dirty).region(|region| region.nothing_shared = false);
@@ -125,10 +125,10 @@ fn promotion(design: &Reserving) -> Table {
         at("not all pages are mapped", PROMOTE, mapped, fresh().full(DIRTY).region(|region| region.is_mapped = false), Action::Nothing),
         at("not all pages of the reservation are in use", PROMOTE, mapped, not_full(), Action::Nothing),
         at("it is a superpage", PROMOTE, mapped, fresh().full(DIRTY).superpage(|_| {}), Action::Nothing),
-        at("a soft fault: the rest is written", SOFT, WRITE, soft(OTHERS), in_place(true)),
-        at("a soft fault: a page is clean", why, WRITE, soft(CLEAN), resident(Action::MapResident { around: design.around })),
-        at("a soft fault: a page is clean, and it is read", why, READ, soft(MIXED), resident(Action::MapResident { around: design.around })),
-        at("a soft fault: none may be written", SOFT, READ, soft(CLEAN).with(|facts| facts.mapping.writable = false), in_place(false)),
+        at("a soft fault: the rest is written", SOFT, WRITE, soft(OTHERS), in_place_at_fault(true)),
+        at("a soft fault: a page is clean", why, WRITE, soft(CLEAN), resident()),
+        at("a soft fault: a page is clean, and it is read", why, READ, soft(MIXED), resident()),
+        at("a soft fault: none may be written", SOFT, READ, soft(CLEAN).with(|facts| facts.mapping.writable = false), in_place_at_fault(false)),
         at("prepared at once, and written", why, write, fresh().full(CLEAN), relaxed(Action::Nothing)),
         at("prepared at once, and read", why, read, fresh().full(CLEAN), relaxed(Action::Nothing)),
         at("prepared at once: the mapping ends within", SOFT, write, fresh().full(DIRTY).region(|region| region.inside = false), Action::Nothing),
@@ -202,17 +202,17 @@ fn no_effort() -> Table {
 /// Quicksilver: reservations that did not change for 5 s are emptied, 262,144 pages a second.
 #[rustfmt::skip]
 fn evacuation() -> Table {
-    let evacuate = Action::Evacuate { after: 5 * S };
+    let evacuate = upkeep(UpkeepAction::Evacuate { after: 5 * S });
     let begin = move || on(tick(Daemon::Evacuate), fresh(), evacuate);
     vec![
         run("inactive: the oldest goes first, until none is left", COMPACT, [begin(), then(done(16), fresh(), evacuate), then(NOTHING, fresh(), PERIOD)]),
         run("inactive: one that cannot be moved is passed over", COMPACT, [begin(), then(Ended::Unavailable, fresh(), evacuate)]),
-        run("inactive: nowhere to move to, the next is broken", COMPACT, [begin(), then(NO_MEMORY, fresh(), Action::BreakNext), then(done(496), fresh(), evacuate)]),
-        run("inactive: nothing is left to break", COMPACT, [begin(), then(NO_MEMORY, fresh(), Action::BreakNext), then(NOTHING, fresh(), PERIOD)]),
+        run("inactive: nowhere to move to, the next is broken", COMPACT, [begin(), then(NO_MEMORY, fresh(), upkeep(UpkeepAction::BreakNext)), then(done(496), fresh(), evacuate)]),
+        run("inactive: nothing is left to break", COMPACT, [begin(), then(NO_MEMORY, fresh(), upkeep(UpkeepAction::BreakNext)), then(NOTHING, fresh(), PERIOD)]),
         run("the budget of a pass: 262,144 pages", COMPACT, [begin(), then(done(262_143), fresh(), evacuate), then(done(1), fresh(), PERIOD), begin()]),
         run("the budget of a pass: used up, and passed", COMPACT, [begin(), then(done(262_144), fresh(), PERIOD)]),
         run("what is broken was not moved", COMPACT, [
-            begin(), then(done(262_143), fresh(), evacuate), then(NO_MEMORY, fresh(), Action::BreakNext), then(done(496), fresh(), evacuate),
+            begin(), then(done(262_143), fresh(), evacuate), then(NO_MEMORY, fresh(), upkeep(UpkeepAction::BreakNext)), then(done(496), fresh(), evacuate),
         ]),
         run("a piece of work is long enough, the pass goes on", COMPACT, [
             begin(), then(done(262_143), fresh().machine(|machine| machine.is_piece_done = true), MORE),
@@ -225,7 +225,7 @@ fn evacuation() -> Table {
 #[rustfmt::skip]
 fn background(least: u16) -> Table {
     let waits = |waiting| fresh().machine(|machine| machine.waiting = waiting);
-    let visit = Action::Visit(Candidates::Partial { at: least });
+    let visit = upkeep(UpkeepAction::Fill { at: least });
     let begin = move || on(tick(Daemon::Fill), waits(1), visit);
     let partial = || fresh().reserved(least).machine(|machine| machine.waiting = 1);
     let look = |facts, is| on(Event::Candidate, facts, is);

@@ -4,8 +4,8 @@ use core::cmp::Reverse;
 
 use superpage_policy::rules::{Locking, ResidentCount};
 use superpage_policy::{
-    Action, Backing, Candidates, Compaction, Daemon, Event, FaultPath, Launch, LaunchPages, Page,
-    Physical, Policy, Process, Reads, Region, Zeroing,
+    Action, Backing, Compaction, Daemon, Event, FaultPath, Launch, LaunchPages, Page, Physical,
+    Policy, Process, Reads, Region, Zeroing,
 };
 use units::ByteSize;
 
@@ -34,10 +34,10 @@ fn faults(source: &'static str) -> Table {
         at("n-th page", source, WRITE, fresh().populated(459), BASE),
         at("a page of a file", source, READ, fresh().backed(Backing::File { cached: true }), BASE),
         at("a page that is swapped out", source, READ, fresh().populated(9).page(Page::Swapped), BASE),
-        at("a page in memory that is not mapped", source, READ, fresh().populated(9).page(Page::Resident { cow: false, shared: false }), Action::MapResident { around: 0 }),
+        at("a page in memory that is not mapped", source, READ, fresh().populated(9).page(Page::Resident { cow: false, shared: false }), fault(FaultAction::MapResident { around: 0 })),
         run("sequential faults: one page each", source, [on(WRITE, page(0), BASE), on(WRITE, page(1), BASE), on(WRITE, page(2), BASE)]),
-        at("clean write: a page", source, WRITE, clean(), Action::MakeWritable),
-        at("clean write: a superpage", source, WRITE, large(), Action::MakeWritable),
+        at("clean write: a page", source, WRITE, clean(), fault(FaultAction::MakeWritable)),
+        at("clean write: a superpage", source, WRITE, large(), fault(FaultAction::MakeWritable)),
         at("all pages are mapped: nothing is made in place", source, Event::Mapped, fresh().full([!0; 8]), Action::Nothing),
         at("frames of a split superpage go", "mm/huge_memory.c of 4.3: no deferred split queue", Event::Demoted { reserved: false }, fresh(), Action::Release),
     ]
@@ -114,7 +114,7 @@ fn no_compaction() -> Table {
 #[rustfmt::skip]
 fn periodic_compaction(blocks: usize) -> Table {
     const KCOMPACTD: &str = "Ingens, osa/hugepage_scan.c: osa_hpage_compactd with compact_sleep_millisecs 100 (ATC'20's scripts)";
-    let sync = || compact(Compaction::Sync);
+    let sync = || compact_behind(Compaction::Sync);
     let begin = move || on(tick(Daemon::Compact), fresh(), sync());
     let more = move || then(done(512), fresh(), sync());
     vec![
@@ -137,11 +137,11 @@ fn worklist(least: u16) -> Table {
     use superpage_policy::Result::Unfit;
     let waits = |waiting| fresh().machine(|machine| machine.waiting = waiting);
     let grew = |before, after| Event::Grew { before, after };
-    let listed = Action::Visit(Candidates::Listed);
+    let listed = scan_step(ScanAction::Visit(Candidates::Listed));
     let serve = move || on(tick(Daemon::Scan), waits(1), listed);
     let made = move || then(DONE, waits(1), MORE);
     let unfit = || then(Unfit, waits(0), NEXT);
-    let pause = Action::Wait(Wait::Pause(60 * S));
+    let pause = rest(Wait::Pause(60 * S));
     let mut table = vec![
         at("n-th page: the threshold is reached", LIST, grew(least - 1, least), fresh(), Action::List),
         at("n-th page: a batch goes over the threshold", LIST, grew(0, 512), fresh(), Action::List),
@@ -153,7 +153,7 @@ fn worklist(least: u16) -> Table {
         run("somebody waits: the pass goes on beyond 8 regions", SERVE,
             [serve()].into_iter().chain((0..7).map(|_| unfit())).chain([then(Unfit, waits(1), MORE), serve()])),
         run("the end of memory: once more from the beginning, then the round ends", SERVE, [
-            serve(), then(NOTHING, waits(0), Action::Rewind), then(DONE, waits(0), NEXT), then(NOTHING, waits(0), MORE),
+            serve(), then(NOTHING, waits(0), scan_step(ScanAction::Rewind)), then(DONE, waits(0), NEXT), then(NOTHING, waits(0), MORE),
             on(tick(Daemon::Scan), waits(0), PERIOD),
         ]),
         run("no superpage: a rest that the next candidate ends; again: the round ends", ALLOC, [
@@ -204,8 +204,8 @@ fn ranked(design: &HawkEye) -> Table {
     const OHP: &str = "HawkEye, mm/ohp.c: ohp_get_target_mm; promotion_metric, 8 promotions per wake";
     const BINS: &str = "HawkEye, mm/ohp.c: update_get_kaddr_index (order_base_2); the paper has ten equal bins";
     const CPU: &str = "HawkEye, mm/huge_memory.c: ohp_sleep_iteration, max_cpu";
-    let best = Action::Visit(Candidates::Best);
-    let rank = Action::Rank { most: 8, one_process: design.one_process };
+    let best = scan_step(ScanAction::Visit(Candidates::Best));
+    let rank = scan_step(ScanAction::Rank { most: 8, one_process: design.one_process });
     let begin = move || on(tick(Daemon::Scan), fresh(), rank);
     let spent = |ticks| fresh().machine(|machine| machine.spent = ticks);
     let busy = || fresh().machine(|machine| machine.is_piece_done = true);
@@ -272,8 +272,8 @@ fn served(policy: &Policy) -> Vec<u32> {
 fn sampling() -> Table {
     const KBIN: &str = "HawkEye, mm/ohp.c: kbinmanager_do_scan, kbinmanager_wait_cpu_bound, update_get_kaddr_index";
     let took = |ticks| fresh().machine(|machine| machine.spent_in_piece = ticks);
-    let count = Action::CountAccessed { newest_percent: 40 };
-    let clear = || on(tick(Daemon::Sample), fresh(), Action::ClearAccessed);
+    let count = scan_step(ScanAction::CountAccessed { newest_percent: 40 });
+    let clear = || on(tick(Daemon::Sample), fresh(), scan_step(ScanAction::ClearAccessed));
     vec![
         run("sampling: cleared, counted after 1 s, then 5 s", KBIN, [
             clear(), then(DONE, took(MS), after(S)),

@@ -83,11 +83,10 @@ pub fn ranks(policy: &Policy) -> [Option<u32>; 5] {
 
 /// Accessed bits are cleared, counted when the window is over, and cleared again after a rest.
 pub fn sampling(source: &'static str, (window, rest): (u64, u64), newest_percent: u32) -> Table {
-    use superpage_policy::Action::{ClearAccessed, CountAccessed};
     let took = |ticks| fresh().machine(|machine| machine.spent_in_piece = ticks);
     let sample = || tick(Daemon::Sample);
-    let first = move || on(sample(), fresh(), ClearAccessed);
-    let count = CountAccessed { newest_percent };
+    let first = move || on(sample(), fresh(), scan_step(ScanAction::ClearAccessed));
+    let count = scan_step(ScanAction::CountAccessed { newest_percent });
     let steps = move |spent, rest| {
         [
             first(),

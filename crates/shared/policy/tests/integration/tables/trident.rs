@@ -113,7 +113,7 @@ fn three_sizes() -> Table {
 #[rustfmt::skip]
 fn zeros_of_a_giant() -> Table {
     let zeros = |order| fresh().region(|region| region.superpage = Some(superpage_policy::Superpage { order, zeros: true, ..Default::default() }));
-    let map = |order| Action::MapZeros { order };
+    let map = |order| fault(FaultAction::MapZeros { order });
     vec![
         at("three sizes: a read maps 1 GiB of zeros", ZEROS, READ, fresh(), map(GIANT)),
         at("three sizes: a read, advised against", ZEROS, READ, fresh().advised(false), map(0)),
@@ -171,7 +171,7 @@ fn passes() -> Table {
         run("8 in a pass: they leave less", SLOT,
             [scan()].into_iter().chain((0..6).map(|_| visit())).chain([passed(DONE, (1 << GIANT) - 511, fresh(), PERIOD)])),
         run("the end of memory: once more from the beginning", SLOT, [
-            scan(), then(NOTHING, fresh(), Action::Rewind), then(DONE, fresh(), NEXT), then(NOTHING, fresh(), PERIOD),
+            scan(), then(NOTHING, fresh(), scan_step(ScanAction::Rewind)), then(DONE, fresh(), NEXT), then(NOTHING, fresh(), PERIOD),
         ]),
         run("a size is missing: no 2 MiB for the copy, a rest", "mm/khugepaged.c: khugepaged_alloc_sleep_millisecs 10000", [scan(), then(NO_MEMORY, fresh(), after(10 * S))]),
         run("a pass goes on after a piece of work, with what is left", SLOT,

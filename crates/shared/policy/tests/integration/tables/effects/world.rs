@@ -5,12 +5,25 @@ mod facts;
 use design::Design;
 use superpage_policy::rules::Effort;
 use superpage_policy::{
-    Action, Attempt, Backing, Candidates, Compaction, Daemon, Event, Extent, Facts, How, Machine,
-    Mapping, Orders, Page, Physical, Policy, Process, Region, Reservation, Result as Ended, Scale,
-    Superpage, Wait, Zeroing,
+    Action, Attempt, Backing, Candidates, Compaction, Daemon, DaemonAction, Event, Extent, Facts,
+    FaultAction, How, Machine, Mapping, Orders, Page, Physical, Policy, Process, Region,
+    Reservation, Result as Ended, Scale, ScanAction, Superpage, UpkeepAction, Wait, WatchAction,
+    Zeroing,
 };
 
 use crate::tables::dsl::SCALE;
+
+/// Whether a daemon goes to a candidate.
+fn visits(action: Action) -> bool {
+    matches!(
+        action,
+        Action::Daemon(
+            DaemonAction::Scan(ScanAction::Visit(_))
+                | DaemonAction::Upkeep(UpkeepAction::Fill { .. } | UpkeepAction::Inspect)
+                | DaemonAction::Watch(WatchAction::Visit)
+        )
+    )
+}
 
 /// A generator of random numbers (splitmix64).
 pub struct Random(pub u64);
@@ -140,24 +153,33 @@ impl World {
     fn note(&mut self, action: Action) {
         let seen = &mut self.seen;
         match action {
-            Action::MakeSuperpage { order, how: How::Fresh, .. } => {
+            Action::Fault(FaultAction::MakeSuperpage { order, .. }) => {
                 seen.fresh = true;
                 seen.fresh_large |= order >= 9;
             }
-            Action::MakeSuperpage { how: How::InPlace { .. }, .. } | Action::MapFile => {
+            Action::MakeSuperpage { how: How::InPlace { .. }, .. }
+            | Action::Fault(FaultAction::MapFile | FaultAction::MapInPlace { .. }) => {
                 seen.in_place = true;
             }
             Action::MakeSuperpage { how: How::Copy { .. }, .. } => seen.copied = true,
-            Action::MapZeros { order } => seen.zeros |= order > 0,
-            Action::Reserve { .. } => seen.reserved = true,
+            Action::Fault(FaultAction::MapZeros { order }) => seen.zeros |= order > 0,
+            Action::Fault(FaultAction::Reserve { .. }) => seen.reserved = true,
             Action::Populate { .. } => seen.prepared = true,
-            Action::Demote | Action::DemoteAndCopy | Action::Watch { .. } => seen.demoted = true,
+            Action::Demote
+            | Action::Fault(FaultAction::DemoteAndCopy | FaultAction::Demote)
+            | Action::Daemon(DaemonAction::Watch(WatchAction::Begin { .. })) => seen.demoted = true,
             Action::Wake => seen.woken = true,
-            Action::Zero { .. } => seen.zeroed_ahead = true,
-            Action::Rank { .. } => seen.ranked = true,
+            Action::Daemon(DaemonAction::Upkeep(UpkeepAction::Zero { .. })) => {
+                seen.zeroed_ahead = true
+            }
+            Action::Daemon(DaemonAction::Scan(ScanAction::Rank { .. })) => seen.ranked = true,
             Action::Consider { order } => seen.parts.push(order),
-            Action::Compact { mode, direct } => {
-                seen.compacted[0] |= direct.is_some() || mode == Compaction::Sync;
+            Action::Compact { mode, .. } => {
+                seen.compacted[0] = true;
+                seen.compacted[1] |= mode == Compaction::SyncLight;
+            }
+            Action::Daemon(DaemonAction::Upkeep(UpkeepAction::Compact { mode })) => {
+                seen.compacted[0] |= mode == Compaction::Sync;
                 seen.compacted[1] |= mode == Compaction::SyncLight;
                 seen.compacted[2] |= mode == Compaction::Proactive;
             }
@@ -192,8 +214,9 @@ impl World {
         let mut action = self.on(Event::Fault { write }, &facts)?;
         for _ in 0..4 {
             let effort = match action {
-                Action::MakeSuperpage { how: How::Fresh, effort, .. }
-                | Action::Reserve { effort, .. } => effort,
+                Action::Fault(
+                    FaultAction::MakeSuperpage { effort, .. } | FaultAction::Reserve { effort, .. },
+                ) => effort,
                 _ => break,
             };
             if self.random.percent(40) {
@@ -267,11 +290,11 @@ impl World {
         let mut action = self.on(Event::Tick(daemon), &facts)?;
         let is_long = self.random.percent(20);
         for _ in 0..if is_long { PIECES } else { 24 } {
-            if matches!(action, Action::Wait(wait) if !matches!(wait, Wait::More | Wait::Pause(_)))
+            if matches!(action, Action::Daemon(DaemonAction::Wait(wait)) if !matches!(wait, Wait::More | Wait::Pause(_)))
             {
                 return Ok(());
             }
-            if matches!(action, Action::Wait(_)) {
+            if matches!(action, Action::Daemon(DaemonAction::Wait(_))) {
                 let facts = self.facts();
                 action = self.on(Event::Tick(daemon), &facts)?;
                 continue;
@@ -284,10 +307,8 @@ impl World {
                 2 => Ended::Unfit,
                 _ => Ended::Done { pages: 1 + self.random.magnitude(18) as u32 },
             };
-            if let Action::Visit(from) = action
-                && result != Ended::Nothing
-            {
-                self.candidate(daemon, from)?;
+            if visits(action) && result != Ended::Nothing {
+                self.candidate(daemon, action)?;
                 if result == Ended::NoMemory && daemon != Daemon::Scan {
                     result = Ended::Unfit;
                 }
@@ -298,12 +319,12 @@ impl World {
         }
         // Passes end.
         for _ in 0..4096 {
-            if matches!(action, Action::Wait(wait) if !matches!(wait, Wait::More | Wait::Pause(_)))
+            if matches!(action, Action::Daemon(DaemonAction::Wait(wait)) if !matches!(wait, Wait::More | Wait::Pause(_)))
             {
                 return Ok(());
             }
             let event = match action {
-                Action::Wait(_) => Event::Tick(daemon),
+                Action::Daemon(DaemonAction::Wait(_)) => Event::Tick(daemon),
                 _ => Event::Outcome { action, result: Ended::Nothing, cost: 0 },
             };
             action = self.on(event, &Facts::default())?;
@@ -311,9 +332,9 @@ impl World {
         Ok(())
     }
 
-    fn candidate(&mut self, daemon: Daemon, from: Candidates) -> Result<(), Differ> {
+    fn candidate(&mut self, daemon: Daemon, from: Action) -> Result<(), Differ> {
         let mut facts = self.facts();
-        if from == Candidates::Best {
+        if from == Action::Daemon(DaemonAction::Scan(ScanAction::Visit(Candidates::Best))) {
             // What is ranked was accessed.
             facts.region.coverage = facts.region.coverage.max(1);
         }

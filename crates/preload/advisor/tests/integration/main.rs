@@ -5,16 +5,16 @@ mod prepare;
 mod record;
 mod segments;
 
-use superpage_policy::live::{
-    Event, Facts, Fallback, Kind, Pages, Policy, Request, Source, State, Use,
+use superpage_advisor::{Action, Outcome};
+use superpage_advisor::{
+    Advisor, Event, Facts, Fallback, Kind, Pages, Request, Source, State, Use,
 };
-use superpage_policy::{Action, Result};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const SUPERPAGE: u64 = 2 * MIB;
-const DONE: Result = Result::Done { pages: 0 };
+const DONE: Outcome = Outcome::Done { pages: 0 };
 
 const THP: Request = Request { pages: Pages::Superpage, prezero: 0, prefault: 0 };
 const PREPARED: Request = Request { prezero: 64 * MIB, prefault: 64 * MIB, ..THP };
@@ -42,12 +42,12 @@ fn partly(length: u64, contiguous: u64) -> Facts {
 /// What an executor tells: a fact that costs something only when it is asked for. `probe`: how a trial ends.
 struct World {
     facts: Facts,
-    probe: (Result, u32),
+    probe: (Outcome, u32),
 }
 
 impl World {
     /// All answers to the event, up to one that is about the memory.
-    fn answers(&self, policy: &mut Policy, event: Event) -> Vec<Action> {
+    fn answers(&self, policy: &mut Advisor, event: Event) -> Vec<Action> {
         let mut all = self.facts;
         let mut facts = Facts {
             contiguous: None,
@@ -67,9 +67,9 @@ impl World {
             let action = *answers.last().expect("one");
             let (mut result, mut cost) = (DONE, 0);
             match action {
-                Action::Read(Source::Losses) | Action::Wait(_) => {}
+                Action::Read(Source::Losses) | Action::Wait { .. } => {}
                 Action::Read(Source::Free) if all.contiguous.is_none() => {
-                    result = Result::Unavailable
+                    result = Outcome::Unavailable
                 }
                 Action::Read(Source::Free) => facts.contiguous = all.contiguous,
                 Action::Read(Source::Spare) => {
@@ -91,7 +91,7 @@ impl World {
                 Action::Probe { .. } => {
                     (result, cost) = self.probe;
                     facts.reclaimable = None;
-                    if let Result::Done { pages } = result {
+                    if let Outcome::Done { pages } = result {
                         let got = u64::from(pages) * all.superpage;
                         all.contiguous = all.contiguous.map(|before| before.max(got));
                     }
@@ -105,11 +105,11 @@ impl World {
 }
 
 /// The answers where trials are not possible.
-fn answers(policy: &mut Policy, event: Event, facts: Facts) -> Vec<Action> {
-    World { facts, probe: (Result::Unavailable, 0) }.answers(policy, event)
+fn answers(policy: &mut Advisor, event: Event, facts: Facts) -> Vec<Action> {
+    World { facts, probe: (Outcome::Unavailable, 0) }.answers(policy, event)
 }
 
-fn last(policy: &mut Policy, event: Event, facts: Facts) -> Action {
+fn last(policy: &mut Advisor, event: Event, facts: Facts) -> Action {
     *answers(policy, event, facts).last().expect("one")
 }
 
@@ -140,12 +140,6 @@ fn what_the_pool_has_not_falls_back_as_asked() {
     ] {
         let asked = Request { pages: Pages::Pool, ..THP };
         let facts = Facts { fallback, ..whole(8 * MIB) };
-        assert_eq!(Policy::new(asked).on(Event::NoPoolPage, &facts), expected);
+        assert_eq!(Advisor::new(asked).on(Event::NoPoolPage, &facts), expected);
     }
-}
-
-/// `lab` returns one for each fault it simulates (docs/decisions/live.md#1).
-#[test]
-fn an_action_is_three_words() {
-    assert_eq!(size_of::<Action>(), 24);
 }

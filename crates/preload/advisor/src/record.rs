@@ -13,9 +13,8 @@
 use core::fmt::{self, Display, Formatter};
 use core::str::FromStr;
 
-use super::advise::make;
-use super::{Event, Facts, Fallback, Kind, Pages, Policy, Request, Source, State, Use};
-use crate::{Action, How, Result, Wait};
+use crate::{Action, Outcome};
+use crate::{Advisor, Event, Facts, Fallback, Kind, Pages, Request, Source, State, Use};
 
 /// A process starts, or continues as a copy of its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +24,7 @@ pub struct Begin {
     /// Number of the state.
     pub seq: u64,
     /// The request and the state.
-    pub policy: Policy,
+    pub policy: Advisor,
 }
 
 /// A decision.
@@ -163,11 +162,11 @@ const ACTIONS: [(&str, Action); 7] = [
     ("refuse", Action::Refuse),
     ("give-up", Action::GiveUp),
 ];
-const RESULTS: [(&str, Result); 4] = [
-    ("nothing", Result::Nothing),
-    ("unfit", Result::Unfit),
-    ("no-memory", Result::NoMemory),
-    ("unavailable", Result::Unavailable),
+const RESULTS: [(&str, Outcome); 4] = [
+    ("nothing", Outcome::Nothing),
+    ("unfit", Outcome::Unfit),
+    ("no-memory", Outcome::NoMemory),
+    ("unavailable", Outcome::Unavailable),
 ];
 
 fn named<T: Copy>(list: &[(&str, T)], name: &str) -> Option<T> {
@@ -195,13 +194,13 @@ impl Display for Written<Action> {
             Action::Inherit { promised } => write!(f, "inherit:{}", u8::from(promised)),
             Action::Probe { count, limit } => write!(f, "probe:{count}:{limit}"),
             Action::Obtain { count } => write!(f, "obtain:{count}"),
-            Action::MakeSuperpage { order, how: How::Collapse, .. } => {
+            Action::Collapse { order } => {
                 write!(f, "collapse:{order}")
             }
-            Action::MakeSuperpage { order, .. } => write!(f, "copy:{order}"),
+            Action::Copy { order } => write!(f, "copy:{order}"),
             Action::Populate { most } => write!(f, "populate:{most}"),
             Action::Read(source) => write!(f, "read:{}", name_of(&SOURCES, source)),
-            Action::Wait(Wait::Bytes(bytes)) => write!(f, "wait:{bytes}"),
+            Action::Wait { bytes } => write!(f, "wait:{bytes}"),
             action => f.write_str(name_of(&ACTIONS, action)),
         }
     }
@@ -214,7 +213,7 @@ impl Display for Written<Event> {
         };
         write!(f, "outcome {} ", Written(action))?;
         match result {
-            Result::Done { pages } => write!(f, "done:{pages}")?,
+            Outcome::Done { pages } => write!(f, "done:{pages}")?,
             result => f.write_str(name_of(&RESULTS, result))?,
         }
         write!(f, " {cost}")
@@ -288,18 +287,18 @@ fn action(text: &str) -> Option<Action> {
         "inherit" => Action::Inherit { promised: is(first.parse().ok()?)? },
         "probe" => Action::Probe { count: first.parse().ok()?, limit: number()?.try_into().ok()? },
         "obtain" => Action::Obtain { count: first.parse().ok()? },
-        "collapse" => make(How::Collapse, first.parse().ok()?),
-        "copy" => make(How::Copy { exclusive: true }, first.parse().ok()?),
+        "collapse" => Action::Collapse { order: first.parse().ok()? },
+        "copy" => Action::Copy { order: first.parse().ok()? },
         "populate" => Action::Populate { most: first.parse().ok()? },
-        "wait" => Action::Wait(Wait::Bytes(first.parse().ok()?)),
+        "wait" => Action::Wait { bytes: first.parse().ok()? },
         _ => return None,
     };
     words.next().is_none().then_some(action)
 }
 
-fn result(text: &str) -> Option<Result> {
+fn result(text: &str) -> Option<Outcome> {
     match text.strip_prefix("done:") {
-        Some(pages) => Some(Result::Done { pages: pages.parse().ok()? }),
+        Some(pages) => Some(Outcome::Done { pages: pages.parse().ok()? }),
         None => named(&RESULTS, text),
     }
 }
@@ -320,7 +319,7 @@ fn begin(text: &str) -> Option<Begin> {
     for word in words.by_ref() {
         match word.split_once('=')? {
             ("state", text) => {
-                let policy = Policy { request, state: state(text)? };
+                let policy = Advisor { request, state: state(text)? };
                 return words.next().is_none().then_some(Begin { pid, seq, policy });
             }
             (name, value) => request.set(name, value.parse().ok()?)?,
@@ -358,7 +357,7 @@ fn record(text: &str) -> Option<Record> {
 impl FromStr for Begin {
     type Err = Unread;
 
-    fn from_str(line: &str) -> core::result::Result<Self, Unread> {
+    fn from_str(line: &str) -> Result<Self, Unread> {
         begin(line).ok_or(Unread)
     }
 }
@@ -366,7 +365,7 @@ impl FromStr for Begin {
 impl FromStr for Record {
     type Err = Unread;
 
-    fn from_str(line: &str) -> core::result::Result<Self, Unread> {
+    fn from_str(line: &str) -> Result<Self, Unread> {
         record(line).ok_or(Unread)
     }
 }

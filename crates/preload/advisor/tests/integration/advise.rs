@@ -1,7 +1,7 @@
 //! How much is advised, and when nothing is.
 
-use superpage_policy::live::{Event, Facts, Kind, Policy, Source, State, Use};
-use superpage_policy::{Action, Result, Wait};
+use superpage_advisor::{Action, Outcome};
+use superpage_advisor::{Advisor, Event, Facts, Kind, Source, State, Use};
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn new_memory_is_advised_as_far_as_free_blocks_reach() {
             Action::Advise { bytes: GIB, order: 13, promised: true }),
     ];
     for (name, state, facts, expected) in table {
-        let mut policy = Policy { request: THP, state };
+        let mut policy = Advisor { request: THP, state };
         assert_eq!(last(&mut policy, Event::Mapped, facts), expected, "{name}");
     }
 }
@@ -92,11 +92,11 @@ fn what_has_no_room_on_the_largest_gets_smaller_superpages() {
         ("what was added to a mapping", new, Event::Grew, grown, smaller(64 * MIB, true)),
     ];
     for (name, state, event, facts, expected) in table {
-        let mut policy = Policy { request: THP, state };
+        let mut policy = Advisor { request: THP, state };
         assert_eq!(last(&mut policy, event, facts), expected, "{name}");
     }
     // Small pieces, during a pause and under a filter: as far as what was read reaches.
-    let mut policy = Policy::new(THP);
+    let mut policy = Advisor::new(THP);
     let piece = with(GIB, partly(64 * MIB, 0));
     assert_eq!(last(&mut policy, Event::Mapped, piece), smaller(0, true));
     let left = policy.state.left_smaller;
@@ -147,7 +147,7 @@ fn superpages_are_made_free_by_who_may() {
         ("shared memory", asked, Facts { kind: Kind::Whole, ..supplied(None, none) }, &[free, spare, GiveUp]),
     ];
     for (name, state, facts, expected) in table {
-        let mut policy = Policy { request: THP, state };
+        let mut policy = Advisor { request: THP, state };
         assert_eq!(answers(&mut policy, Event::Mapped, facts), expected, "{name}");
         // Where few were had it is not tried again soon.
         let was_vain = expected.contains(&all) && facts.obtained.is_some_and(|got| got < 272);
@@ -159,8 +159,8 @@ fn superpages_are_made_free_by_who_may() {
     }
 }
 
-fn policy_pause(until: u64) -> superpage_policy::live::Pause {
-    superpage_policy::live::Pause { until, ..State::NEW.trials }
+fn policy_pause(until: u64) -> superpage_advisor::Pause {
+    superpage_advisor::Pause { until, ..State::NEW.trials }
 }
 
 /// docs/decisions/contiguity.md#1: what costs something is read only where it decides.
@@ -182,36 +182,36 @@ fn no_more_is_read_than_decides() {
     let table: [(_, _, _, _, &[Action]); 12] = [
         ("enough", early, whole(GIB), good, &[free, advise(GIB)]),
         // A sixteenth of what was asked for is 256 superpages; what was tried lies free.
-        ("too little, and more can be had", asked, partly(4 * GIB, 0), (Result::Done { pages: 256 }, 9),
+        ("too little, and more can be had", asked, partly(4 * GIB, 0), (Outcome::Done { pages: 256 }, 9),
             &[free, spare, Action::Probe { count: 256, limit: 20_000 }, free, spare, advise(448 * MIB)]),
-        ("too little", asked, partly(4 * GIB, 0), (Result::NoMemory, 9),
+        ("too little", asked, partly(4 * GIB, 0), (Outcome::NoMemory, 9),
             &[free, spare, Action::Probe { count: 256, limit: 20_000 }, free, spare, Action::GiveUp]),
         ("nothing compacts", early, compacts, good, &[unpromised(GIB)]),
         ("page cache", asked, cached, good, &[free, spare, probe, free, spare, advise(4 * GIB)]),
         ("page cache, too slow", asked, cached, (DONE, 20_001), &[free, spare, probe, free, spare, advise(136 * MIB)]),
-        ("page cache, base pages", asked, cached, (Result::NoMemory, 9), &[free, spare, probe, free, spare, advise(136 * MIB)]),
+        ("page cache, base pages", asked, cached, (Outcome::NoMemory, 9), &[free, spare, probe, free, spare, advise(136 * MIB)]),
         ("page cache, a sixteenth of what was asked for", enough, piece, good, &[free, spare, probe, free, spare, advise(500 * MIB)]),
         ("page cache, a byte less", less, piece, good, &[free, spare, advise(136 * MIB)]),
         ("page cache, more than may be tried", early, piece, good,
             &[free, spare, advise(136 * MIB)]),
-        ("no file", asked, Facts { contiguous: None, ..cached }, (Result::NoMemory, 9),
+        ("no file", asked, Facts { contiguous: None, ..cached }, (Outcome::NoMemory, 9),
             &[free, Action::Probe { count: 4, limit: 20_000 }, Action::GiveUp]),
-        ("no file, too early for a trial", early, Facts { contiguous: None, length: 63 * MIB, ..cached }, (Result::NoMemory, 9),
+        ("no file, too early for a trial", early, Facts { contiguous: None, length: 63 * MIB, ..cached }, (Outcome::NoMemory, 9),
             &[free, unpromised(63 * MIB)]),
     ];
     for (name, state, facts, probe, expected) in table {
-        let mut policy = Policy { request: THP, state };
+        let mut policy = Advisor { request: THP, state };
         let answers = World { facts, probe }.answers(&mut policy, Event::Mapped);
         assert_eq!(answers, expected, "{name}");
     }
     // What is known without the file is good for small pieces, too.
     for (verdict, expected) in [(false, Action::GiveUp), (true, advise(MIB))] {
-        let mut policy = Policy { request: THP, state: tried(verdict) };
+        let mut policy = Advisor { request: THP, state: tried(verdict) };
         last(&mut policy, Event::Mapped, Facts { contiguous: None, ..whole(GIB) });
         assert_eq!(answers(&mut policy, Event::Mapped, whole(MIB)), [expected], "{verdict}");
     }
     // Small pieces: what was read is good for 8 MiB in all, and for no more than was left.
-    let mut policy = Policy::new(THP);
+    let mut policy = Advisor::new(THP);
     let piece = partly(3 * MIB, 4 * GIB);
     assert_eq!(answers(&mut policy, Event::Mapped, piece), [free, advise(3 * MIB)]);
     assert_eq!(answers(&mut policy, Event::Mapped, piece), [advise(3 * MIB)]);
@@ -226,7 +226,7 @@ fn no_more_is_read_than_decides() {
 #[test]
 fn trials_are_the_rarer_the_more_fail() {
     let facts = Facts { contiguous: None, compacts: true, ..whole(32 * MIB) };
-    let mut policy = Policy { request: THP, state: State { look_at: u64::MAX, ..State::NEW } };
+    let mut policy = Advisor { request: THP, state: State { look_at: u64::MAX, ..State::NEW } };
     let mut trials = |probe, count| {
         let mut all = Vec::new();
         for _ in 0..count {
@@ -239,11 +239,11 @@ fn trials_are_the_rarer_the_more_fail() {
     };
     assert_eq!(trials((DONE, 100), 20), [64, 320, 576]);
     // Up to 64 GiB.
-    assert_eq!(trials((Result::NoMemory, 1), 60), [832, 1088, 1600]);
+    assert_eq!(trials((Outcome::NoMemory, 1), 60), [832, 1088, 1600]);
     // What could not be tried is tried again.
-    assert_eq!(trials((Result::Unavailable, 0), 20), [2624, 2880, 3136]);
+    assert_eq!(trials((Outcome::Unavailable, 0), 20), [2624, 2880, 3136]);
     policy.state.trials.length = 64 * GIB;
-    World { facts, probe: (Result::NoMemory, 1) }.answers(&mut policy, Event::Mapped);
+    World { facts, probe: (Outcome::NoMemory, 1) }.answers(&mut policy, Event::Mapped);
     assert_eq!(policy.state.trials.length, 64 * GIB, "never longer");
 }
 
@@ -251,16 +251,16 @@ fn trials_are_the_rarer_the_more_fail() {
 /// counters are compact_stall and thp_fault_fallback of /proc/vmstat (mm/vmstat.c).
 #[test]
 fn losses_are_followed_by_longer_and_longer_pauses() {
-    let mut policy = Policy::new(THP);
+    let mut policy = Advisor::new(THP);
     let mut facts = whole(64 * MIB);
-    let mut losing = |policy: &mut Policy, losses| {
+    let mut losing = |policy: &mut Advisor, losses| {
         facts.stalls += losses;
         facts.fallbacks += losses;
         facts.faults += losses * 512;
         answers(policy, Event::Mapped, facts)
     };
     let look = Action::Read(Source::Losses);
-    let wait = |mib| Action::Wait(Wait::Bytes(mib * MIB));
+    let wait = |mib| Action::Wait { bytes: mib * MIB };
     // The first look only notes what there was before.
     assert_eq!(losing(&mut policy, 1000)[0], look);
     policy.state.advised += 64 * MIB;
@@ -298,7 +298,7 @@ fn losses_are_followed_by_longer_and_longer_pauses() {
     let end = Facts { length: 0, ..facts };
     assert_eq!(answers(&mut policy, Event::Ended, end), [look, Action::Nothing]);
     assert_eq!(last(&mut policy, Event::Ended, Facts { is_sealed: true, ..end }), Action::Nothing);
-    assert_eq!(answers(&mut Policy::new(THP), Event::Ended, end), [Action::Nothing]);
+    assert_eq!(answers(&mut Advisor::new(THP), Event::Ended, end), [Action::Nothing]);
 }
 
 /// docs/decisions/contiguity.md#2 and #3: mappings are merged where their advice is the same and they have one
@@ -339,12 +339,12 @@ fn what_is_added_to_a_mapping_is_decided_anew() {
         ("a filter may be in place", new, Facts { is_sealed: true, ..short_of }, Action::Inherit { promised: false }),
     ];
     for (name, state, facts, expected) in table {
-        let mut policy = Policy { request: THP, state };
+        let mut policy = Advisor { request: THP, state };
         assert_eq!(last(&mut policy, Event::Grew, facts), expected, "{name}");
     }
-    let mut policy = Policy::new(THP);
+    let mut policy = Advisor::new(THP);
     // The program's own memory may have advice that is not ours: it keeps it.
-    let unfit = |action| Event::Outcome { action, result: Result::Unfit, cost: 0 };
+    let unfit = |action| Event::Outcome { action, result: Outcome::Unfit, cost: 0 };
     assert_eq!(policy.on(unfit(unadvise(0)), &short_of), Action::Keep);
     assert_eq!(policy.on(Event::Moves, &whole(GIB)), Action::Join);
 }
@@ -352,13 +352,13 @@ fn what_is_added_to_a_mapping_is_decided_anew() {
 /// What counts as advised: what could be, and not address space that is only reserved (contiguity.md#1).
 #[test]
 fn outcomes_are_remembered() {
-    let mut policy = Policy::new(THP);
+    let mut policy = Advisor::new(THP);
     let mut ends = |action, result, facts: Facts| {
         policy.on(Event::Outcome { action, result, cost: 0 }, &facts);
         policy.state.advised / MIB
     };
     assert_eq!(ends(advise(8 * MIB), DONE, whole(8 * MIB)), 8);
-    assert_eq!(ends(advise(8 * MIB), Result::Unavailable, whole(8 * MIB)), 8);
+    assert_eq!(ends(advise(8 * MIB), Outcome::Unavailable, whole(8 * MIB)), 8);
     let reserved = Facts { used: Use::Reserved, ..whole(8 * MIB) };
     assert_eq!(ends(advise(8 * MIB), DONE, reserved), 8);
     let grown = Facts { old: 4 * MIB, advised: 4 * MIB, ..whole(16 * MIB) };
@@ -377,7 +377,7 @@ fn no_more_is_promised_than_there_is() {
             for outstanding in sizes {
                 for state in [State::NEW, short()] {
                     let facts = Facts { outstanding, ..partly(*length, contiguous) };
-                    match last(&mut Policy { request: THP, state }, Event::Mapped, facts) {
+                    match last(&mut Advisor { request: THP, state }, Event::Mapped, facts) {
                         Action::Advise { bytes, promised: true, .. } => {
                             assert!(bytes <= contiguous.saturating_sub(outstanding), "{facts:?}");
                         }

@@ -1,26 +1,27 @@
-//! A design's decisions for a running program: for an executor inside its process.
+//! How much of a program's memory is advised on this machine now: decided for an executor inside the process.
 //!
-//! The same shape as [`crate::Policy`], with the same [`Action`]s, but a sibling: the facts are those that a process
-//! can learn about real memory (bytes of mappings, free blocks, counters), not page tables, reservations and daemons
-//! of a simulated machine; and the state is a few words ([`State`]) that an executor loads before a decision and
-//! stores after it, because a process has no room for more that its signal handlers, threads and forks could share
-//! without a lock. See docs/decisions/live.md#1.
+//! The facts are those that a process can learn about real memory (bytes of mappings, free blocks, counters); what a superpage
+//! design means is another layer (the crate `policy`), with facts and actions of its own. The state is a few words ([`State`])
+//! that an executor loads before a decision and stores after it: signal handlers, threads and forks share it without a lock.
+//! See docs/decisions/live.md#1.
 //!
-//! One event may need several answers: if the decision needs an expensive fact, the answer is [`Action::Read`], and
-//! its outcome is reported with the fact.
+//! One event may need several answers: if the decision needs an expensive fact, the answer is [`Action::Read`], and its outcome
+//! is reported with the fact.
+#![no_std]
+#![forbid(unsafe_code)]
 
+mod action;
 mod advise;
 mod facts;
 mod prepare;
 mod record;
 mod state;
 
+pub use action::{Action, Outcome};
 pub use facts::{Event, Source};
 pub use facts::{Facts, Kind, Use};
 pub use record::{Begin, Record, Unread};
 pub use state::{Pause, State};
-
-use crate::{Action, Result};
 
 /// What a user requested for a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,14 +61,14 @@ pub enum Fallback {
 
 /// The policy of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
+pub struct Advisor {
     /// The request.
     pub request: Request,
     /// The state kept between events.
     pub state: State,
 }
 
-impl Policy {
+impl Advisor {
     /// The policy of a new process.
     pub const fn new(request: Request) -> Self {
         Self { request, state: State::NEW }
@@ -92,11 +93,11 @@ impl Policy {
         }
     }
 
-    fn outcome(&mut self, action: Action, result: Result, cost: u32, facts: &Facts) -> Action {
+    fn outcome(&mut self, action: Action, result: Outcome, cost: u32, facts: &Facts) -> Action {
         match action {
             _ if facts.kind.is_loaded() => self.went_on_superpages(action, result, facts),
             Action::Read(Source::Losses) => self.looked(result, facts),
-            Action::Wait(_) => self.weigh(facts),
+            Action::Wait { .. } => self.weigh(facts),
             Action::Read(Source::Free) => self.counted(facts),
             Action::Read(Source::Spare) => self.fit(None, facts),
             Action::Probe { limit, .. } => self.tried(result, cost <= limit, facts),

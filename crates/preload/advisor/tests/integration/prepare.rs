@@ -1,7 +1,7 @@
 //! What is populated, kept, handed out and given back.
 
-use superpage_policy::live::{Event, Facts, Pages, Policy, Request, Source, Use};
-use superpage_policy::{Action, Result};
+use superpage_advisor::{Action, Outcome};
+use superpage_advisor::{Advisor, Event, Facts, Pages, Request, Source, Use};
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn the_beginning_of_a_new_mapping_is_populated_within_bounds() {
             Request { pages: Pages::Smaller, ..asked(64 * MIB) }, large, &[]),
     ];
     for (name, asked, facts, expected) in table {
-        let populated: Vec<u64> = answers(&mut Policy::new(asked), Event::Ready, facts)
+        let populated: Vec<u64> = answers(&mut Advisor::new(asked), Event::Ready, facts)
             .iter()
             .filter_map(|it| match it {
                 Action::Populate { most } => Some(u64::from(*most) * facts.base_page / MIB),
@@ -47,10 +47,10 @@ fn the_beginning_of_a_new_mapping_is_populated_within_bounds() {
     // No memory: nothing more.
     let event = Event::Outcome {
         action: Action::Populate { most: 2048 },
-        result: Result::NoMemory,
+        result: Outcome::NoMemory,
         cost: 0,
     };
-    assert_eq!(Policy::new(PREPARED).on(event, &large), Action::Nothing);
+    assert_eq!(Advisor::new(PREPARED).on(event, &large), Action::Nothing);
 }
 
 /// docs/decisions/prepare.md#2.
@@ -83,17 +83,17 @@ fn what_is_unmapped_is_kept_within_bounds() {
         ("nothing is prepared", THP, kept, &[Release]),
     ];
     for (name, asked, facts, expected) in table {
-        assert_eq!(answers(&mut Policy::new(asked), Event::Unmapped, facts), expected, "{name}");
+        assert_eq!(answers(&mut Advisor::new(asked), Event::Unmapped, facts), expected, "{name}");
     }
-    let mut policy = Policy::new(PREPARED);
+    let mut policy = Advisor::new(PREPARED);
     let mut ends = |action, result| policy.on(Event::Outcome { action, result, cost: 0 }, &kept);
     assert_eq!(ends(Keep, DONE), Action::Nothing);
     assert_eq!(
-        ends(Keep, Result::Unfit),
+        ends(Keep, Outcome::Unfit),
         Release,
         "MADV_FREE is refused: locked, or not anonymous"
     );
-    assert_eq!(ends(Keep, Result::Unavailable), Release, "no place for it");
+    assert_eq!(ends(Keep, Outcome::Unavailable), Release, "no place for it");
 }
 
 /// docs/decisions/prepare.md#2: after eight large requests that did not want it, or when memory or address space runs
@@ -102,7 +102,7 @@ fn what_is_unmapped_is_kept_within_bounds() {
 fn what_is_kept_is_handed_out_or_given_back() {
     let facts = Facts { has_fitting: true, ..whole(8 * MIB) };
     let other = Facts { has_fitting: false, ..facts };
-    let mut policy = Policy::new(PREPARED);
+    let mut policy = Advisor::new(PREPARED);
     assert_eq!(policy.on(Event::Wanted, &facts), Action::HandOut);
     assert_eq!(policy.on(Event::Wanted, &other), Action::GiveUp);
     assert_eq!(policy.state.requests, 2);
@@ -112,15 +112,15 @@ fn what_is_kept_is_handed_out_or_given_back() {
         (Facts { is_sealed: true, ..facts }, PREPARED),
         (Facts { superpage: 512 * MIB, length: GIB, ..facts }, PREPARED),
     ] {
-        let mut policy = Policy::new(asked);
+        let mut policy = Advisor::new(asked);
         assert_eq!(policy.on(Event::Wanted, &nothing), Action::Nothing);
         assert_eq!(policy.state.requests, 0);
     }
     let mut ends =
         |result| policy.on(Event::Outcome { action: Action::HandOut, result, cost: 0 }, &facts);
     assert_eq!(ends(DONE), Action::Nothing);
-    assert_eq!(ends(Result::Unavailable), Action::GiveUp, "another thread has it");
-    assert_eq!(ends(Result::NoMemory), Action::Release, "nobody knows what of it is there");
+    assert_eq!(ends(Outcome::Unavailable), Action::GiveUp, "another thread has it");
+    assert_eq!(ends(Outcome::NoMemory), Action::Release, "nobody knows what of it is there");
     let born = policy.state.requests;
     let kept = Facts { born, ..facts };
     for request in 1..=10 {

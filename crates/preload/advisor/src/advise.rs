@@ -4,9 +4,8 @@
 //! A program touches one large piece without interruption, so the advice cannot be taken back and the superpages
 //! must be free beforehand. See docs/decisions/contiguity.md#1 and docs/decisions/contiguity.md#5.
 
-use super::{Facts, Fallback, Kind, Pages, Policy, Request, Source, Use};
-use crate::rules::Effort;
-use crate::{Action, How, Result};
+use crate::{Action, Outcome};
+use crate::{Advisor, Facts, Fallback, Kind, Pages, Request, Source, Use};
 
 /// Pieces of at least this size are decided individually; for smaller ones a read of free memory is valid for this
 /// many bytes in all.
@@ -75,7 +74,7 @@ fn may_be_smaller(facts: &Facts) -> bool {
     facts.used == Use::Fresh && matches!(facts.kind, Kind::Mapping | Kind::Heap)
 }
 
-impl Policy {
+impl Advisor {
     /// A mapping grew: decided by its lengths. Nothing is decided where no whole superpage was added.
     pub(super) fn grew(&mut self, facts: &Facts) -> Action {
         let is_larger = facts.length > facts.old && facts.old >= facts.superpage;
@@ -253,14 +252,14 @@ impl Policy {
     }
 
     /// A probe ended: the next one is due the later, the more probes in a row failed.
-    pub(super) fn tried(&mut self, result: Result, in_time: bool, facts: &Facts) -> Action {
+    pub(super) fn tried(&mut self, result: Outcome, in_time: bool, facts: &Facts) -> Action {
         let state = &mut self.state;
-        let is_good = in_time && matches!(result, Result::Done { .. });
-        match is_good || result == Result::Unavailable {
+        let is_good = in_time && matches!(result, Outcome::Done { .. });
+        match is_good || result == Outcome::Unavailable {
             true => state.trials.reset(state.requested),
             false => _ = state.trials.grow(state.requested),
         }
-        if result != Result::Unavailable {
+        if result != Outcome::Unavailable {
             state.verdict = Some(is_good);
         }
         // The probed superpages are free now.
@@ -292,14 +291,14 @@ impl Policy {
     }
 
     /// The advice reaches `border`, or failed; or the memory's advice is not ours to change.
-    pub(super) fn advised(&mut self, border: u64, result: Result, facts: &Facts) -> Action {
+    pub(super) fn advised(&mut self, border: u64, result: Outcome, facts: &Facts) -> Action {
         match result {
-            Result::Done { .. } if !facts.is_reserved() && facts.kind.is_weighed() => {
+            Outcome::Done { .. } if !facts.is_reserved() && facts.kind.is_weighed() => {
                 let bytes = border.saturating_sub(facts.decided_from());
                 self.state.advised = self.state.advised.saturating_add(bytes);
                 Action::Nothing
             }
-            Result::Unfit => Action::Keep,
+            Outcome::Unfit => Action::Keep,
             _ => Action::Nothing,
         }
     }
@@ -423,15 +422,7 @@ impl Wanted<'_> {
 // Segments of the program, and large files that it maps: on superpages in place, of their file, or in a copy
 // (docs/decisions/live.md#5).
 
-/// A segment's superpage is made once, before the program runs: as thoroughly as MADV_COLLAPSE does.
-const EFFORT: Effort = Effort::DirectRetry;
-
-/// Makes superpages of all of a piece.
-pub(super) fn make(how: How, order: u8) -> Action {
-    Action::MakeSuperpage { order, how, effort: EFFORT }
-}
-
-impl Policy {
+impl Advisor {
     /// Memory without file contents is advised in place, and so is memory that may lie on its file's superpages.
     pub(super) fn loaded(&self, facts: &Facts) -> Action {
         match facts.kind {
@@ -446,20 +437,14 @@ impl Policy {
     pub(super) fn went_on_superpages(
         &self,
         action: Action,
-        result: Result,
+        result: Outcome,
         facts: &Facts,
     ) -> Action {
-        let is_done = matches!(result, Result::Done { .. });
+        let is_done = matches!(result, Outcome::Done { .. });
         match action {
-            Action::Advise { .. } if is_done => make(How::Collapse, facts.order()),
-            Action::MakeSuperpage { how: How::Collapse, .. }
-                if is_done || facts.kind == Kind::Bss =>
-            {
-                Action::Nothing
-            }
-            Action::Advise { .. } | Action::MakeSuperpage { how: How::Collapse, .. } => {
-                self.copied(facts)
-            }
+            Action::Advise { .. } if is_done => Action::Collapse { order: facts.order() },
+            Action::Collapse { .. } if is_done || facts.kind == Kind::Bss => Action::Nothing,
+            Action::Advise { .. } | Action::Collapse { .. } => self.copied(facts),
             _ if is_done => Action::Nothing,
             _ => Action::GiveUp,
         }
@@ -468,7 +453,7 @@ impl Policy {
     /// Base pages of a copy would be worse than the file's, so the copy is made only on superpages.
     fn copied(&self, facts: &Facts) -> Action {
         match facts.may_copy {
-            true => make(How::Copy { exclusive: true }, facts.order()),
+            true => Action::Copy { order: facts.order() },
             false => Action::GiveUp,
         }
     }

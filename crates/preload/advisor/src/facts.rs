@@ -1,8 +1,8 @@
 //! An executor's facts about memory of a running program. Amounts are in bytes.
 
 use super::state::FIRST_LOOK;
-use super::{Fallback, Policy};
-use crate::{Action, Result, Wait};
+use crate::{Action, Outcome};
+use crate::{Advisor, Fallback};
 
 /// The facts of one event. A fact that the event's decision does not use may be left at its default; expensive facts
 /// are learned when a policy asks ([`crate::Action::Read`]).
@@ -174,7 +174,7 @@ pub enum Event {
         /// The action.
         action: Action,
         /// Its result.
-        result: Result,
+        result: Outcome,
         /// Maximum time per superpage, in microseconds ([`Action::Probe`]).
         cost: u32,
     },
@@ -206,7 +206,7 @@ const MAX_LOOK: u64 = 512 << 20;
 /// Number of stalls, and of fallbacks attributable to the program by its faults, from which on they count.
 const MANY_FALLBACKS: u64 = 16;
 
-impl Policy {
+impl Advisor {
     /// Reads the machine's counters.
     pub(super) fn look(&mut self) -> Action {
         let state = &mut self.state;
@@ -216,12 +216,12 @@ impl Policy {
 
     /// Compares the counters with the last read: after many stalls and fallbacks nothing is advised for a while,
     /// longer each time; else the interval to the next read grows.
-    pub(super) fn looked(&mut self, result: Result, facts: &Facts) -> Action {
-        let is_read = matches!(result, Result::Done { .. });
+    pub(super) fn looked(&mut self, result: Outcome, facts: &Facts) -> Action {
+        let is_read = matches!(result, Outcome::Done { .. });
         if is_read && self.are_many(facts) {
             self.state.look_after = FIRST_LOOK;
             let bytes = self.state.losses.grow(self.state.requested);
-            return Action::Wait(Wait::Bytes(bytes));
+            return Action::Wait { bytes };
         }
         self.weigh(facts)
     }

@@ -1,9 +1,7 @@
 //! The log is read as it was written.
 
 use proptest::prelude::*;
-use superpage_policy::live::{Begin, Record};
-use superpage_policy::rules::Effort;
-use superpage_policy::{How, Wait};
+use superpage_advisor::{Begin, Record};
 
 use super::*;
 
@@ -45,10 +43,9 @@ fn actions() -> impl Strategy<Value = Action> {
         any::<u32>().prop_map(|most| Action::Populate { most }),
         any_word().prop_map(|count| Action::Obtain { count }),
         (any::<u8>(), any::<bool>()).prop_map(|(order, is_copy)| {
-            let how = if is_copy { How::Copy { exclusive: true } } else { How::Collapse };
-            Action::MakeSuperpage { order, how, effort: Effort::DirectRetry }
+            if is_copy { Action::Copy { order } } else { Action::Collapse { order } }
         }),
-        any_word().prop_map(|bytes| Action::Wait(Wait::Bytes(bytes))),
+        any_word().prop_map(|bytes| Action::Wait { bytes }),
         proptest::sample::select(sources.to_vec()).prop_map(Action::Read),
         proptest::sample::select(plain.to_vec()),
     ]
@@ -56,11 +53,11 @@ fn actions() -> impl Strategy<Value = Action> {
 
 fn events() -> impl Strategy<Value = Event> {
     let results = prop_oneof![
-        any::<u32>().prop_map(|pages| Result::Done { pages }),
-        Just(Result::Nothing),
-        Just(Result::Unfit),
-        Just(Result::NoMemory),
-        Just(Result::Unavailable),
+        any::<u32>().prop_map(|pages| Outcome::Done { pages }),
+        Just(Outcome::Nothing),
+        Just(Outcome::Unfit),
+        Just(Outcome::NoMemory),
+        Just(Outcome::Unavailable),
     ];
     let plain = [
         Event::Mapped,
@@ -172,7 +169,7 @@ proptest! {
         (prezero, prefault) in (any_word(), any_word()),
     ) {
         let pages = [Pages::Base, Pages::Superpage, Pages::Smaller, Pages::Pool][pages];
-        let begin = Begin { pid, seq, policy: Policy { request: Request { pages, prezero, prefault }, state } };
+        let begin = Begin { pid, seq, policy: Advisor { request: Request { pages, prezero, prefault }, state } };
         prop_assert!(begin.to_string().parse::<Record>().is_err());
         prop_assert_eq!(begin.to_string().parse::<Begin>(), Ok(begin));
     }

@@ -1,13 +1,10 @@
 //! Segments of the program, and memory of which free blocks do not decide.
 
-use superpage_policy::How;
-use superpage_policy::rules::Effort;
-
 use super::*;
 
 /// All answers, where each action ends as `results` say, in turn.
-fn ended(facts: Facts, results: &[Result]) -> Vec<Action> {
-    let mut policy = Policy::new(THP);
+fn ended(facts: Facts, results: &[Outcome]) -> Vec<Action> {
+    let mut policy = Advisor::new(THP);
     let mut answers = vec![policy.on(Event::Loaded, &facts)];
     for result in results {
         let action = *answers.last().expect("one");
@@ -21,9 +18,8 @@ fn ended(facts: Facts, results: &[Result]) -> Vec<Action> {
 /// (mm/madvise.c).
 #[test]
 fn segments_lie_on_their_files_superpages_or_in_a_copy() {
-    let make = |how| Action::MakeSuperpage { order: 9, how, effort: Effort::DirectRetry };
-    let (collapse, copy) = (make(How::Collapse), make(How::Copy { exclusive: true }));
-    let (advised, none) = (unpromised(8 * MIB), Result::Unavailable);
+    let (collapse, copy) = (Action::Collapse { order: 9 }, Action::Copy { order: 9 });
+    let (advised, none) = (unpromised(8 * MIB), Outcome::Unavailable);
     let code = Facts { kind: Kind::Segment, has_file: true, ..whole(8 * MIB) };
     let copied = Facts { may_copy: true, ..code };
     let data = Facts { kind: Kind::Segment, may_copy: true, ..whole(8 * MIB) };
@@ -34,7 +30,7 @@ fn segments_lie_on_their_files_superpages_or_in_a_copy() {
     let full = Facts { contiguous: Some(0), ..data };
     let (give_up, nothing) = (Action::GiveUp, Action::Nothing);
     #[rustfmt::skip]
-    let table: [(_, _, &[Result], &[Action]); 18] = [
+    let table: [(_, _, &[Outcome], &[Action]); 18] = [
         ("code", code, &[DONE, DONE], &[advised, collapse, nothing]),
         ("code in small pages of the cache", code, &[DONE, none], &[advised, collapse, give_up]),
         ("code, not advised", code, &[none], &[advised, give_up]),
@@ -75,7 +71,7 @@ fn free_memory_does_not_decide_about_what_was_asked_for_by_name() {
         (Kind::Heap, Action::GiveUp),
         (Kind::Whole, Action::GiveUp),
     ] {
-        let mut policy = Policy { request: THP, state: short() };
+        let mut policy = Advisor { request: THP, state: short() };
         let facts = Facts { kind, ..nothing_free };
         let action = last(&mut policy, Event::Mapped, facts);
         assert_eq!(action, expected, "{kind:?}");
@@ -106,7 +102,7 @@ fn advice_is_given_where_it_is_wanted() {
         for kind in [Kind::Mapping, Kind::Heap, Kind::Stack, Kind::Region, Kind::Joined, Kind::Copy]
         {
             let facts = Facts { kind, fallback, ..whole(8 * MIB) };
-            let action = last(&mut Policy::new(asked), Event::Mapped, facts);
+            let action = last(&mut Advisor::new(asked), Event::Mapped, facts);
             let is_advised = matches!(action, Action::Advise { bytes, .. } if bytes == 8 * MIB);
             assert_eq!(is_advised, is_given, "{pages:?} {fallback:?} {kind:?}");
             assert!(is_given || action == Action::Keep);

@@ -2,8 +2,8 @@
 //! (docs/decisions/prepare.md).
 //! See docs/decisions/prepare.md#2.
 
-use super::{Facts, Pages, Policy, Request, Source, Use};
-use crate::{Action, Result};
+use crate::{Action, Outcome};
+use crate::{Advisor, Facts, Pages, Request, Source, Use};
 
 /// Superpage sizes that can be prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB some 5.
 const FITTING: core::ops::RangeInclusive<u64> = 1 << 20..=32 << 20;
@@ -41,7 +41,7 @@ impl Facts {
     }
 }
 
-impl Policy {
+impl Advisor {
     fn prepares(&self, facts: &Facts) -> bool {
         !facts.is_sealed && self.request.prepares(facts.superpage)
     }
@@ -97,12 +97,12 @@ impl Policy {
     }
 
     /// Continues with the facts learned so far.
-    pub(super) fn prepared(&mut self, action: Action, result: Result, facts: &Facts) -> Action {
-        let is_done = matches!(result, Result::Done { .. });
+    pub(super) fn prepared(&mut self, action: Action, result: Outcome, facts: &Facts) -> Action {
+        let is_done = matches!(result, Outcome::Done { .. });
         match action {
             Action::Populate { .. } if is_done => self.populate(facts),
             // Another thread was faster.
-            Action::HandOut if result == Result::Unavailable => Action::GiveUp,
+            Action::HandOut if result == Outcome::Unavailable => Action::GiveUp,
             Action::HandOut | Action::Keep if !is_done => Action::Release,
             Action::Populate { .. } | Action::HandOut | Action::Keep => Action::Nothing,
             Action::Read(source) if facts.used == Use::Unmapped => self.may_keep(source, facts),
