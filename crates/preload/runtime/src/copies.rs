@@ -15,9 +15,9 @@ struct Copy {
 }
 
 const CLAIMED: usize = 1;
-const MOST: usize = 512;
-static COPIES: [Copy; MOST] =
-    [const { Copy { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; MOST];
+const MAX_COPIES: usize = 512;
+static COPIES: [Copy; MAX_COPIES] =
+    [const { Copy { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; MAX_COPIES];
 static ARE_ANY: AtomicBool = AtomicBool::new(false);
 
 impl Copy {
@@ -106,11 +106,11 @@ mod tests {
         assert_eq!((first(of(0, 100)), first(of(14, 100))), (Some(of(12, 13)), Some(of(29, 30))));
         forget(of(0, 100));
         assert_eq!(first(of(0, 100)), None);
-        for page in 0..MOST {
+        for page in 0..MAX_COPIES {
             add(of(2 * page + 1, 2 * page + 2));
         }
         assert!(!super::add(9 << 40, 10 << 40), "the list is full");
-        forget(of(0, 4 * MOST));
+        forget(of(0, 4 * MAX_COPIES));
         assert_eq!(first(of(0, usize::MAX >> 21)), None);
     }
 }

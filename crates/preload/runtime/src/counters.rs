@@ -37,7 +37,7 @@ pub fn count(kind: Kind, column: Column, bytes: usize) {
 }
 
 /// Counts a request that met `why`.
-pub fn because(why: Reason) {
+pub fn count_reason(why: Reason) {
     add(::abi::reason(why), 1);
 }
 
@@ -131,7 +131,7 @@ pub fn given_of_pool() -> u64 {
 }
 
 /// Writes a record for the command and sets its stamp.
-pub fn tell_look(fields: &[u64; FIELDS]) {
+pub fn write_look(fields: &[u64; FIELDS]) {
     let shared = SHARED.load(Ordering::Acquire);
     if shared.is_null() {
         return;

@@ -77,7 +77,7 @@ pub unsafe fn place(at: usize, length: usize, protection: c_int, how: c_int) -> 
 /// succeed that should fail), or too little memory is available (a touch could fail that would succeed on base pages).
 fn may_be_placed(length: usize) -> Result<(), Reason> {
     let used = USED.load(Ordering::Relaxed).saturating_add(length);
-    let is_limited = !limits::are_none()
+    let is_limited = !limits::has_no_memory_rlimits()
         || !limits::is_unlimited(libc::RLIMIT_FSIZE)
         || counts_all_memory()
         || used / sizes::superpage() > MAX_SUPERPAGES
@@ -146,7 +146,7 @@ pub unsafe fn discard(from: usize, to: usize) -> Result<(), Errno> {
 
 /// Runs `work`, which unmaps `[from, to)` of one file. On success frees that part of the file, which would otherwise
 /// stay as long as any part of the file is mapped.
-pub fn taking_away<T, E>(
+pub fn unmap_and_free<T, E>(
     from: usize,
     to: usize,
     work: &mut dyn FnMut() -> Result<T, E>,
@@ -159,7 +159,7 @@ pub fn taking_away<T, E>(
     if also == -1 && to - from > raw::base_page() {
         // Parts with different protections are VMAs of their own, and mremap takes only one.
         let middle = from + (to - from) / 2 / raw::base_page() * raw::base_page();
-        return taking_away(from, middle, &mut || taking_away(middle, to, work));
+        return unmap_and_free(from, middle, &mut || unmap_and_free(middle, to, work));
     }
     let result = work();
     if also != -1 {

@@ -19,7 +19,7 @@ use crate::text::{self, Text, first_number};
 use crate::{filter, raw};
 
 /// Whether a cgroup, memory policy or cpuset may make a fault on pages of `page` bytes fail.
-pub fn stand_in_the_way(page: usize) -> bool {
+pub fn may_fail_faults(page: usize) -> bool {
     is_bound_to_nodes() || is_in_limited_cgroup(page)
 }
 
@@ -141,7 +141,7 @@ fn reclaimable_in(version: Version, line: &[u8]) -> usize {
 
 /// Whether no rlimit of the process counts memory that is mapped but not used yet. If the process may have a seccomp
 /// filter, the last known answer.
-pub fn are_none() -> bool {
+pub fn has_no_memory_rlimits() -> bool {
     static KNOWN: AtomicBool = AtomicBool::new(true);
     if !filter::may_be_in_place() {
         KNOWN.store(COUNT_MEMORY.into_iter().all(is_unlimited), Ordering::Relaxed);
@@ -175,7 +175,7 @@ pub fn available_memory() -> Option<usize> {
         available = available.or_else(|| first_number(line.strip_prefix(b"MemAvailable:")?));
     })?;
     let available = available?.checked_mul(1024)?;
-    let in_groups = least_left(|group| group.reclaimable());
+    let in_groups = min_headroom(|group| group.reclaimable());
     Some(available.min(in_groups.unwrap_or(usize::MAX)))
 }
 
@@ -191,10 +191,10 @@ pub fn may_be_paged_out() -> bool {
 
 /// Smallest headroom of this process's memory cgroups, without reclaim; `None`: no limit, or unknown.
 pub fn cgroup_headroom() -> Option<usize> {
-    least_left(|_| 0)
+    min_headroom(|_| 0)
 }
 
-fn least_left(reclaimable: impl Fn(&MemoryGroup) -> usize) -> Option<usize> {
+fn min_headroom(reclaimable: impl Fn(&MemoryGroup) -> usize) -> Option<usize> {
     let mut least: Option<usize> = None;
     each_memory_group(|group| {
         if let Some((limit, usage)) = group.limit_and_usage() {
@@ -312,7 +312,7 @@ pub fn before_locking(work: fn()) {
 }
 
 /// Call before existing mappings are locked: runs the registered function.
-pub fn memory_is_locked() {
+pub fn run_before_locking() {
     let work = BEFORE_LOCKING.load(Ordering::Acquire);
     if !work.is_null() {
         // SAFETY: the function that `before_locking` was given.

@@ -27,12 +27,12 @@ const MIN_STEP: usize = 1 << 20;
 /// Memory freed between checks, as a fraction of the held memory; also the growth that makes a look worthwhile.
 const STEPS: u64 = 32;
 /// Nanoseconds that a look takes: for the VMAs of a process, and for a GiB of base pages.
-const PRICE: u64 = 100_000;
-const PRICE_OF_GIB: u64 = 1_400_000;
-/// Looks take at most 1/SHARE of the CPU time of the process.
-const SHARE: u64 = 100;
-/// After 1/OLD of its age a process may hold the same amount of memory on other pages.
-const OLD: u64 = 8;
+const LOOK_COST_NS: u64 = 100_000;
+const LOOK_COST_PER_GIB_NS: u64 = 1_400_000;
+/// Looks take at most 1/CPU_DIVISOR of the CPU time of the process.
+const CPU_DIVISOR: u64 = 100;
+/// After 1/STALE_DIVISOR of its age a process may hold the same amount of memory on other pages.
+const STALE_DIVISOR: u64 = 8;
 
 /// The process that the statics below describe: a vfork child shares its parent's.
 static OWNER: AtomicI32 = AtomicI32::new(0);
@@ -57,7 +57,7 @@ pub fn begin() {
     INHERITED.store(usage().map_or(0, |usage| usage.high_water), Relaxed);
     OWNER.store(raw::pid(), Release);
     if let Some(now) = now {
-        counters::tell_look(&Record::new(Why::Begins, now).0);
+        counters::write_look(&Record::new(Why::Begins, now).0);
     }
 }
 
@@ -82,19 +82,19 @@ pub fn after_fork() {
 pub fn gives_back(bytes: usize) {
     let returned = RETURNED.fetch_add(bytes, Relaxed).saturating_add(bytes);
     if returned >= STEP.load(Relaxed) && counters::are_shared() {
-        consider(Why::GivesBack);
+        look_if_worthwhile(Why::GivesBack);
     }
 }
 
 /// Call before the process exits.
 pub fn ends() {
     if counters::are_shared() {
-        consider(Why::Ends);
+        look_if_worthwhile(Why::Ends);
     }
 }
 
 #[cold]
-fn consider(why: Why) {
+fn look_if_worthwhile(why: Why) {
     RETURNED.store(0, Relaxed);
     // A filter may kill the process for reading the clock.
     if filter::may_be_in_place() {
@@ -118,7 +118,7 @@ fn consider(why: Why) {
             SPENT.fetch_add(took, Relaxed);
         }
         if has_looked || matches!(why, Why::Ends) {
-            counters::tell_look(&record.0);
+            counters::write_look(&record.0);
         }
     }
     IS_LOOKING.store(false, Release);
@@ -132,7 +132,7 @@ fn is_worth(why: Why, held: u64, now: u64) -> bool {
     let (before, looked) = (HELD.load(Relaxed), LOOKED.load(Relaxed));
     let is_more = held > before + before / STEPS;
     let age = now.saturating_sub(BEGAN.load(Relaxed));
-    let is_old = now.saturating_sub(looked) > age / OLD;
+    let is_old = now.saturating_sub(looked) > age / STALE_DIVISOR;
     matches!(why, Why::Ends) || is_more || is_old
 }
 
@@ -161,8 +161,8 @@ fn usage() -> Option<Usage> {
 fn is_affordable(usage: &Usage) -> bool {
     let faulted = usage.faults.saturating_mul(raw::base_page() as u64);
     let base = usage.high_water.min(faulted);
-    let price = PRICE + (base >> 20) * PRICE_OF_GIB / 1024;
-    SPENT.load(Relaxed) + price <= usage.cpu / SHARE
+    let cost = LOOK_COST_NS + (base >> 20) * LOOK_COST_PER_GIB_NS / 1024;
+    SPENT.load(Relaxed) + cost <= usage.cpu / CPU_DIVISOR
 }
 
 /// A record for the command.
@@ -207,7 +207,7 @@ impl Record {
             Field::ALL[Field::AnonBase as usize..].iter().for_each(|field| self.set(*field, 0));
             return false;
         }
-        self.part_pool();
+        self.separate_hugetlb();
         true
     }
 
@@ -247,7 +247,7 @@ impl Record {
     }
 
     /// Separates hugetlb pages from other superpages: both are mapped above PTE level.
-    fn part_pool(&mut self) {
+    fn separate_hugetlb(&mut self) {
         let [shmem, file] = [Field::ShmemPmd, Field::FilePmd].map(|field| self.0[field as usize]);
         if shmem + file == 0 {
             return;

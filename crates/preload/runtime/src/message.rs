@@ -38,7 +38,7 @@ pub fn begin() {
 }
 
 /// Whether descriptor 2 is still the noted file.
-fn is_as_it_was() -> bool {
+fn is_initial_stderr() -> bool {
     let noted = (DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed));
     WAS_OPEN.load(Ordering::Relaxed) && standard_error() == Some(noted)
 }
@@ -51,7 +51,7 @@ pub fn line(parts: &[&[u8]]) {
         return;
     }
     begin();
-    if !is_as_it_was() {
+    if !is_initial_stderr() {
         return;
     }
     let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MAX_PARTS];

@@ -23,7 +23,7 @@ use crate::{environment, files, message, raw};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// No superpages requested: the library is inert.
-    Unasked,
+    None,
     /// THP, by advice: of the largest size (0), or of at least this size.
     Thp(usize),
     /// Pages of the hugetlb pool of this size, or of the default size (0).
@@ -107,7 +107,7 @@ pub struct Settings {
 
 impl Settings {
     const NONE: Self = Self {
-        pages: Pages::Unasked,
+        pages: Pages::None,
         memory: Memory {
             heap: false,
             mmap: false,
@@ -170,7 +170,7 @@ fn read() {
     // SAFETY: getauxval reads the vector the kernel made. A program with more privileges than its caller must not trust
     // the caller's environment.
     let trusted = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
-    let settings = if trusted { understand() } else { Settings::NONE };
+    let settings = if trusted { parse_environment() } else { Settings::NONE };
     // SAFETY: this thread holds BUSY.
     unsafe { *SETTINGS.0.get() = settings };
     STATE.store(READY, Ordering::Release);
@@ -183,7 +183,7 @@ pub fn turn_off() {
     STATE.store(READY, Ordering::Release);
 }
 
-fn understand() -> Settings {
+fn parse_environment() -> Settings {
     let mut settings = Settings::NONE;
     let mut named = false;
     let mut bad = None;
@@ -263,7 +263,7 @@ fn understand() -> Settings {
         ]);
         return Settings::NONE;
     }
-    if let Some(text) = morecore.filter(|_| settings.pages == Pages::Unasked && !restricted) {
+    if let Some(text) = morecore.filter(|_| settings.pages == Pages::None && !restricted) {
         let warns = verbose >= 2;
         if let Some(pages) = legacy_heap(text, default_size, warns) {
             settings.pages = pages;
@@ -277,7 +277,7 @@ fn understand() -> Settings {
             message::line(&[b"HUGETLB_MORECORE", b"=", text, why]);
         }
     }
-    if settings.pages == Pages::Unasked {
+    if settings.pages == Pages::None {
         // Reports are still written, and say that nothing was requested.
         settings.memory = Memory::default();
     } else if !named {
@@ -332,7 +332,7 @@ fn json_path(value: &CStr) -> Option<&CStr> {
 
 fn pages(text: &[u8]) -> Option<Pages> {
     match text {
-        b"" | b"base" | b"system" => Some(Pages::Unasked),
+        b"" | b"base" | b"system" => Some(Pages::None),
         b"thp" => Some(Pages::Thp(0)),
         b"hugetlb" => Some(Pages::Hugetlb(0)),
         _ => {

@@ -17,7 +17,7 @@ pub fn superpage() -> usize {
     let size = match settings::get().pages {
         Pages::Hugetlb(size) | Pages::Thp(size) if size != 0 => size,
         Pages::Hugetlb(_) => usual_hugetlb(),
-        Pages::Thp(_) | Pages::Unasked => pmd_size().unwrap_or(USUAL),
+        Pages::Thp(_) | Pages::None => pmd_size().unwrap_or(USUAL),
     };
     SIZE.store(size, Ordering::Relaxed);
     size

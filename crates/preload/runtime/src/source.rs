@@ -80,7 +80,7 @@ pub unsafe fn place(
                 counters::count(kind, Column::Hugetlb, length);
                 return Ok(Backing::Hugetlb);
             }
-            Err(why) => counters::because(why),
+            Err(why) => counters::count_reason(why),
         }
         if executor::fall_back(settings.fallback, length) == Fallback::Error {
             counters::count(kind, Column::Refused, length);
@@ -107,7 +107,7 @@ unsafe fn place_ordinary(at: usize, length: usize, protection: c_int) -> Result<
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: the contract.
     unsafe {
-        if !limits::are_none() {
+        if !limits::has_no_memory_rlimits() {
             // The kernel does not check RLIMIT_DATA for a mapping that replaces another (mmap_region, mm/vma.c, Linux
             // 6.18), but does for a change of protection.
             raw::mprotect(at, length, protection)?;
@@ -181,7 +181,7 @@ unsafe fn place_in_file(
 
 /// Whether memory stays off the pool if it could not be demoted later, as under a seccomp filter. `false` with
 /// SUPERPAGE_POOL=always or fallback=error.
-pub fn is_left_alone_if_stuck() -> bool {
+pub fn requires_demotable() -> bool {
     let settings = settings::get();
     !settings.always_pool && settings.fallback != Fallback::Error
 }
@@ -191,7 +191,7 @@ static IS_LIMITED: AtomicBool = AtomicBool::new(false);
 
 /// From now on all private memory is ordinary: the program limits what it maps.
 /// See docs/decisions/fork.md#6.
-pub fn limited() {
+pub fn note_rlimit_set() {
     IS_LIMITED.store(true, Ordering::SeqCst);
 }
 
@@ -203,7 +203,7 @@ fn may_be_private() -> Result<(), Reason> {
     // If the maps cannot be listed (chroot without /proc), no part can be moved, and a fork cannot copy it.
     let is_listed = || filter::may_be_in_place() || maps::are_there();
     let can_be_moved = || !filter::is_set() && is_listed();
-    if is_left_alone_if_stuck() && !can_be_moved() || !write_protect::is_possible() {
+    if requires_demotable() && !can_be_moved() || !write_protect::is_possible() {
         return Err(Reason::Unprotected);
     }
     if !table::can_be_changed() {
@@ -297,7 +297,7 @@ fn map_checked(
 }
 
 /// Whether the pool could serve `length` more bytes now: maps them and unmaps them.
-pub fn has_to_spare(length: usize) -> bool {
+pub fn pool_can_serve(length: usize) -> bool {
     let map = || raw::map(length, hugetlb_flags(superpage()));
     // SAFETY: unmaps what was just mapped, untouched.
     !faults_may_fail() && map().and_then(|start| unsafe { raw::munmap(start, length) }).is_ok()
@@ -329,13 +329,13 @@ pub fn forget_private_hugetlb() {
 /// Whether a fault on reserved pages may still fail. Cgroups are checked once; each thread may bind itself to nodes.
 fn faults_may_fail() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
-    ANSWER.get_or_init(|| limits::stand_in_the_way(superpage()))
+    ANSWER.get_or_init(|| limits::may_fail_faults(superpage()))
         || !filter::may_be_in_place() && limits::is_bound()
 }
 
 /// Call when this thread's faults may fail despite reservations: populates reserved pages while any node can serve
 /// them.
-pub fn take_reserved() {
+pub fn populate_reserved() {
     let mut at = 0;
     while let Some(range) = table::first(at, usize::MAX) {
         // SAFETY: mapped memory; otherwise the call fails.

@@ -28,7 +28,7 @@ extern "C" fn start() {
     crate::message::begin();
     let settings = settings::get();
     crate::executor::begin();
-    if settings.pages == Pages::Unasked {
+    if settings.pages == Pages::None {
         crate::segments::legacy::provide();
         return;
     }

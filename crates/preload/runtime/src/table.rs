@@ -78,7 +78,7 @@ pub struct Entry {
     /// Private: here the VMAs have borders that the program did not make.
     pub is_ordinary: bool,
     /// The thread (address of its errno) that is unmapping the range, which look-ups then skip. 0: none.
-    leaving: usize,
+    unmapping_thread: usize,
 }
 
 /// (t)
@@ -144,8 +144,8 @@ pub fn replacing_if<T, E>(
     let me = raw::errno_address();
     let set = |before: usize, after: usize| {
         let change = |entry: &mut Entry| {
-            if entry.leaving == before {
-                entry.leaving = after;
+            if entry.unmapping_thread == before {
+                entry.unmapping_thread = after;
             }
         };
         TABLE.with(|table| table.change(from, to, change))
@@ -153,7 +153,7 @@ pub fn replacing_if<T, E>(
     set(0, me);
     let result = work();
     match result.as_ref().is_ok_and(took) {
-        true => TABLE.with(|table| table.cut_if(from, to, |entry| entry.leaving == me)),
+        true => TABLE.with(|table| table.cut_if(from, to, |entry| entry.unmapping_thread == me)),
         false => set(me, 0),
     };
     result
@@ -166,7 +166,7 @@ pub fn replacing_page(start: usize, page: usize, work: impl FnOnce() -> bool) ->
         let end = start + page;
         let is_here = |entry: &Entry| {
             let Range { start: from, end: to, shared, .. } = entry.range;
-            !shared && from <= start && end <= to && entry.leaving == 0
+            !shared && from <= start && end <= to && entry.unmapping_thread == 0
         };
         let is_replaced = table.slice().iter().any(is_here) && work();
         if is_replaced {
@@ -205,11 +205,11 @@ pub fn first_entry(from: usize, to: usize, is_meant: impl Fn(&Entry) -> bool) ->
         let overlapping = table.slice().iter().filter(|entry| entry.is_found(from, to));
         overlapping.filter(|entry| is_meant(entry)).min_by_key(|entry| entry.range.start).copied()
     };
-    TABLE.with_or(find, || as_the_kernel_says(from, to).filter(|entry| is_meant(entry)))
+    TABLE.with_or(find, || entry_from_maps(from, to).filter(|entry| is_meant(entry)))
 }
 
 /// As [`first_entry`] in a signal handler that interrupted an update of the table: reads the VMAs.
-fn as_the_kernel_says(from: usize, to: usize) -> Option<Entry> {
+fn entry_from_maps(from: usize, to: usize) -> Option<Entry> {
     let mut found = None;
     maps::each(|vma| {
         let (start, end) = (vma.start, vma.end);
@@ -249,8 +249,8 @@ pub fn after_fork() {
         }
         let me = raw::errno_address();
         let stay = |entry: &mut Entry| {
-            if entry.leaving != me {
-                entry.leaving = 0;
+            if entry.unmapping_thread != me {
+                entry.unmapping_thread = 0;
             }
             // A child does not inherit memory locks.
             entry.marks.locked = Locked::No;
@@ -266,7 +266,7 @@ pub fn is_in_use() -> bool {
 
 impl Entry {
     fn new(range: Range, mapping: (usize, usize), is_ordinary: bool) -> Self {
-        Self { range, marks: Marks::default(), mapping, is_ordinary, leaving: 0 }
+        Self { range, marks: Marks::default(), mapping, is_ordinary, unmapping_thread: 0 }
     }
 
     fn overlaps(&self, from: usize, to: usize) -> bool {
@@ -274,7 +274,7 @@ impl Entry {
     }
 
     fn is_found(&self, from: usize, to: usize) -> bool {
-        self.overlaps(from, to) && self.leaving == 0
+        self.overlaps(from, to) && self.unmapping_thread == 0
     }
 }
 
@@ -290,9 +290,11 @@ impl Entries {
     fn insert(&mut self, entry: Entry) -> bool {
         if entry.is_ordinary && !entry.range.shared {
             // One entry says as much as several adjacent ones.
-            let leaving = entry.leaving;
+            let unmapping_thread = entry.unmapping_thread;
             let alike = |other: &Entry| {
-                other.is_ordinary && !other.range.shared && other.leaving == leaving
+                other.is_ordinary
+                    && !other.range.shared
+                    && other.unmapping_thread == unmapping_thread
             };
             let (start, end) = (entry.range.start, entry.range.end);
             let beside = |other: &Entry| other.range.end == start || other.range.start == end;

@@ -73,9 +73,9 @@ impl<const N: usize> fmt::Write for Text<N> {
 }
 
 /// Displays bytes as UTF-8; invalid sequences become `?`.
-pub struct Shown<'a>(pub &'a [u8]);
+pub struct LossyUtf8<'a>(pub &'a [u8]);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for LossyUtf8<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             f.write_str(chunk.valid())?;

@@ -24,7 +24,7 @@ pub fn is_possible() -> bool {
 
 /// Whether system calls of other threads can be blocked, too: otherwise one that writes to memory being demoted fails
 /// with EFAULT. Checked each time: the process may have dropped privileges.
-pub fn stops_system_calls() -> bool {
+pub fn can_block_system_calls() -> bool {
     raw::keeping_errno(|| WriteProtect::with_system_calls().is_some())
 }
 
@@ -149,16 +149,16 @@ impl WriteProtect {
 }
 
 /// The descriptor that registers memory for mapping by base page; -1: none yet.
-static KEPT: AtomicI32 = AtomicI32::new(-1);
+static UFFD: AtomicI32 = AtomicI32::new(-1);
 /// Inode of that descriptor, which is unique: the program may have closed it, and opened another file.
-static KEPT_INODE: AtomicU64 = AtomicU64::new(0);
+static UFFD_INODE: AtomicU64 = AtomicU64::new(0);
 
 /// Makes each touch of the range map one base page (a registered range has no fault-around, see `finish_fault` of
 /// mm/memory.c) and keeps the kernel from mapping superpages there: page tables exist already. Blocks no writer: no
 /// page stays protected. The range consists of whole superpages of shared memory. errno is left alone.
 pub fn map_by_page(start: usize, length: usize, superpage: usize) -> bool {
     raw::keeping_errno(|| {
-        let Some(kept) = kept() else { return false };
+        let Some(uffd) = uffd() else { return false };
         let mut register = UffdioRegister {
             start: start as u64,
             length: length as u64,
@@ -171,20 +171,20 @@ pub fn map_by_page(start: usize, length: usize, superpage: usize) -> bool {
             length: raw::base_page() as u64,
             mode,
         };
-        kept.call(UFFDIO_REGISTER, &mut register)
+        uffd.call(UFFDIO_REGISTER, &mut register)
             && (start..start + length).step_by(superpage).all(|at| {
-                kept.call(UFFDIO_WRITEPROTECT, &mut page(at, UFFDIO_WRITEPROTECT_MODE_WP))
-                    && kept.call(UFFDIO_WRITEPROTECT, &mut page(at, 0))
+                uffd.call(UFFDIO_WRITEPROTECT, &mut page(at, UFFDIO_WRITEPROTECT_MODE_WP))
+                    && uffd.call(UFFDIO_WRITEPROTECT, &mut page(at, 0))
             })
     })
 }
 
 /// Undoes [`map_by_page`]. errno is left alone.
-pub fn map_as_usual(start: usize, length: usize) {
+pub fn unregister(start: usize, length: usize) {
     raw::keeping_errno(|| {
-        if let Some(kept) = kept() {
+        if let Some(uffd) = uffd() {
             let mut range = UffdioRange { start: start as u64, length: length as u64 };
-            kept.call(UFFDIO_UNREGISTER, &mut range);
+            uffd.call(UFFDIO_UNREGISTER, &mut range);
         }
     });
 }
@@ -192,40 +192,40 @@ pub fn map_as_usual(start: usize, length: usize) {
 /// Whether there is a descriptor for [`map_by_page`], which must have this number: `superpage run` finds it by the
 /// number. errno is left alone.
 pub fn can_map_by_page(number: c_int) -> bool {
-    raw::keeping_errno(|| kept().is_some() || keep(number).is_some())
+    raw::keeping_errno(|| uffd().is_some() || open_uffd_at(number).is_some())
 }
 
-fn keep(number: c_int) -> Option<()> {
+fn open_uffd_at(number: c_int) -> Option<()> {
     let made = WriteProtect::with_system_calls()?;
     // F_DUPFD gets the lowest free number from `number` on, and replaces no open descriptor.
     // SAFETY: numbers only; both descriptors are ours.
-    let kept = unsafe { raw::call!(SYS_fcntl, made.fd, libc::F_DUPFD_CLOEXEC, number) } as c_int;
-    if kept == number
-        && let Some(file) = raw::fstat(kept)
+    let fd = unsafe { raw::call!(SYS_fcntl, made.fd, libc::F_DUPFD_CLOEXEC, number) } as c_int;
+    if fd == number
+        && let Some(file) = raw::fstat(fd)
     {
-        KEPT_INODE.store(file.st_ino, Ordering::Relaxed);
-        KEPT.store(kept, Ordering::Release);
+        UFFD_INODE.store(file.st_ino, Ordering::Relaxed);
+        UFFD.store(fd, Ordering::Release);
         return Some(());
     }
-    if kept >= 0 {
-        raw::close(kept);
+    if fd >= 0 {
+        raw::close(fd);
     }
     None
 }
 
-fn kept() -> Option<ManuallyDrop<WriteProtect>> {
-    let fd = KEPT.load(Ordering::Acquire);
+fn uffd() -> Option<ManuallyDrop<WriteProtect>> {
+    let fd = UFFD.load(Ordering::Acquire);
     is_ours(fd).then(|| ManuallyDrop::new(WriteProtect { fd, span: Cell::new((0, 0)) }))
 }
 
 /// May change errno.
 fn is_ours(fd: c_int) -> bool {
-    fd >= 0 && raw::fstat(fd).is_some_and(|file| file.st_ino == KEPT_INODE.load(Ordering::Relaxed))
+    fd >= 0 && raw::fstat(fd).is_some_and(|file| file.st_ino == UFFD_INODE.load(Ordering::Relaxed))
 }
 
 /// In a forked child: the descriptor refers to the parent's memory.
 pub fn after_fork() {
-    let fd = KEPT.swap(-1, Ordering::Relaxed);
+    let fd = UFFD.swap(-1, Ordering::Relaxed);
     raw::keeping_errno(|| {
         // A filter may kill the process for fstat; the descriptor is then closed at exec.
         if !filter::may_be_in_place() && is_ours(fd) {

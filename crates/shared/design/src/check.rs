@@ -4,17 +4,17 @@
 //! limit of its key ([`policy::rules`]). An unwise combination is allowed: the lab exists to show its effect. Only
 //! designs that contradict themselves, or set keys without effect, are refused.
 
-mod ask;
 mod conditions;
 mod mixes;
 mod numbers;
+mod predicates;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
 use crate::write::{self, Entry};
 use crate::{Design, Problem, Rules};
-pub(crate) use conditions::{GOES_UP, goes_up, reads_profile};
+pub(crate) use conditions::{ASCENDING, is_ascending, reads_profile};
 
 /// One rule.
 struct Rule {
@@ -51,7 +51,7 @@ pub(crate) fn broken(design: &Design) -> Vec<(&'static [&'static str], Problem)>
         Problem { line: None, key: key.to_string(), what: value + says }
     };
     let texts = [
-        ("name", NAME, ask::bad_name(&design.name)),
+        ("name", NAME, predicates::bad_name(&design.name)),
         ("summary", SUMMARY, design.summary.contains(char::is_control)),
     ];
     let texts = texts.into_iter().filter(|(.., is_bad)| *is_bad).map(|(key, says, _)| (key, says));

@@ -276,7 +276,7 @@ impl Design {
                 "else mapped as one again",
             ),
         ];
-        let told = |(event, when, otherwise): (&str, Option<&policy::Condition>, &str)| {
+        let explained = |(event, when, otherwise): (&str, Option<&policy::Condition>, &str)| {
             let only = format!("only where {}", condition::text(when?));
             let actions = vec![only, otherwise.to_string()];
             Some(Explained {
@@ -286,14 +286,14 @@ impl Design {
                 alternatives: false,
             })
         };
-        each.into_iter().filter_map(told).collect()
+        each.into_iter().filter_map(explained).collect()
     }
 }
 
 // Daemons: the actions of a pass, their limits and candidates.
 
 /// A daemon with more actions than this per pass has no budget.
-const ENDLESS: usize = 1 << 20;
+const NO_BUDGET: usize = 1 << 20;
 
 impl Explainer<'_> {
     pub(super) fn daemons(&self) -> Vec<Explained> {
@@ -382,7 +382,7 @@ fn pass(policy: &mut Policy, daemon: Daemon) -> Vec<String> {
     let facts = busy();
     let mut action = policy.tick(daemon, &facts);
     let (mut actions, mut total) = (Vec::<(DaemonAction, usize)>::new(), 0);
-    while !matches!(action, DaemonAction::Wait(_)) && total < ENDLESS {
+    while !matches!(action, DaemonAction::Wait(_)) && total < NO_BUDGET {
         match actions.last_mut() {
             Some((last, times)) if *last == action => *times += 1,
             _ => actions.push((action, 1)),
@@ -391,10 +391,10 @@ fn pass(policy: &mut Policy, daemon: Daemon) -> Vec<String> {
         action = policy.worked(action, DONE, 0, &facts);
     }
     let last = actions.len().saturating_sub(1);
-    let is_endless = |at| at == last && total == ENDLESS;
+    let is_endless = |at| at == last && total == NO_BUDGET;
     let words = |(at, &each)| repeated(daemon, each, is_endless(at));
     let mut words: Vec<String> = actions.iter().enumerate().map(words).collect();
-    if total < ENDLESS && action != DaemonAction::Wait(Wait::Period) {
+    if total < NO_BUDGET && action != DaemonAction::Wait(Wait::Period) {
         words.push(Action::Daemon(action).display(&SCALE).to_string());
     }
     words

@@ -48,9 +48,9 @@ fn concerns(bad: &str, key: &str) -> bool {
 pub(crate) fn profile(file: &str, text: &str) -> Result<Profile, DesignError> {
     let mut profile = Profile::default();
     let mut problems = problems(text, |reader| profile.keys(&mut Filled(reader)));
-    if problems.is_empty() && !check::goes_up(&profile.spans) {
+    if problems.is_empty() && !check::is_ascending(&profile.spans) {
         let (line, key) = (Some(line_of(text, "spans")), "spans".to_string());
-        problems.push(Problem { line, key, what: check::GOES_UP.to_string() });
+        problems.push(Problem { line, key, what: check::ASCENDING.to_string() });
     }
     problems.sort();
     let file = file.to_string();

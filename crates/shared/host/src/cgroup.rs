@@ -7,17 +7,17 @@ use crate::Root;
 /// Memory that this process's cgroup and all its ancestors still allow without reclaim; `None` if no limit is set or
 /// none can be read.
 pub fn memory_headroom(root: &Root) -> Option<ByteSize> {
-    least_left(root, "/proc/self/cgroup", |_| 0)
+    min_headroom(root, "/proc/self/cgroup", |_| 0)
 }
 
 /// Headroom including cached file pages of the groups, which the kernel reclaims first.
 pub fn memory_available(root: &Root) -> Option<ByteSize> {
-    least_left(root, "/proc/self/cgroup", |group| group.reclaimable(root))
+    min_headroom(root, "/proc/self/cgroup", |group| group.reclaimable(root))
 }
 
 /// [`memory_available`] of another process.
 pub fn memory_available_of(root: &Root, pid: Pid) -> Option<ByteSize> {
-    least_left(root, &format!("/proc/{pid}/cgroup"), |group| group.reclaimable(root))
+    min_headroom(root, &format!("/proc/{pid}/cgroup"), |group| group.reclaimable(root))
 }
 
 /// A group in the directory `path`; `v1` selects the file names of version 1.
@@ -26,10 +26,14 @@ struct Group {
     v1: bool,
 }
 
-fn least_left(root: &Root, groups: &str, reclaimable: impl Fn(&Group) -> u64) -> Option<ByteSize> {
+fn min_headroom(
+    root: &Root,
+    groups: &str,
+    reclaimable: impl Fn(&Group) -> u64,
+) -> Option<ByteSize> {
     let groups = root.read(groups).ok()?;
     let groups = groups.lines().flat_map(Group::all_of);
-    groups.filter_map(|group| group.left(root, &reclaimable)).min().map(ByteSize)
+    groups.filter_map(|group| group.headroom(root, &reclaimable)).min().map(ByteSize)
 }
 
 impl Group {
@@ -50,7 +54,7 @@ impl Group {
         ends.map(|end| Self { path: format!("{top}{}", &path[..end]), v1 }).collect()
     }
 
-    fn left(&self, root: &Root, reclaimable: &impl Fn(&Self) -> u64) -> Option<u64> {
+    fn headroom(&self, root: &Root, reclaimable: &impl Fn(&Self) -> u64) -> Option<u64> {
         let number = |name: &str| -> Option<u64> {
             root.read(&format!("{}/{name}", self.path)).ok()?.trim().parse().ok()
         };

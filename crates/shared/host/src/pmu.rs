@@ -79,7 +79,7 @@ impl Pmu {
         let mut words = [0; 3];
         for (term, value) in terms.iter().filter(|(_, value)| *value != 0) {
             let format = self.formats.get(*term);
-            let placed = format.and_then(|format| Some((format.word, format.place(*value)?)));
+            let placed = format.and_then(|format| Some((format.word, format.encode(*value)?)));
             let missing =
                 || NoSuchTerm { pmu: self.name.clone(), term: term.to_string(), value: *value };
             let (word, bits) = placed.ok_or_else(missing)?;
@@ -90,8 +90,8 @@ impl Pmu {
 }
 
 impl Format {
-    /// Places the value's bits; `None` if the field is too narrow.
-    fn place(&self, mut value: u64) -> Option<u64> {
+    /// Encodes the value's bits; `None` if the field is too narrow.
+    fn encode(&self, mut value: u64) -> Option<u64> {
         let mut placed = 0;
         for (first, last) in &self.bits {
             let width = last - first + 1;
@@ -184,7 +184,7 @@ mod tests {
         #[test]
         fn any_line_is_a_format_or_none(line in ".{0,40}", value in proptest::num::u64::ANY) {
             if let Some(format) = parse_format(&line) {
-                let _ = format.place(value);
+                let _ = format.encode(value);
             }
         }
 
@@ -192,8 +192,8 @@ mod tests {
         fn what_is_placed_can_be_taken_back(first in 0u32..32, width in 1u32..32, value: u64) {
             let format = Format { word: 0, bits: vec![(first, first + width - 1)] };
             let fits = value >> width == 0;
-            proptest::prop_assert_eq!(format.place(value).is_some(), fits);
-            if let Some(placed) = format.place(value) {
+            proptest::prop_assert_eq!(format.encode(value).is_some(), fits);
+            if let Some(placed) = format.encode(value) {
                 proptest::prop_assert_eq!(placed >> first, value);
             }
         }

@@ -14,14 +14,14 @@ type Counts = [f64; BUCKETS];
 #[derive(Debug, Clone)]
 pub struct Reuse {
     /// Reused lines, by distance.
-    again: Box<Counts>,
+    reused: Box<Counts>,
     /// Lines not yet reused, by the number of walks since their last read (censored observations).
-    waiting: Box<Counts>,
+    censored: Box<Counts>,
 }
 
 impl Default for Reuse {
     fn default() -> Self {
-        Self { again: Box::new([0.0; BUCKETS]), waiting: Box::new([0.0; BUCKETS]) }
+        Self { reused: Box::new([0.0; BUCKETS]), censored: Box::new([0.0; BUCKETS]) }
     }
 }
 
@@ -29,18 +29,18 @@ impl Reuse {
     /// Records that a line was reused after `walks` walks.
     #[inline]
     pub fn again(&mut self, walks: u32) {
-        self.again[bucket(walks)] += 1.0;
+        self.reused[bucket(walks)] += 1.0;
     }
 
     /// Records that a line was read `walks` walks ago and not since.
     #[inline]
     pub fn waiting(&mut self, walks: u32) {
-        self.waiting[bucket(walks)] += 1.0;
+        self.censored[bucket(walks)] += 1.0;
     }
 
     /// Adds `count` reuses at distance zero; a negative `count` removes the nearest reuses.
     pub fn near(&mut self, mut count: f64) {
-        for own in self.again.iter_mut() {
+        for own in self.reused.iter_mut() {
             *own += count;
             count = own.min(0.0);
             *own = own.max(0.0);
@@ -53,16 +53,16 @@ impl Reuse {
     /// Share of walks by reuse distance, and the remaining share, whose distance exceeds the last of these. By Kaplan
     /// and Meier's estimator (JASA 1958): lines not yet reused count as censored.
     fn distances(&self) -> (Vec<(f64, f64)>, f64) {
-        let both = || self.again.iter().zip(self.waiting.iter());
-        let mut at_risk: f64 = both().map(|(again, waiting)| again + waiting).sum();
+        let both = || self.reused.iter().zip(self.censored.iter());
+        let mut at_risk: f64 = both().map(|(reused, censored)| reused + censored).sum();
         let (mut found, mut left) = (Vec::new(), 1.0);
-        for (at, (&again, &waiting)) in both().enumerate() {
-            if again > 0.0 {
-                let now = left * again / (at_risk - waiting / 2.0);
+        for (at, (&reused, &censored)) in both().enumerate() {
+            if reused > 0.0 {
+                let now = left * reused / (at_risk - censored / 2.0);
                 found.push((distance(at), now));
                 left -= now;
             }
-            at_risk -= again + waiting;
+            at_risk -= reused + censored;
         }
         (found, left.max(0.0))
     }

@@ -83,7 +83,7 @@ pub enum Action {
 
     /// Split the superpage and free its zero-filled pages.
     Recover,
-    /// A daemon's.
+    /// Step of a daemon.
     Daemon(DaemonAction),
 }
 

@@ -1,4 +1,4 @@
-//! Page faults: events 1 to 3 as far as they happen there.
+//! Page faults: the parts of events 1 to 3 that happen in a fault.
 
 use crate::action::{Compaction, DaemonAction, FaultAction, How, Wait, WatchAction};
 use crate::ahead::Prefault as Ahead;

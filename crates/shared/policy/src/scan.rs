@@ -1,7 +1,6 @@
 //! Event 3 after the fault: scans that make superpages by copying, by address (khugepaged), by population (Ingens),
 //! by recent access (HawkEye).
 //! See docs/decisions/lab-model.md#7.
-//! See docs/decisions/lab-model.md#7.
 
 use core::cmp::Reverse;
 
@@ -23,8 +22,8 @@ impl Policy {
     pub(crate) fn scan_begins(&mut self, facts: &Facts) -> DaemonAction {
         let Some(scan) = &self.rules.mapping.scan else { return DaemonAction::Wait(Wait::Period) };
         if self.scanned_sizes().is_empty() {
-            // khugepaged makes superpages of the page table only, and does not run where they are off
-            // (Linux: hugepage_pmd_enabled).
+            // khugepaged makes only PMD-sized superpages, and does not run if they are disabled (Linux:
+            // hugepage_pmd_enabled).
             return DaemonAction::Wait(Wait::Period);
         }
         let (order, regions) = (scan.order, scan.regions);
@@ -384,8 +383,8 @@ pub enum Refused {
     NotUniform,
     /// A page that was mapped beside a fault has not been used since.
     NotAccessed,
-    /// Some pages are dirty, some clean. The clean ones are write-protected now, and the next write to each of
-    /// them tries again.
+    /// Some pages are dirty, some clean. The clean ones are write-protected now, and the next write to each of them
+    /// tries again.
     MixedDirty,
     /// A page has no contents yet.
     NotValid,

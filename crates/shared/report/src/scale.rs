@@ -22,9 +22,9 @@ pub struct Scale {
 }
 
 /// Above this ratio of maximum to minimum an axis is logarithmic, because a linear one would hide small values.
-const FLAT: f64 = 30.0;
+const LOG_RATIO: f64 = 30.0;
 /// A linear axis starts at zero if that takes at most this share of it.
-const CHEAP_ZERO: f64 = 0.4;
+const MAX_ZERO_SHARE: f64 = 0.4;
 
 impl Scale {
     /// A scale for values whose differences matter: dots. `None` without a finite value.
@@ -32,12 +32,12 @@ impl Scale {
         // Clamped so that sums and differences of the ends stay finite.
         let (low, high) = ends(values).map(|(low, high)| (low.max(-1e300), high.min(1e300)))?;
         let (low, high) = (low.min(1e300), high.max(-1e300));
-        if low > 0.0 && high / low > FLAT {
+        if low > 0.0 && high / low > LOG_RATIO {
             return Some(Self::from_ratios(low, high));
         }
         // A margin at both ends; equal values get an axis too.
         let room = ((high - low) * 0.06).max(high.abs().max(low.abs()) * 0.005).max(1e-12);
-        let near_zero = low >= 0.0 && low <= CHEAP_ZERO * high;
+        let near_zero = low >= 0.0 && low <= MAX_ZERO_SHARE * high;
         let low = if near_zero { 0.0 } else { low - room };
         Some(Self { low, high: high + room, shape: Shape::Linear })
     }

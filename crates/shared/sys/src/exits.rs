@@ -20,15 +20,15 @@ const FAMILY_NAME: u16 = 2;
 const GET: u8 = 1;
 const REGISTER: u16 = 3;
 const DEREGISTER: u16 = 4;
-const OF_PID: u16 = 4;
+const ATTR_PID: u16 = 4;
 const STATS: u16 = 3;
 /// Offsets in `struct taskstats`: `ac_exitcode` (encoded as for wait(2); 0 for a thread that is not the thread-group
 /// leader), `ac_pid`, `ac_ppid`, `hiwater_rss` (KiB), and since version 12 `ac_tgid`.
-const AT_EXIT: usize = 4;
-const AT_PID: usize = 128;
-const AT_PARENT: usize = 132;
-const AT_HIGH_WATER: usize = 200;
-const AT_PROCESS: usize = 368;
+const EXIT_OFFSET: usize = 4;
+const PID_OFFSET: usize = 128;
+const PARENT_OFFSET: usize = 132;
+const HIGH_WATER_OFFSET: usize = 200;
+const PROCESS_OFFSET: usize = 368;
 const VERSION_WITH_PROCESS: u16 = 12;
 /// Receive buffer of the socket, in bytes: about 3,000 messages.
 const BUFFER: i32 = 4 << 20;
@@ -182,17 +182,17 @@ fn family_of(answer: &[u8]) -> Option<u16> {
 }
 
 fn ended_of(body: &[u8]) -> Option<Ended> {
-    let stats = value(value(body.get(4..)?, OF_PID)?, STATS)?;
+    let stats = value(value(body.get(4..)?, ATTR_PID)?, STATS)?;
     let process = match u16_at(stats, 0)? >= VERSION_WITH_PROCESS {
-        true => u32_at(stats, AT_PROCESS)?,
-        false => u32_at(stats, AT_PID)?,
+        true => u32_at(stats, PROCESS_OFFSET)?,
+        false => u32_at(stats, PID_OFFSET)?,
     };
-    let kib = stats.get(AT_HIGH_WATER..AT_HIGH_WATER + 8)?.try_into().ok()?;
+    let kib = stats.get(HIGH_WATER_OFFSET..HIGH_WATER_OFFSET + 8)?.try_into().ok()?;
     Some(Ended {
         process: Pid(process as i32),
-        parent: Pid(u32_at(stats, AT_PARENT)? as i32),
+        parent: Pid(u32_at(stats, PARENT_OFFSET)? as i32),
         high_water: ByteSize(u64::from_ne_bytes(kib).saturating_mul(1024)),
-        signal: Some((u32_at(stats, AT_EXIT)? & 0x7f) as i32).filter(|signal| *signal != 0),
+        signal: Some((u32_at(stats, EXIT_OFFSET)? & 0x7f) as i32).filter(|signal| *signal != 0),
     })
 }
 
@@ -220,13 +220,19 @@ mod tests {
         let mut stats = vec![0; 416];
         stats[..2].copy_from_slice(&version.to_ne_bytes());
         // SIGBUS with a core dump.
-        let exit = (AT_EXIT, 0x87);
-        let ids = [(AT_PID, 71u32), (AT_PARENT, 7), (AT_HIGH_WATER, 300), (AT_PROCESS, 70), exit];
+        let exit = (EXIT_OFFSET, 0x87);
+        let ids = [
+            (PID_OFFSET, 71u32),
+            (PARENT_OFFSET, 7),
+            (HIGH_WATER_OFFSET, 300),
+            (PROCESS_OFFSET, 70),
+            exit,
+        ];
         for (at, value) in ids {
             stats[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
         let parts = [attribute(1, &71u32.to_ne_bytes()), attribute(STATS, &stats)].concat();
-        [vec![2, 1, 0, 0], attribute(OF_PID, &parts)].concat()
+        [vec![2, 1, 0, 0], attribute(ATTR_PID, &parts)].concat()
     }
 
     #[test]

@@ -18,7 +18,7 @@ use units::Pid;
 
 /// Number of kill rounds and the pause between them: after ten seconds the guard gives up on processes that it may not
 /// kill (a set-user-id program).
-const ROUNDS: u32 = 10_000;
+const KILL_ROUNDS: u32 = 10_000;
 const PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A program under a guard.
@@ -36,23 +36,23 @@ pub struct Guarded {
 /// # Errors
 /// As for `Command::spawn`.
 pub fn spawn(command: &mut Command, prepare: impl FnOnce(&mut Command)) -> io::Result<Guarded> {
-    let (mut told, tell) = io::pipe()?;
+    let (mut pid_reader, pid_writer) = io::pipe()?;
     let starter = crate::param::own_pid();
-    let tell_fd = std::os::fd::AsRawFd::as_raw_fd(&tell);
-    // SAFETY: see the module; `tell` stays open until the child has started.
-    unsafe { command.pre_exec(move || insert_guard(starter, tell_fd)) };
+    let pid_writer_fd = std::os::fd::AsRawFd::as_raw_fd(&pid_writer);
+    // SAFETY: see the module; `pid_writer` stays open until the child has started.
+    unsafe { command.pre_exec(move || insert_guard(starter, pid_writer_fd)) };
     prepare(command);
     #[allow(clippy::zombie_processes, reason = "the caller waits for the guard by its pid")]
     let guard = command.spawn()?;
-    drop(tell);
+    drop(pid_writer);
     let mut program = [0; 4];
-    told.read_exact(&mut program)?;
+    pid_reader.read_exact(&mut program)?;
     Ok(Guarded { guard: Pid(guard.id() as i32), program: Pid(i32::from_ne_bytes(program)) })
 }
 
 /// Runs in the forked child, which forks again: the parent becomes the guard, the new child returns and execs the
 /// program.
-fn insert_guard(starter: Pid, tell: i32) -> io::Result<()> {
+fn insert_guard(starter: Pid, pid_writer: i32) -> io::Result<()> {
     // SAFETY: see the module.
     unsafe {
         let mut all = std::mem::zeroed::<libc::sigset_t>();
@@ -74,7 +74,7 @@ fn insert_guard(starter: Pid, tell: i32) -> io::Result<()> {
             }
             program => {
                 let bytes = program.to_ne_bytes();
-                libc::write(tell, bytes.as_ptr().cast(), bytes.len());
+                libc::write(pid_writer, bytes.as_ptr().cast(), bytes.len());
                 watch(starter, program, &all)
             }
         }
@@ -150,7 +150,7 @@ fn end_as(status: i32) -> ! {
 
 /// Kills the guard's children until there are none. The program dies with the guard in any case (PDEATHSIG).
 fn end_all() -> ! {
-    for _ in 0..ROUNDS {
+    for _ in 0..KILL_ROUNDS {
         // SAFETY: pointers to locals; only this process's own children are reaped and killed.
         unsafe {
             while libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) > 0 {}

@@ -288,9 +288,9 @@ pub fn give_back_unused() {
 }
 
 /// Ranges that may be dropped. `here` is an address in the caller's stack frame; the stack that the calls made here
-/// need lies within `KEPT` below it.
+/// need lies within `STACK_MARGIN` below it.
 fn unused(here: usize) -> Vec<Range<usize>> {
-    const KEPT: usize = 8 << 10;
+    const STACK_MARGIN: usize = 8 << 10;
     let page = crate::param::page_size().bytes() as usize;
     let mut found = Vec::with_capacity(32);
     let Ok(file) = File::open("/proc/self/smaps") else { return found };
@@ -304,7 +304,7 @@ fn unused(here: usize) -> Vec<Range<usize>> {
             let name = fields.nth(3).unwrap_or("");
             let is_file = name.starts_with('/');
             if name == "[stack]" && range.contains(&here) {
-                let end = here.saturating_sub(KEPT) / page * page;
+                let end = here.saturating_sub(STACK_MARGIN) / page * page;
                 found.push(range.start..end.max(range.start));
             }
             let is_clean = is_file && permissions.starts_with("r-") && permissions.ends_with('p');

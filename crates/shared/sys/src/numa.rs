@@ -18,14 +18,14 @@ pub enum Binding {
 }
 
 /// The maximal number of nodes of a Linux kernel (CONFIG_NODES_SHIFT up to 10).
-const NODES: usize = 1024;
+const MAX_NODES: usize = 1024;
 
 /// `long mbind(void *addr, unsigned long len, int mode, const unsigned long *nodemask, unsigned long maxnode, unsigned
 /// flags)` for pages that are not yet present. `EINVAL`: no such node. `ENOSYS`: a kernel without NUMA, where all
 /// memory is on node 0. See mbind(2).
 pub fn bind(mapping: &mut Mapping, node: NodeId, binding: Binding) -> Result<(), SysError> {
     let what = || format!("{mapping:?} to {node:?}");
-    let mut mask = [0usize; NODES / usize::BITS as usize];
+    let mut mask = [0usize; MAX_NODES / usize::BITS as usize];
     let Some(word) = mask.get_mut((node.0 / usize::BITS) as usize) else {
         let errno = std::io::Error::from_raw_os_error(libc::EINVAL);
         return Err(SysError::new("mbind", what(), errno));
@@ -37,7 +37,7 @@ pub fn bind(mapping: &mut Mapping, node: NodeId, binding: Binding) -> Result<(),
     };
     let (start, len) = (mapping.address(), mapping.len());
     // The kernel reads `maxnode - 1` bits (`get_nodes`, mm/mempolicy.c).
-    let bits = NODES + 1;
+    let bits = MAX_NODES + 1;
     // SAFETY: a policy changes no bytes; the mask is a live local that contains every bit the kernel reads.
     let code =
         unsafe { libc::syscall(libc::SYS_mbind, start, len, mode, mask.as_ptr(), bits, 0usize) };

@@ -14,7 +14,7 @@ use crate::SysError;
 use crate::mem::Mapping;
 
 /// Default maximum of pages in an unprivileged pipe (`/proc/sys/fs/pipe-max-size`, in pages of 4 KiB).
-const SLOTS: usize = 256;
+const PIPE_PAGES: usize = 256;
 
 /// Pages that cannot be migrated while this value lives.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl PinnedPages {
         let (reader, writer) = rustix::pipe::pipe_with(flags)
             .map_err(|errno| SysError::new("pipe2", "pages to pin", errno))?;
         // If the larger size is refused, use the pipe's default size.
-        let _ = rustix::pipe::fcntl_setpipe_size(&writer, SLOTS * page);
+        let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE_PAGES * page);
         let size = rustix::pipe::fcntl_getpipe_size(&writer)
             .map_err(|errno| SysError::new("fcntl(F_GETPIPE_SZ)", "pages to pin", errno))?;
         self.left = size / page;
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn pages_stay_until_the_pipes_are_gone() {
         let page = crate::param::page_size().bytes() as usize;
-        let count = SLOTS * 2 + 1;
+        let count = PIPE_PAGES * 2 + 1;
         let mut mapping = Mapping::anonymous(count * page, Backing::Pages).unwrap();
         mapping.advise(Advice::NoHugePage).unwrap();
         mapping.bytes_mut().fill(7);

@@ -17,13 +17,13 @@ pub fn removed_variables() -> &'static [(OsString, OsString)] {
             let is_own = libc::getuid() == libc::geteuid() && libc::getgid() == libc::getegid();
             is_own && libc::getauxval(libc::AT_SECURE) != 0
         };
-        let text = if has_capabilities { began_with() } else { Vec::new() };
+        let text = if has_capabilities { initial_environment() } else { Vec::new() };
         variables(&text).filter(|(name, _)| std::env::var_os(name).is_none()).collect()
     })
 }
 
 /// The initial environment of this process.
-fn began_with() -> Vec<u8> {
+fn initial_environment() -> Vec<u8> {
     // While this process is not dumpable, root owns its files in /proc. Setting it dumpable exposes nothing: others
     // need our capabilities to trace us (ptrace(2)).
     // SAFETY: reads and sets a flag of this process; only 0 and 1 can be set.

@@ -41,7 +41,7 @@ extern "C" fn note_pipe() {
 /// The signals that this process was started with ignored, which its children must ignore too. Call it in the process
 /// that starts the child: it resets SIGCHLD to the default here, because a process that ignores SIGCHLD cannot wait for
 /// its children.
-pub fn handed_on() -> Vec<i32> {
+pub fn inherited_ignored_signals() -> Vec<i32> {
     static CHILDREN_WERE_IGNORED: AtomicBool = AtomicBool::new(false);
     if is_ignored(libc::SIGCHLD) {
         CHILDREN_WERE_IGNORED.store(true, Ordering::Relaxed);

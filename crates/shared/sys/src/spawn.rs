@@ -41,7 +41,7 @@ pub fn high_descriptor() -> i32 {
 ///
 /// The child also ignores the signals that this process was started with ignored (SIGPIPE, SIGCHLD).
 pub fn prepare(command: &mut Command, setup: ChildSetup) {
-    let ignored = signal::handed_on();
+    let ignored = signal::inherited_ignored_signals();
     let parent = crate::param::own_pid();
     let cpus = (!setup.cpus.is_empty()).then(|| affinity::set_of(&setup.cpus));
     // SAFETY: only async-signal-safe calls are allowed between fork and exec: prctl, getppid and the others are plain

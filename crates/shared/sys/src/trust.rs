@@ -30,7 +30,7 @@ impl fmt::Display for Untrusted {
 }
 
 /// Describes why a user other than this one and root may change the file: its owner, or one of the mode bits `bits`.
-fn intruder(metadata: &Metadata, bits: u32) -> Option<String> {
+fn untrusted_writer(metadata: &Metadata, bits: u32) -> Option<String> {
     let (owner, mode) = (metadata.uid(), metadata.mode());
     if owner != 0 && owner != param::effective_user() {
         return Some(format!("it belongs to user {owner}"));
@@ -40,7 +40,7 @@ fn intruder(metadata: &Metadata, bits: u32) -> Option<String> {
 
 /// Whether only this user and root may change the file with this metadata.
 pub fn is_ours(metadata: &Metadata) -> bool {
-    intruder(metadata, BY_OTHERS).is_none()
+    untrusted_writer(metadata, BY_OTHERS).is_none()
 }
 
 /// Checks that only this user and root can replace `path`, which need not exist yet, or the target of its symbolic
@@ -56,8 +56,8 @@ pub fn check(path: &Path) -> Result<(), Untrusted> {
         };
         let is_above = above > 0 || !is_there;
         let is_sticky = is_above && metadata.mode() & STICKY != 0;
-        let intruder = intruder(&metadata, if is_sticky { 0 } else { BY_OTHERS });
-        if let Some(what) = intruder {
+        let writer = untrusted_writer(&metadata, if is_sticky { 0 } else { BY_OTHERS });
+        if let Some(what) = writer {
             return untrusted(ancestor, what);
         }
     }

@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
     /// The value of a key that is required if its table is present; `None` if it is missing or invalid, which is
     /// recorded.
     pub fn required<T: Field>(&mut self, name: &'static str) -> Option<T> {
-        self.miss(name, || format!("must be {}", T::allowed()));
+        self.require(name, || format!("must be {}", T::allowed()));
         self.optional(name)
     }
 
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
         range: RangeInclusive<T>,
     ) -> T {
         let (least, most) = (*range.start(), *range.end());
-        self.miss(name, || format!("must be from {least} to {most}"));
+        self.require(name, || format!("must be from {least} to {most}"));
         self.optional_within(name, range).unwrap_or(least)
     }
 
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
         name: &'static str,
         keys: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        self.miss(name, || "write it and its keys, as a table".to_string());
+        self.require(name, || "write it and its keys, as a table".to_string());
         self.enter(name);
         let read = keys(self);
         self.leave();
@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Records an error if the key is missing from the current table.
-    fn miss(&mut self, name: &'static str, allowed: impl FnOnce() -> String) {
+    fn require(&mut self, name: &'static str, allowed: impl FnOnce() -> String) {
         let Frame { table, path, line, .. } = self.frame();
         if table.is_some_and(|table| !table.contains_key(name)) {
             let (line, key) = (*line, format!("{path}{name}"));

@@ -53,7 +53,7 @@ pub enum Filter {
 }
 
 /// Stands for no page and no region.
-const NOBODY: u32 = u32::MAX;
+const NO_PAGE: u32 = u32::MAX;
 
 /// Combines accesses into the records of a chunk.
 pub(crate) struct Recorder {
@@ -81,7 +81,7 @@ impl Recorder {
             accesses: Vec::new(),
             counts: Vec::new(),
             barrier: 0,
-            pages: vec![Access(NOBODY); base as usize],
+            pages: vec![Access(NO_PAGE); base as usize],
             regions: vec![u64::MAX; superpage as usize],
         }
     }
@@ -89,7 +89,7 @@ impl Recorder {
     /// Restarts the filter: later accesses are not combined with earlier records.
     pub fn fence(&mut self) {
         self.barrier = self.accesses.len();
-        self.pages.fill(Access(NOBODY));
+        self.pages.fill(Access(NO_PAGE));
         self.regions.fill(u64::MAX);
     }
 

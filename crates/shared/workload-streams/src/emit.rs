@@ -15,7 +15,7 @@ pub(crate) fn access(page: Page, writes: bool) -> Access {
 /// Writing into a block. A block without runs has no counts, which is faster to read.
 pub(crate) trait Emit {
     /// Adds one access.
-    fn one(&mut self, access: Access);
+    fn access(&mut self, access: Access);
     /// Adds `count` consecutive accesses; none if `count` is 0.
     fn run(&mut self, access: Access, count: u32);
     /// Adds accesses to the bytes `range` of an area, one per `unit` bytes.
@@ -28,7 +28,7 @@ pub(crate) trait Emit {
 
 impl Emit for Block {
     #[inline]
-    fn one(&mut self, access: Access) {
+    fn access(&mut self, access: Access) {
         self.accesses.push(access);
         if !self.counts.is_empty() {
             self.counts.push(1);

@@ -144,19 +144,19 @@ impl Setup {
 
     /// The pace of unsampled accesses with a cost.
     pub(crate) fn pace(&self, cost: Cost, threads: u16) -> Pace {
-        self.here(cost).pace(threads)
+        self.scale_cost(cost).pace(threads)
     }
 
     /// Adjusts a cost to the simulated machine, whose memory latency differs from that of the tables' machine.
-    fn here(&self, cost: Cost) -> Cost {
-        if let Some(here) = self.independent.filter(|_| cost.independent) {
+    fn scale_cost(&self, cost: Cost) -> Cost {
+        if let Some(own) = self.independent.filter(|_| cost.independent) {
             // The tables' cost of GUPS updates corresponds to the measured cost of independent accesses. See
             // docs/decisions/tlb.md#9.
             let there = Tables::embedded().gups.run;
             let accesses = cost.loads / there.loads;
             return Cost {
-                cycles: (cost.cycles + accesses * (here.cycles - there.cycles)).max(0.0),
-                exposed: (cost.exposed * here.walk / there.exposed).min(1.0),
+                cycles: (cost.cycles + accesses * (own.cycles - there.cycles)).max(0.0),
+                exposed: (cost.exposed * own.walk / there.exposed).min(1.0),
                 ..cost
             };
         }
@@ -307,18 +307,18 @@ mod tests {
     fn a_machine_says_what_independent_accesses_cost() {
         let mut setup: Setup = "gups".parse().unwrap();
         let tables = Tables::embedded();
-        let before = setup.here(tables.gups.run);
+        let before = setup.scale_cost(tables.gups.run);
         assert_eq!(before, tables.gups.run);
         setup.independent = Some(Independent { cycles: 44.0, walk: 0.2 });
-        let here = |cost| setup.here(cost);
-        let updates = here(tables.gups.run);
+        let scaled = |cost| setup.scale_cost(cost);
+        let updates = scaled(tables.gups.run);
         assert_eq!((updates.cycles, updates.exposed), (44.0, 0.2));
         // Others scale: a look-up waited for 0.5 of a walk where updates waited for 0.6, and for no memory.
-        let lookups = here(tables.hashmap.run);
+        let lookups = scaled(tables.hashmap.run);
         assert_eq!(lookups.cycles, tables.hashmap.run.cycles);
         assert!((lookups.exposed - 0.5 * 0.2 / 0.6).abs() < 1e-12, "{}", lookups.exposed);
         // Dependent accesses are unchanged.
-        assert_eq!(here(tables.chase.run), tables.chase.run);
-        assert_eq!(here(tables.stream.run), tables.stream.run);
+        assert_eq!(scaled(tables.chase.run), tables.chase.run);
+        assert_eq!(scaled(tables.stream.run), tables.stream.run);
     }
 }

@@ -31,7 +31,7 @@ pub enum JumpsError {
     BadPlace(usize),
     /// A place reads back other bytes than were written.
     #[error("place {0} of the memory shows what was written to another")]
-    Shown(usize),
+    ReadBack(usize),
     /// The protection of the memory cannot be changed.
     #[error(transparent)]
     System(#[from] SysError),
@@ -70,7 +70,7 @@ impl<'a> Jumps<'a> {
         for (index, place) in places.iter().enumerate() {
             let (words, length) = words(index);
             if bytes[*place..place + length] != words[..length] {
-                return Err(JumpsError::Shown(*place));
+                return Err(JumpsError::ReadBack(*place));
             }
         }
         Ok(Self { code, first: places[0] })
@@ -184,7 +184,7 @@ mod tests {
         }
         let mut code = Code::new(memory);
         let linked = Jumps::link(&mut code, &[64, bytes + 64], 1);
-        assert!(matches!(linked, Err(JumpsError::Shown(_))), "{linked:?}");
+        assert!(matches!(linked, Err(JumpsError::ReadBack(_))), "{linked:?}");
         assert!(Jumps::link(&mut code, &[64, bytes + 128], 1).is_ok());
     }
 }

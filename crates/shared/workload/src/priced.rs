@@ -45,7 +45,7 @@ const GUPS_AHEAD: usize = 128;
 /// Independent loads.
 pub fn reads(words: &mut [Word], count: u64, seed: u64) -> f64 {
     let mut sum = 0u64;
-    let ns = ahead::<AHEAD>(words, count, seed, |words, places| {
+    let ns = batched::<AHEAD>(words, count, seed, |words, places| {
         let read = |&place: &u32| u64::from_ne_bytes(words[place as usize]);
         sum = places.iter().map(read).fold(sum, u64::wrapping_add);
     });
@@ -65,7 +65,7 @@ pub fn updates(words: &mut [Word], count: u64, seed: u64) -> f64 {
 
 fn written<const BATCH: usize>(words: &mut [Word], count: u64, seed: u64) -> f64 {
     let zero = black_box(0u64);
-    let ns = ahead::<BATCH>(words, count, seed, |words, places| {
+    let ns = batched::<BATCH>(words, count, seed, |words, places| {
         for &place in places {
             let word = &mut words[place as usize];
             *word = (u64::from_ne_bytes(*word) ^ zero).to_ne_bytes();
@@ -76,7 +76,7 @@ fn written<const BATCH: usize>(words: &mut [Word], count: u64, seed: u64) -> f64
 }
 
 /// Calls `work` for about `count` random words, in batches; returns nanoseconds per word.
-fn ahead<const BATCH: usize>(
+fn batched<const BATCH: usize>(
     words: &mut [Word],
     count: u64,
     seed: u64,

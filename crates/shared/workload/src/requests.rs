@@ -27,7 +27,7 @@ const MIN_OBJECT: ByteSize = ByteSize::kib(4);
 /// Default largest block: half a superpage of most machines.
 const MAX_OBJECT: ByteSize = ByteSize::mib(1);
 /// Default number of requests, in fillings of the memory limit with blocks of mean size.
-const TURNS: f64 = 4.0;
+const DEFAULT_FILLS: f64 = 4.0;
 const WORD: u64 = size_of::<u64>() as u64;
 
 /// The settings of a run, with defaults applied. Lengths are in words of 8 bytes.
@@ -61,7 +61,7 @@ impl Plan {
             0.0 => largest as f64,
             logarithm => (largest - smallest) as f64 / logarithm,
         };
-        let turned_over = TURNS * held as f64 * threads as f64 / mean;
+        let turned_over = DEFAULT_FILLS * held as f64 * threads as f64 / mean;
         let requests = asked.operations.unwrap_or(turned_over as u64).max(threads as u64);
         Self { held, smallest, largest, requests, threads, seed: settings.seed }
     }
@@ -248,6 +248,6 @@ mod tests {
         assert_eq!(plan(1 << 17, 2, Options::default()).largest, 8192);
         let plan = plan(64 << 20, 1, Options::default());
         let mean = plan.lengths(0).take(10_000).sum::<u64>() as f64 / 10_000.0;
-        assert!((plan.requests as f64 * mean / plan.held as f64 / TURNS - 1.0).abs() < 0.1);
+        assert!((plan.requests as f64 * mean / plan.held as f64 / DEFAULT_FILLS - 1.0).abs() < 0.1);
     }
 }

@@ -9,11 +9,11 @@
 
 static uint64_t heap_end;
 
-static void tell(enum kind kind, const uint64_t *fields, size_t count) {
+static void send_event(enum kind kind, const uint64_t *fields, size_t count) {
     send_frame(kind, 0, fields, count * sizeof *fields);
 }
-#define TELL(kind, ...) \
-    tell(kind, (uint64_t[]){__VA_ARGS__}, sizeof(uint64_t[]){__VA_ARGS__} / sizeof(uint64_t))
+#define SEND_EVENT(kind, ...) \
+    send_event(kind, (uint64_t[]){__VA_ARGS__}, sizeof(uint64_t[]){__VA_ARGS__} / sizeof(uint64_t))
 
 /* A file's identity: inode and device mixed into one number. 0: no file. */
 static uint64_t file_number(int fd) {
@@ -32,7 +32,7 @@ static bool makes_process(int64_t number, const uint64_t *a) {
 static void on_call(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint64_t a1, uint64_t a2,
                     uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6, uint64_t a7, uint64_t a8) {
     (void)id, (void)vcpu, (void)a7, (void)a8;
-    if (over)
+    if (disconnected)
         return;
     struct thread *t = thread_self();
     memcpy(t->call, (uint64_t[]){a1, a2, a3, a4, a5, a6}, sizeof t->call);
@@ -40,10 +40,10 @@ static void on_call(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint
     switch (number) {
     case SYS_munmap:
         /* Before the call: afterwards another thread may get the addresses. */
-        TELL(UNMAP, a1, a2);
+        SEND_EVENT(UNMAP, a1, a2);
         break;
     case SYS_shmdt:
-        TELL(UNMAP, a1, 0);
+        SEND_EVENT(UNMAP, a1, 0);
         break;
     case SYS_execve: {
         exec_recorded(a1, a2, a3);
@@ -65,11 +65,11 @@ static void on_call(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, uint
             static uint32_t forks;
             uint64_t made = __atomic_add_fetch(&forks, 1, __ATOMIC_RELAXED);
             t->call[5] = made << 32 | (uint32_t)syscall(SYS_gettid);
-            TELL(FORKING, t->call[5]);
+            SEND_EVENT(FORKING, t->call[5]);
         } else if (number == SYS_clone) {
             /* With several threads QEMU retranslates all code: from now on each thread counts its own instructions. */
             parallel = true;
-            TELL(THREAD, 0);
+            SEND_EVENT(THREAD, 0);
         }
     }
 }
@@ -79,18 +79,18 @@ static void on_mapped(const uint64_t *a, uint64_t at) {
     bool anonymous = flags & MAP_ANONYMOUS;
     uint64_t file = anonymous ? 0 : file_number((int)a[4]);
     uint64_t what = (flags & MAP_SHARED ? SHARED : 0) | (file ? OF_FILE : 0);
-    TELL(MAP, at, a[1], a[2], what, file, anonymous ? 0 : a[5]);
+    SEND_EVENT(MAP, at, a[1], a[2], what, file, anonymous ? 0 : a[5]);
 }
 
 static void on_attached(int segment, uint64_t at) {
     struct shmid_ds of;
     if (shmctl(segment, IPC_STAT, &of) == 0)
-        TELL(MAP, at, of.shm_segsz, PROT_READ | PROT_WRITE, SHARED, (uint64_t)segment << 1 | 1, 0);
+        SEND_EVENT(MAP, at, of.shm_segsz, PROT_READ | PROT_WRITE, SHARED, (uint64_t)segment << 1 | 1, 0);
 }
 
 static void on_return(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, int64_t result) {
     (void)id, (void)vcpu;
-    if (over || !self)
+    if (disconnected || !self)
         return;
     const uint64_t *a = self->call;
     /* The kernel returns errors as -1 to -4095. */
@@ -99,10 +99,10 @@ static void on_return(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, in
     if (makes_process(number, a)) {
         uint64_t name = a[5];
         if (failed) {
-            TELL(FORK_FAILED, name);
+            SEND_EVENT(FORK_FAILED, name);
         } else if (result == 0) {
             threads_forked();
-            TELL(FORKED, name);
+            SEND_EVENT(FORKED, name);
         }
         return;
     }
@@ -113,18 +113,18 @@ static void on_return(qemu_plugin_id_t id, unsigned int vcpu, int64_t number, in
         on_mapped(a, at);
         break;
     case SYS_mremap:
-        TELL(REMAP, a[0], a[1], at, a[2], a[3]);
+        SEND_EVENT(REMAP, a[0], a[1], at, a[2], a[3]);
         break;
     case SYS_brk:
         if (heap_end && at != heap_end)
-            TELL(BREAK, heap_end, at);
+            SEND_EVENT(BREAK, heap_end, at);
         heap_end = at;
         break;
     case SYS_madvise:
-        TELL(ADVISE, a[0], a[1], a[2]);
+        SEND_EVENT(ADVISE, a[0], a[1], a[2]);
         break;
     case SYS_mprotect:
-        TELL(PROTECT, a[0], a[1], a[2]);
+        SEND_EVENT(PROTECT, a[0], a[1], a[2]);
         break;
     case SYS_shmat:
         on_attached((int)a[0], at);

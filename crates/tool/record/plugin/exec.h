@@ -70,7 +70,7 @@ static void exec_recorded(uint64_t path_at, uint64_t arguments_at, uint64_t envi
     static uint64_t given[ARGUMENTS];
     static char *made[ARGUMENTS + 16];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    if (!follow || over || guest_base || !guest_text(path, sizeof path, path_at))
+    if (!follow || disconnected || guest_base || !guest_text(path, sizeof path, path_at))
         return;
     if (strcmp(path, "/proc/self/exe") == 0 && qemu_plugin_path_to_binary())
         snprintf(path, sizeof path, "%s", qemu_plugin_path_to_binary());

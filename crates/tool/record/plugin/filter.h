@@ -11,7 +11,7 @@
 /* A record: bit 0 write, 44 bits of page number (57-bit addresses), 19 bits of count. */
 #define COUNT_ONE (1ull << 45)
 #define COUNT_MASK (~0ull << 45)
-#define NOBODY (~0ull)
+#define NO_PAGE (~0ull)
 
 struct records {
     uint64_t *last; /* The last record. */
@@ -43,13 +43,13 @@ static struct thread *threads;
 static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Instruction counter of a single-threaded process: QEMU increments it inline, without a callback. */
-static uint64_t alone, alone_told;
-static pthread_mutex_t alone_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t inline_count, reported_count;
+static pthread_mutex_t inline_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool parallel;
 
 static void records_clear(struct records *records) {
     records->count = 0;
-    records->page = NOBODY;
+    records->page = NO_PAGE;
 }
 
 static void thread_clear(struct thread *t) {
@@ -83,10 +83,10 @@ static inline struct thread *thread_self(void) {
 static uint64_t instructions_take(struct thread *t) {
     uint64_t sum = t->instructions;
     t->instructions = 0;
-    pthread_mutex_lock(&alone_lock);
-    sum += alone - alone_told;
-    alone_told = alone;
-    pthread_mutex_unlock(&alone_lock);
+    pthread_mutex_lock(&inline_lock);
+    sum += inline_count - reported_count;
+    reported_count = inline_count;
+    pthread_mutex_unlock(&inline_lock);
     return sum;
 }
 
@@ -136,9 +136,9 @@ static void threads_forked(void) {
     threads = own;
     own->next = NULL;
     own->instructions = 0;
-    alone_told = alone;
+    reported_count = inline_count;
     pthread_mutex_init(&threads_lock, NULL);
-    pthread_mutex_init(&alone_lock, NULL);
+    pthread_mutex_init(&inline_lock, NULL);
     pthread_mutex_init(&channel_lock, NULL);
     pthread_mutex_init(&own->sending, NULL);
     thread_clear(own);
@@ -172,7 +172,7 @@ static inline bool covers(uint64_t last, uint64_t page) {
 }
 
 /* Records an access to a page; `page` is page << 1 | writes. */
-static void note(struct thread *t, uint64_t page) {
+static void record_access(struct thread *t, uint64_t page) {
     struct records *to = &t->data;
     if (!base_classes) {
         if (!every && covers(to->page, page))
@@ -211,9 +211,9 @@ static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t ad
     /* Not representable: the kernel's vsyscall page, which no mapping contains. */
     if (__builtin_expect(page >> 44, 0))
         return;
-    note(t, page << 1 | writes);
+    record_access(t, page << 1 | writes);
     if (__builtin_expect(crosses, 0))
-        note(t, (page + 1) << 1 | writes);
+        record_access(t, (page + 1) << 1 | writes);
 }
 
 /* A translated block, used if fetches are recorded. */
@@ -222,7 +222,7 @@ struct block {
     uint64_t first, last; /* Its one or two pages. */
 };
 
-static void note_fetch(struct thread *t, uint64_t page) {
+static void record_fetch(struct thread *t, uint64_t page) {
     if (t->code.page == page << 1)
         count_on(t, &t->code);
     else
@@ -235,8 +235,8 @@ static void on_block(unsigned int vcpu, void *data) {
     struct thread *t = thread_self();
     t->instructions += block->instructions;
     if (fetches) {
-        note_fetch(t, block->first);
+        record_fetch(t, block->first);
         if (block->last != block->first)
-            note_fetch(t, block->last);
+            record_fetch(t, block->last);
     }
 }

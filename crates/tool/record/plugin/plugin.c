@@ -20,7 +20,7 @@ EXPORT int qemu_plugin_version = 1;
 
 /* QEMU's lowest mapping before the program is loaded. Lower mappings later belong to the program: QEMU loads
  * programs from 0x400000 or 0x4000000000 on, while the kernel places QEMU itself at higher addresses. */
-static uint64_t qemu_begins = UINT64_MAX;
+static uint64_t qemu_start = UINT64_MAX;
 
 typedef void (*mapping_cb)(uint64_t begin, uint64_t end, const char *rights, uint64_t offset, uint64_t file);
 
@@ -40,51 +40,51 @@ static void each_mapping(mapping_cb what) {
 
 static void lowest(uint64_t begin, uint64_t end, const char *rights, uint64_t offset, uint64_t file) {
     (void)end, (void)rights, (void)offset, (void)file;
-    if (begin < qemu_begins)
-        qemu_begins = begin;
+    if (begin < qemu_start)
+        qemu_start = begin;
 }
 
-static void initial(uint64_t begin, uint64_t end, const char *rights, uint64_t offset, uint64_t file) {
-    if (begin >= qemu_begins || begin < guest_base)
+static void report_mapping(uint64_t begin, uint64_t end, const char *rights, uint64_t offset, uint64_t file) {
+    if (begin >= qemu_start || begin < guest_base)
         return;
     uint64_t protection = (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0);
     uint64_t what = (rights[3] == 's' ? SHARED : 0) | (file ? OF_FILE : 0);
-    TELL(MAP, begin - guest_base, end - begin, protection, what, file, offset);
+    SEND_EVENT(MAP, begin - guest_base, end - begin, protection, what, file, offset);
 }
 
-static void first_look(struct qemu_plugin_insn *instruction) {
+static void report_mappings(struct qemu_plugin_insn *instruction) {
     uint64_t here = (uint64_t)qemu_plugin_insn_haddr(instruction);
     guest_base = here ? here - qemu_plugin_insn_vaddr(instruction) : 0;
-    each_mapping(initial);
+    each_mapping(report_mapping);
 }
 
 static void on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *block) {
     (void)id;
-    static bool looked;
+    static bool reported;
     size_t count = qemu_plugin_tb_n_insns(block);
-    if (over || !count)
+    if (disconnected || !count)
         return;
-    if (!looked) {
-        looked = true;
-        first_look(qemu_plugin_tb_get_insn(block, 0));
+    if (!reported) {
+        reported = true;
+        report_mappings(qemu_plugin_tb_get_insn(block, 0));
     }
     for (size_t i = 0; i < count; i++)
         qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(block, i), on_access,
                                          QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
     if (!parallel && !fetches) {
-        qemu_plugin_register_vcpu_tb_exec_inline(block, QEMU_PLUGIN_INLINE_ADD_U64, &alone, count);
+        qemu_plugin_register_vcpu_tb_exec_inline(block, QEMU_PLUGIN_INLINE_ADD_U64, &inline_count, count);
         return;
     }
     struct qemu_plugin_insn *first = qemu_plugin_tb_get_insn(block, 0);
     struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(block, count - 1);
     /* Never freed: QEMU does not report when it discards a block. */
-    struct block *about = malloc(sizeof *about);
-    if (!about)
+    struct block *block_data = malloc(sizeof *block_data);
+    if (!block_data)
         return;
-    about->instructions = count;
-    about->first = qemu_plugin_insn_vaddr(first) >> PAGE_BITS;
-    about->last = (qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - 1) >> PAGE_BITS;
-    qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, about);
+    block_data->instructions = count;
+    block_data->first = qemu_plugin_insn_vaddr(first) >> PAGE_BITS;
+    block_data->last = (qemu_plugin_insn_vaddr(last) + qemu_plugin_insn_size(last) - 1) >> PAGE_BITS;
+    qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS, block_data);
 }
 
 static uint64_t number_of(const char *text) {
@@ -122,5 +122,5 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
     qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
     qemu_plugin_register_vcpu_syscall_cb(id, on_call);
     qemu_plugin_register_vcpu_syscall_ret_cb(id, on_return);
-    return over;
+    return disconnected;
 }

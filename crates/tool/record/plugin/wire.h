@@ -61,7 +61,7 @@ static ino_t channel_ino;
 static pthread_mutex_t channel_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The recorder has closed its socket: the recording has ended, and the program continues. */
-static volatile bool over;
+static volatile bool disconnected;
 
 static bool channel_is_ours(void) {
     struct stat now;
@@ -94,7 +94,7 @@ static bool channel_open(void) {
 }
 
 static void send_frame(enum kind kind, uint64_t instructions, const void *body, size_t bytes) {
-    if (over)
+    if (disconnected)
         return;
     struct head head = {MAGIC, kind, (uint32_t)getpid(), (uint32_t)syscall(SYS_gettid), instructions};
     struct iovec parts[2] = {{&head, sizeof head}, {(void *)body, bytes}};
@@ -104,11 +104,11 @@ static void send_frame(enum kind kind, uint64_t instructions, const void *body, 
     if (channel_is_ours() || channel_open()) {
         while (sendmsg(channel, &message, MSG_NOSIGNAL) < 0)
             if (errno != EINTR && errno != ENOBUFS) {
-                over = true;
+                disconnected = true;
                 break;
             }
     } else {
-        over = true;
+        disconnected = true;
     }
     errno = saved;
     pthread_mutex_unlock(&channel_lock);

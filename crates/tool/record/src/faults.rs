@@ -21,7 +21,7 @@ use crate::stream::Stream;
 /// Poll interval of idle rings: 4 MiB per CPU cannot fill in that time (some 10^6 faults per second of 72 bytes each).
 const PAUSE: Duration = Duration::from_millis(5);
 /// Poll interval for cancellation.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Ring sizes in pages, tried in this order.
 const PAGES: [usize; 3] = [1024, 128, 16];
 
@@ -110,12 +110,16 @@ impl FaultSession {
                 kernel::frames(&record, &mut |frame| self.stream.frame(&frame))?;
             }
             if self.stream.is_full() {
-                return Ok(if self.stream.is_crowded() { Ended::Crowded } else { Ended::Accesses });
+                return Ok(if self.stream.is_out_of_numbers() {
+                    Ended::Crowded
+                } else {
+                    Ended::Accesses
+                });
             }
             if over {
                 return Ok(Ended::Program);
             }
-            if looked.elapsed() >= LOOK {
+            if looked.elapsed() >= POLL_INTERVAL {
                 looked = Instant::now();
                 if self.limit.is_some_and(|limit| self.began.elapsed() >= limit) {
                     return Ok(Ended::Time);

@@ -11,7 +11,6 @@
 //! directory.
 #![forbid(unsafe_code)]
 
-mod commons;
 mod error;
 mod faults;
 mod kernel;
@@ -20,6 +19,7 @@ mod parts;
 mod plugin;
 mod program;
 mod session;
+mod shared_state;
 mod space;
 mod stream;
 mod wire;

@@ -22,17 +22,17 @@ impl Numbers {
         Self { free: BTreeMap::from([(0, MAX_NUMBERS)]) }
     }
 
-    /// Takes `count` consecutive numbers: from `wanted` on if those are free, otherwise the lowest free run.
-    pub fn take(&mut self, count: u32, wanted: Option<u32>) -> Option<u32> {
+    /// Allocates `count` consecutive numbers: from `wanted` on if those are free, otherwise the lowest free run.
+    pub fn allocate(&mut self, count: u32, wanted: Option<u32>) -> Option<u32> {
         if let Some(wanted) = wanted.filter(|&wanted| self.holds(wanted, count)) {
             self.cut(wanted, count);
             return Some(wanted);
         }
-        self.take_above(0, count)
+        self.allocate_above(0, count)
     }
 
-    /// Takes the lowest `count` consecutive numbers that are at least `least`.
-    pub fn take_above(&mut self, least: u32, count: u32) -> Option<u32> {
+    /// Allocates the lowest `count` consecutive numbers that are at least `least`.
+    pub fn allocate_above(&mut self, least: u32, count: u32) -> Option<u32> {
         let first = self.free.iter().find_map(|(&begin, &length)| {
             let first = begin.max(least);
             (u64::from(begin) + u64::from(length) >= u64::from(first) + u64::from(count))
@@ -42,8 +42,8 @@ impl Numbers {
         Some(first)
     }
 
-    /// Returns `count` numbers from `first` on.
-    pub fn give(&mut self, first: u32, count: u32) {
+    /// Frees `count` numbers from `first` on.
+    pub fn free(&mut self, first: u32, count: u32) {
         if count == 0 {
             return;
         }
@@ -101,14 +101,14 @@ mod tests {
             steps in prop::collection::vec((1u32..9, prop::option::of(0u32..64), any::<bool>()), 1..60)
         ) {
             let mut numbers = Numbers::none();
-            numbers.give(0, 64);
+            numbers.free(0, 64);
             let mut twin: BTreeSet<u32> = (0..64).collect();
             let mut taken = Vec::new();
-            for (count, wanted, give) in steps {
-                if give && let Some((first, count)) = taken.pop() {
-                    numbers.give(first, count);
+            for (count, wanted, frees) in steps {
+                if frees && let Some((first, count)) = taken.pop() {
+                    numbers.free(first, count);
                     twin.extend(first..first + count);
-                } else if let Some(first) = numbers.take(count, wanted) {
+                } else if let Some(first) = numbers.allocate(count, wanted) {
                     for number in first..first + count {
                         prop_assert!(twin.remove(&number), "{} was not free", number);
                     }

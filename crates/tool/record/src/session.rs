@@ -23,7 +23,7 @@ use crate::stream::{Counts, Stream};
 use crate::{RecordError, wire};
 
 /// Poll interval for cancellation.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Grace period between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -220,8 +220,8 @@ impl Session {
     ) -> Result<Ended, RecordError> {
         let heard =
             |error| RecordError::io(Path::new("the recorder's socket"), "cannot be read", error);
-        self.socket.set_read_timeout(Some(LOOK)).map_err(heard)?;
-        let mut frame = vec![0; wire::LONGEST];
+        self.socket.set_read_timeout(Some(POLL_INTERVAL)).map_err(heard)?;
+        let mut frame = vec![0; wire::MAX_FRAME];
         let mut looked = Instant::now();
         loop {
             match self.socket.recv(&mut frame) {
@@ -233,9 +233,13 @@ impl Session {
                 Err(error) => return Err(heard(error)),
             }
             if self.stream.is_full() {
-                return Ok(if self.stream.is_crowded() { Ended::Crowded } else { Ended::Accesses });
+                return Ok(if self.stream.is_out_of_numbers() {
+                    Ended::Crowded
+                } else {
+                    Ended::Accesses
+                });
             }
-            if looked.elapsed() >= LOOK {
+            if looked.elapsed() >= POLL_INTERVAL {
                 looked = Instant::now();
                 if self.recording.limits.time.is_some_and(|time| self.began.elapsed() >= time) {
                     return Ok(Ended::Time);

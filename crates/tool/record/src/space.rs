@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 use trace::{Advice, Event, Page, Pages, Process, Region, SLOTS};
 
-use crate::commons::{Commons, Full};
 use crate::numbers::Numbers;
 use crate::parts::{Kind, Placed, Rights, each_bit, slots};
+use crate::shared_state::{Full, SharedState};
 
 /// Mappings above this number of regions (32 GiB) are placed region by region at first touch: programs never touch all
 /// of such a mapping, and numbers are dense.
@@ -39,7 +39,7 @@ pub struct Space {
     /// Index in `placed` by region address.
     index: BTreeMap<u64, u32>,
     /// Direct-mapped cache of `index`, by the low bits of the region address.
-    near: Vec<u32>,
+    region_cache: Vec<u32>,
     /// Unused entries of `placed`.
     vacant: Vec<u32>,
     /// Number ranges that belong to this process until it ends, and the numbers in them without a region: the format
@@ -49,19 +49,19 @@ pub struct Space {
 }
 
 /// Address of an unused entry; no region has it.
-const NOWHERE: u64 = u64::MAX;
+const NO_REGION: u64 = u64::MAX;
 
 impl Space {
     /// An empty address space.
     pub fn new(process: Process) -> Self {
-        let nothing = Placed { address: NOWHERE, number: 0, mapped: [0; 8] };
+        let nothing = Placed { address: NO_REGION, number: 0, mapped: [0; 8] };
         Self {
             process,
             areas: BTreeMap::new(),
-            // Entry 0 is unused, so that every element of `near` is a valid index.
+            // Entry 0 is unused, so that every element of `region_cache` is a valid index.
             placed: vec![nothing],
             index: BTreeMap::new(),
-            near: vec![0; DIRECT_REGIONS],
+            region_cache: vec![0; DIRECT_REGIONS],
             vacant: Vec::new(),
             owned: Vec::new(),
             unused: Numbers::none(),
@@ -73,50 +73,50 @@ impl Space {
     pub fn touch(
         &mut self,
         page: u64,
-        commons: &mut Commons,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<Page, Full> {
         let (region, slot) = (page / u64::from(SLOTS), (page % u64::from(SLOTS)) as u32);
-        let near = self.near[region as usize % DIRECT_REGIONS] as usize;
-        let placed = &self.placed[near];
+        let at = self.region_cache[region as usize % DIRECT_REGIONS] as usize;
+        let placed = &self.placed[at];
         if placed.address == region && placed.is_mapped(slot) {
             return Ok(Page::new(Region(placed.number), slot));
         }
-        self.find(page, commons, out)
+        self.find(page, shared, out)
     }
 
     #[cold]
     fn find(
         &mut self,
         page: u64,
-        commons: &mut Commons,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<Page, Full> {
         let (region, slot) = (page / u64::from(SLOTS), (page % u64::from(SLOTS)) as u32);
         let known = self.index.get(&region).copied();
         if !known.is_some_and(|at| self.placed[at as usize].is_mapped(slot)) {
-            self.appear(page, commons, out)?;
+            self.map_on_touch(page, shared, out)?;
         }
         let at = self.index.get(&region).copied().unwrap_or_default();
-        self.near[region as usize % DIRECT_REGIONS] = at;
+        self.region_cache[region as usize % DIRECT_REGIONS] = at;
         Ok(Page::new(Region(self.placed[at as usize].number), slot))
     }
 
     /// Maps a page at its first access: of a lazy mapping, or made accessible by an unrecorded call.
-    fn appear(
+    fn map_on_touch(
         &mut self,
         page: u64,
-        commons: &mut Commons,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<(), Full> {
         let region = page / u64::from(SLOTS) * u64::from(SLOTS);
         match self.area_at(page) {
             Some((begin, area)) if area.lazy => {
                 let window = begin.max(region)..area.end.min(region + u64::from(SLOTS));
-                self.place(window.start, window.end, begin, area.kind, commons, out)
+                self.place(window.start, window.end, begin, area.kind, shared, out)
             }
-            Some((begin, area)) => self.place(page, page + 1, begin, area.kind, commons, out),
-            None => self.map(page, page + 1, Kind::Anonymous, Rights::Write, commons, out),
+            Some((begin, area)) => self.place(page, page + 1, begin, area.kind, shared, out),
+            None => self.map(page, page + 1, Kind::Anonymous, Rights::Write, shared, out),
         }
     }
 
@@ -133,7 +133,7 @@ impl Space {
         end: u64,
         kind: Kind,
         rights: Rights,
-        commons: &mut Commons,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<(), Full> {
         if begin >= end {
@@ -157,7 +157,7 @@ impl Space {
         if rights == Rights::None || lazy {
             return Ok(());
         }
-        self.place(begin, end, begin, kind, commons, out)?;
+        self.place(begin, end, begin, kind, shared, out)?;
         if rights == Rights::Read && !matches!(kind, Kind::File(_)) {
             self.each_run(begin, end, |pages| out.push(Event::Protect(pages, true)));
         }
@@ -171,7 +171,7 @@ impl Space {
         end: u64,
         kind: Kind,
         rights: Rights,
-        commons: &mut Commons,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<(), Full> {
         if begin >= end {
@@ -188,7 +188,7 @@ impl Space {
         if rights == Rights::None || lazy {
             return Ok(());
         }
-        self.place(begin, end, begin, kind, commons, out)
+        self.place(begin, end, begin, kind, shared, out)
     }
 
     /// Unmaps pages.
@@ -205,8 +205,8 @@ impl Space {
             let placed = &mut self.placed[at as usize];
             each_bit(region, begin, end, |word, bits| placed.mapped[word] &= !bits);
             if placed.mapped == [0; 8] {
-                self.unused.give(placed.number, 1);
-                placed.address = NOWHERE;
+                self.unused.free(placed.number, 1);
+                placed.address = NO_REGION;
                 self.index.remove(&region);
                 self.vacant.push(at);
             }
@@ -219,8 +219,8 @@ impl Space {
         &mut self,
         old: (u64, u64),
         new: (u64, u64),
-        stays: bool,
-        commons: &mut Commons,
+        keeps_old: bool,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<(), Full> {
         let area = self.area_at(old.0);
@@ -228,12 +228,12 @@ impl Space {
         let rights = area.map_or(Rights::Write, |(_, area)| area.rights);
         if new.0 == old.0 {
             self.unmap(new.1, old.1, out);
-            return self.map(old.1, new.1, kind.from(old.1 - old.0), rights, commons, out);
+            return self.map(old.1, new.1, kind.from(old.1 - old.0), rights, shared, out);
         }
-        if !stays {
+        if !keeps_old {
             self.unmap(old.0, old.1, out);
         }
-        self.map(new.0, new.1, kind, rights, commons, out)
+        self.map(new.0, new.1, kind, rights, shared, out)
     }
 
     /// brk: moves the end of the heap.
@@ -241,11 +241,11 @@ impl Space {
         &mut self,
         old: u64,
         new: u64,
-        commons: &mut Commons,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<(), Full> {
         self.unmap(new, old, out);
-        self.map(old, new, Kind::Heap, Rights::Write, commons, out)
+        self.map(old, new, Kind::Heap, Rights::Write, shared, out)
     }
 
     /// Unmaps the area that one call mapped at `begin`.
@@ -261,7 +261,7 @@ impl Space {
         begin: u64,
         end: u64,
         rights: Rights,
-        commons: &mut Commons,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<(), Full> {
         if begin >= end {
@@ -275,7 +275,7 @@ impl Space {
                 self.each_run(first, area.end, |pages| out.push(Event::Protect(pages, read_only)));
             }
             if rights != Rights::None && !area.lazy {
-                self.place(first, area.end, first, area.kind, commons, out)?;
+                self.place(first, area.end, first, area.kind, shared, out)?;
             }
         }
         Ok(())
@@ -290,13 +290,13 @@ impl Space {
     pub fn fork(
         &self,
         child: Process,
-        commons: &mut Commons,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<Self, Full> {
         let lowest = self.owned.iter().map(|&(first, _)| first).min().unwrap_or(0);
         let end = self.owned.iter().map(|&(first, count)| first + count).max().unwrap_or(1);
         let count = end - lowest;
-        let first = commons.numbers.take_above(end, count).ok_or(Full)?;
+        let first = shared.numbers.allocate_above(end, count).ok_or(Full)?;
         let by = first - lowest;
         let mut copy = Self::new(child);
         copy.areas = self.areas.clone();
@@ -304,18 +304,18 @@ impl Space {
         copy.index = self.index.clone();
         copy.vacant = self.vacant.clone();
         copy.owned = vec![(first, count)];
-        copy.unused.give(first, count);
-        for placed in copy.placed.iter_mut().filter(|placed| placed.address != NOWHERE) {
+        copy.unused.free(first, count);
+        for placed in copy.placed.iter_mut().filter(|placed| placed.address != NO_REGION) {
             placed.number += by;
-            copy.unused.take(1, Some(placed.number));
+            copy.unused.allocate(1, Some(placed.number));
         }
         out.push(Event::Fork { child, offset: by * SLOTS });
         Ok(copy)
     }
 
     /// Ends the process and frees its numbers.
-    pub fn end(self, commons: &mut Commons) {
-        self.owned.iter().for_each(|&(first, count)| commons.numbers.give(first, count));
+    pub fn end(self, shared: &mut SharedState) {
+        self.owned.iter().for_each(|&(first, count)| shared.numbers.free(first, count));
     }
 
     /// Splits areas at `begin` and `end`, and returns those in between by their first pages.
@@ -341,10 +341,10 @@ impl Space {
         end: u64,
         of: u64,
         kind: Kind,
-        commons: &mut Commons,
+        shared: &mut SharedState,
         out: &mut Vec<Event>,
     ) -> Result<(), Full> {
-        self.number(begin, end, commons)?;
+        self.number(begin, end, shared)?;
         let mut runs: Vec<(u64, Pages)> = Vec::new();
         let regions: Vec<(u64, u32)> = self.regions(begin, end).collect();
         for (region, at) in regions {
@@ -368,7 +368,7 @@ impl Space {
             out.push(if kind == Kind::Heap && self.grows(address, pages.first) {
                 Event::Grow { pages }
             } else {
-                let backing = commons.backing(kind.from(address - of));
+                let backing = shared.backing(kind.from(address - of));
                 Event::Map { pages, address, backing }
             });
         }
@@ -376,7 +376,7 @@ impl Space {
     }
 
     /// Numbers the unnumbered regions of a range; adjacent regions get adjacent numbers if possible.
-    fn number(&mut self, begin: u64, end: u64, commons: &mut Commons) -> Result<(), Full> {
+    fn number(&mut self, begin: u64, end: u64, shared: &mut SharedState) -> Result<(), Full> {
         let (mut region, last) = (begin / u64::from(SLOTS), (end - 1) / u64::from(SLOTS));
         while region <= last {
             let next = self.index.range(region..=last).next().map_or(last + 1, |(&next, _)| next);
@@ -387,10 +387,10 @@ impl Space {
             let count = u32::try_from(next - region).map_err(|_| Full)?;
             let before = region.checked_sub(1).and_then(|before| self.index.get(&before));
             let wanted = before.map(|&at| self.placed[at as usize].number + 1);
-            let first = match self.unused.take(count, wanted) {
+            let first = match self.unused.allocate(count, wanted) {
                 Some(first) => first,
                 None => {
-                    let first = commons.numbers.take(count, wanted).ok_or(Full)?;
+                    let first = shared.numbers.allocate(count, wanted).ok_or(Full)?;
                     self.owned.push((first, count));
                     first
                 }

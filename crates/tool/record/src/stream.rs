@@ -7,8 +7,8 @@ use std::time::Duration;
 use trace::{Advice, BLOCK, Block, Event, Process, Run, Totals, Writer};
 
 use crate::RecordError;
-use crate::commons::{Commons, Full};
 use crate::parts::{Kind, Rights};
+use crate::shared_state::{Full, SharedState};
 use crate::space::Space;
 use crate::wire::{Frame, Mapped, Message, Span, Words};
 
@@ -66,11 +66,11 @@ impl Sink {
 pub struct Stream {
     data: Sink,
     code: Option<Sink>,
-    commons: Commons,
+    shared: SharedState,
     /// By pid.
     living: HashMap<u32, Space>,
     /// Forked children that have not sent a frame yet, by name.
-    unborn: HashMap<u64, Space>,
+    pending_forks: HashMap<u64, Space>,
     running: Option<Process>,
     next: u32,
     skip: u64,
@@ -78,9 +78,9 @@ pub struct Stream {
     seen: Counts,
     /// Events of the current frame.
     events: Vec<Event>,
-    /// Recording has stopped: `most` is reached, or numbers are exhausted (`crowded`).
+    /// Recording has stopped: `most` is reached, or numbers are exhausted (`out_of_numbers`).
     full: bool,
-    crowded: bool,
+    out_of_numbers: bool,
 }
 
 impl Stream {
@@ -90,9 +90,9 @@ impl Stream {
         Self {
             data: Sink::new(data),
             code: code.map(Sink::new),
-            commons: Commons::new(),
+            shared: SharedState::new(),
             living: HashMap::new(),
-            unborn: HashMap::new(),
+            pending_forks: HashMap::new(),
             running: None,
             next: 0,
             skip,
@@ -100,7 +100,7 @@ impl Stream {
             seen: Counts::default(),
             events: Vec::new(),
             full: false,
-            crowded: false,
+            out_of_numbers: false,
         }
     }
 
@@ -115,8 +115,8 @@ impl Stream {
     }
 
     /// Whether region numbers are exhausted.
-    pub fn is_crowded(&self) -> bool {
-        self.crowded
+    pub fn is_out_of_numbers(&self) -> bool {
+        self.out_of_numbers
     }
 
     /// Processes a frame.
@@ -127,10 +127,10 @@ impl Stream {
         if self.full {
             return Ok(());
         }
-        match self.take(frame) {
+        match self.apply(frame) {
             Ok(done) => done,
             Err(Full) => {
-                (self.full, self.crowded) = (true, true);
+                (self.full, self.out_of_numbers) = (true, true);
                 Ok(())
             }
         }
@@ -162,7 +162,7 @@ impl Stream {
         Ok((self.seen, data, code))
     }
 
-    fn take(&mut self, frame: &Frame<'_>) -> Result<Result<(), RecordError>, Full> {
+    fn apply(&mut self, frame: &Frame<'_>) -> Result<Result<(), RecordError>, Full> {
         match frame.what {
             Message::Start => {
                 self.end(frame.pid);
@@ -174,12 +174,12 @@ impl Stream {
             Message::Forked(name) => {
                 // An earlier process with this pid ended without an EXIT frame.
                 self.end(frame.pid);
-                if let Some(space) = self.unborn.remove(&name) {
+                if let Some(space) = self.pending_forks.remove(&name) {
                     self.living.insert(frame.pid, space);
                 }
             }
             Message::ForkFailed(name) => {
-                if let Some(space) = self.unborn.remove(&name) {
+                if let Some(space) = self.pending_forks.remove(&name) {
                     self.exit(space);
                 }
             }
@@ -203,30 +203,30 @@ impl Stream {
     fn call(&mut self, pid: u32, call: &Message<'_>) -> Result<Result<(), RecordError>, Full> {
         // The process may have ended while another of its threads still sent frames.
         let Some(space) = self.living.get_mut(&pid) else { return Ok(Ok(())) };
-        let (commons, out) = (&mut self.commons, &mut self.events);
+        let (shared, out) = (&mut self.shared, &mut self.events);
         match *call {
             Message::Map(mapped) => {
-                let (kind, rights) = kind_of(&mapped, commons);
+                let (kind, rights) = kind_of(&mapped, shared);
                 let (begin, end) = pages(mapped.span);
-                space.map(begin, end, kind, rights, commons, out)?;
+                space.map(begin, end, kind, rights, shared, out)?;
             }
             Message::Declared(mapped, heap) => {
-                let (kind, rights) = kind_of(&mapped, commons);
+                let (kind, rights) = kind_of(&mapped, shared);
                 let kind = if heap { Kind::Heap } else { kind };
                 let (begin, end) = pages(mapped.span);
-                space.declare(begin, end, kind, rights, commons, out)?;
+                space.declare(begin, end, kind, rights, shared, out)?;
             }
             Message::Unmap(span) => {
                 let (begin, end) = pages(span);
                 space.unmap(begin, end, out);
             }
             Message::Detach(address) => space.detach(address >> PAGE, out),
-            Message::Remap { old, new, stays } => {
-                space.remap(pages(old), pages(new), stays, commons, out)?;
+            Message::Remap { old, new, keeps_old } => {
+                space.remap(pages(old), pages(new), keeps_old, shared, out)?;
             }
             Message::Break(old, new) => {
                 let end = |address: u64| address.div_ceil(1 << PAGE);
-                space.heap(end(old), end(new), commons, out)?;
+                space.heap(end(old), end(new), shared, out)?;
             }
             Message::Advise(span, advice) => {
                 if let Some(advice) = advice_of(advice) {
@@ -236,14 +236,14 @@ impl Stream {
             }
             Message::Protect(span, protection) => {
                 let (begin, end) = pages(span);
-                space.protect(begin, end, rights_of(protection), commons, out)?;
+                space.protect(begin, end, rights_of(protection), shared, out)?;
             }
             Message::Forking(name) => {
                 let child = Process(self.next);
                 self.next += 1;
                 self.seen.processes += 1;
-                let copy = space.fork(child, commons, out)?;
-                self.unborn.insert(name, copy);
+                let copy = space.fork(child, shared, out)?;
+                self.pending_forks.insert(name, copy);
             }
             _ => {}
         }
@@ -278,10 +278,10 @@ impl Stream {
                 continue;
             }
             self.most -= u64::from(count);
-            let page = match space.touch(word.page, &mut self.commons, &mut self.events) {
+            let page = match space.touch(word.page, &mut self.shared, &mut self.events) {
                 Ok(page) => page,
                 Err(Full) => {
-                    (self.full, self.crowded) = (true, true);
+                    (self.full, self.out_of_numbers) = (true, true);
                     break;
                 }
             };
@@ -313,8 +313,8 @@ impl Stream {
         // While data accesses are skipped, fetches are skipped too.
         for word in words.iter().take_while(|_| skipping == 0) {
             self.seen.fetches += u64::from(word.count);
-            let Ok(page) = space.touch(word.page, &mut self.commons, &mut self.events) else {
-                (self.full, self.crowded) = (true, true);
+            let Ok(page) = space.touch(word.page, &mut self.shared, &mut self.events) else {
+                (self.full, self.out_of_numbers) = (true, true);
                 break;
             };
             for event in std::mem::take(&mut self.events) {
@@ -351,7 +351,7 @@ impl Stream {
         self.as_process(space.process);
         self.event(Event::Exit(space.process));
         self.running = None;
-        space.end(&mut self.commons);
+        space.end(&mut self.shared);
     }
 
     fn as_process(&mut self, process: Process) {
@@ -393,12 +393,12 @@ fn rights_of(protection: u64) -> Rights {
     }
 }
 
-fn kind_of(mapped: &Mapped, commons: &mut Commons) -> (Kind, Rights) {
+fn kind_of(mapped: &Mapped, shared: &mut SharedState) -> (Kind, Rights) {
     let rights = rights_of(mapped.protection);
     let kind = match (mapped.shared, mapped.file) {
         // A read-only shared file mapping uses the page cache, like a private one.
         (true, file) if file != 0 && rights == Rights::Read => Kind::File(file),
-        (true, 0) => Kind::Shared(commons.nameless(), 0),
+        (true, 0) => Kind::Shared(shared.anonymous_id(), 0),
         (true, file) => Kind::Shared(file, mapped.offset >> PAGE),
         (false, 0) => Kind::Anonymous,
         (false, file) => Kind::File(file),

@@ -2,7 +2,7 @@
 //! the recorded program could also send to the socket.
 
 /// Maximum frame size in bytes: a full buffer of records and a head.
-pub const LONGEST: usize = 64 << 10;
+pub const MAX_FRAME: usize = 64 << 10;
 /// "SPR1".
 const MAGIC: u32 = 0x3152_5053;
 /// Magic, kind, pid, tid, instructions.
@@ -43,7 +43,7 @@ pub enum Message<'a> {
         /// New address range.
         new: Span,
         /// Whether the old range stays mapped (MREMAP_DONTUNMAP).
-        stays: bool,
+        keeps_old: bool,
     },
     /// brk: old and new end of the heap.
     Break(u64, u64),
@@ -178,7 +178,7 @@ fn fields(
             let old = if old.length == 0 { old } else { self::span(old.begin, old.length)? };
             let new = self::span(new, field(3)?)?;
             // MREMAP_DONTUNMAP is 4 (linux/mman.h); an old length of 0 duplicates a shared mapping (mremap(2)).
-            (Message::Remap { old, new, stays: field(4)? & 4 != 0 }, 5)
+            (Message::Remap { old, new, keeps_old: field(4)? & 4 != 0 }, 5)
         }
         7 => (Message::Break(field(0)?, field(1)?), 2),
         8 => (Message::Advise(span(0)?, field(2)?), 3),

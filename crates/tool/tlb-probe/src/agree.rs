@@ -26,12 +26,12 @@ pub struct Cost {
 /// Maximum half width of a cost's confidence interval, as a share of the cost.
 pub const TOLERANCE: f64 = 0.10;
 /// Differences below this many cycles count as none: a third of a tick of most counters.
-const NOTHING: f64 = 0.3;
+const MIN_DIFFERENCE: f64 = 0.3;
 /// Number of bootstrap resamples.
 const RESAMPLES: usize = 400;
 
 /// The representative value of `count` estimates, each on different memory.
-pub(crate) fn typical(
+pub(crate) fn estimate_cost(
     count: usize,
     mut estimate: impl FnMut() -> Result<f64, ProbeError>,
 ) -> Result<Cost, ProbeError> {
@@ -60,7 +60,7 @@ impl Cost {
         let tail = resamples.len() / 40;
         let (low, high) = (resamples[tail], resamples[resamples.len() - 1 - tail]);
         let (low, high) = (low.min(cycles), high.max(cycles));
-        let agreed = high - low <= (2.0 * TOLERANCE * cycles.abs()).max(NOTHING);
+        let agreed = high - low <= (2.0 * TOLERANCE * cycles.abs()).max(MIN_DIFFERENCE);
         Self { cycles, interval: Some((low, high)), agreed, estimates }
     }
 }
@@ -82,7 +82,7 @@ mod tests {
 
     fn of(values: &[f64]) -> Cost {
         let mut values = values.iter().copied();
-        typical(values.len(), || Ok(values.next().expect("no more than there are"))).unwrap()
+        estimate_cost(values.len(), || Ok(values.next().expect("no more than there are"))).unwrap()
     }
 
     #[test]

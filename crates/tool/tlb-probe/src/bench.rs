@@ -9,7 +9,7 @@ use workload::rng::SplitMix64;
 use crate::levels::Sample;
 use crate::place::Shape;
 use crate::probe::{Offer, Place, Probe, ProbeError};
-use crate::statistics::{above, low, median};
+use crate::statistics::{above, low_mean, median};
 
 /// Number of repetitions and footprints.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -100,10 +100,10 @@ pub(crate) struct Bench<'a> {
 }
 
 /// Maximum number of rounds, as a multiple of the minimum.
-const MORE: usize = 3;
+const MAX_ROUND_FACTOR: usize = 3;
 
 /// Whether the lowest three readings (or all, if fewer) agree within a hundredth.
-fn settled(readings: &[f64]) -> bool {
+fn readings_agree(readings: &[f64]) -> bool {
     let mut sorted = readings.to_vec();
     sorted.sort_by(f64::total_cmp);
     let third = sorted.get(2).or(sorted.last());
@@ -181,11 +181,11 @@ impl<'a> Bench<'a> {
 
     /// Translation cost at each of these footprints: low values over several rounds, with more rounds for footprints
     /// whose lowest readings disagree.
-    pub fn in_turn(&mut self, pages: &[u64]) -> Result<Vec<f64>, ProbeError> {
+    pub fn translation_costs(&mut self, pages: &[u64]) -> Result<Vec<f64>, ProbeError> {
         let mut all = vec![(Vec::new(), Vec::new()); pages.len()];
-        for turn in 0..MORE * self.effort.turns {
+        for turn in 0..MAX_ROUND_FACTOR * self.effort.turns {
             let open = |(spread, packed): &(Vec<f64>, Vec<f64>)| {
-                turn < self.effort.turns || !settled(spread) || !settled(packed)
+                turn < self.effort.turns || !readings_agree(spread) || !readings_agree(packed)
             };
             let these: Vec<usize> = (0..pages.len()).filter(|index| open(&all[*index])).collect();
             let footprints: Vec<u64> = these.iter().map(|index| pages[*index]).collect();
@@ -194,21 +194,21 @@ impl<'a> Bench<'a> {
                 all[index].1.push(reading.packed);
             }
         }
-        Ok(all.iter().map(|(spread, packed)| low(spread) - low(packed)).collect())
+        Ok(all.iter().map(|(spread, packed)| low_mean(spread) - low_mean(packed)).collect())
     }
 
     /// Cycles per access by which `these` places are slower than `those`: low values of alternating readings.
-    pub fn apart(&mut self, these: &[Place], those: &[Place]) -> Result<f64, ProbeError> {
+    pub fn difference(&mut self, these: &[Place], those: &[Place]) -> Result<f64, ProbeError> {
         let (mut one, mut other) = (Vec::new(), Vec::new());
         for _ in 0..self.effort.turns {
             one.push(self.chase(these)?);
             other.push(self.chase(those)?);
         }
-        Ok(low(&one) - low(&other))
+        Ok(low_mean(&one) - low_mean(&other))
     }
 
     /// Majority of up to three tests.
-    pub fn surely(
+    pub fn majority(
         &mut self,
         mut test: impl FnMut(&mut Self) -> Result<bool, ProbeError>,
     ) -> Result<bool, ProbeError> {
@@ -255,8 +255,8 @@ pub(crate) fn combined<'a>(
     let sample = |(index, pages): (usize, &u64)| {
         let all = |of: fn(&Reading) -> f64| rounds.iter().map(|round| of(&round[index])).collect();
         let (spread, packed): (Vec<f64>, Vec<f64>) = (all(|r| r.spread), all(|r| r.packed));
-        let apart = median(&spread) - low(&spread);
-        Sample { pages: *pages, spread: low(&spread), packed: low(&packed), apart }
+        let deviation = median(&spread) - low_mean(&spread);
+        Sample { pages: *pages, spread: low_mean(&spread), packed: low_mean(&packed), deviation }
     };
     pages.iter().enumerate().map(sample).collect()
 }

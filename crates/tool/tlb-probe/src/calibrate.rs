@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use units::PageSize;
 
-use crate::agree::{Cost, typical};
+use crate::agree::{Cost, estimate_cost};
 use crate::backing::{self, Backing};
 use crate::bench::{Bench, Effort};
 use crate::document::{
@@ -62,12 +62,12 @@ pub fn calibrate(
             continue;
         }
         let base = done.first();
-        let typical = base.and_then(|base| {
+        let base_costs = base.and_then(|base| {
             let second = base.levels.get(1)?.hit.as_ref()?.cycles;
             Some((second, base.miss.as_ref()?.cycles))
         });
         let mut bench = Bench::new(probe, page, options.effort, options.seed, until)?;
-        let outcome = one_size(&mut bench, typical, progress);
+        let outcome = one_size(&mut bench, base_costs, progress);
         let (report, stairs) = match outcome {
             Ok(found) => found,
             // Other page sizes may fail to be allocated; completed measurements stay valid.
@@ -121,12 +121,12 @@ pub fn calibrate(
 
 fn one_size(
     bench: &mut Bench,
-    typical: Option<(f64, f64)>,
+    base_costs: Option<(f64, f64)>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(SizeReport, Staircase), ProbeError> {
     let page = bench.offer.page;
     progress(&format!("the staircase of {page} pages"));
-    let stairs = staircase(bench, typical)?;
+    let stairs = staircase(bench, base_costs)?;
     progress(&format!("what misses of {page} pages cost"));
     let mut levels = Vec::new();
     for (index, end) in stairs.ends.iter().enumerate() {
@@ -162,12 +162,12 @@ pub(crate) fn curve(stairs: &Staircase) -> Vec<CurvePoint> {
 /// Footprint for measuring misses, as a multiple of the last level's entries. At twice the entries, an LRU level never
 /// hits, and one with random replacement hits in 20 % of accesses; with more, the data no longer fit a second-level
 /// data cache of 256 KiB.
-const BEYOND: u64 = 2;
+const MISS_FOOTPRINT_FACTOR: u64 = 2;
 
 /// Number of pages beyond which no access hits in the last level. For a level without a sharp end, only at the end of
 /// its range do half of the accesses miss; that end is a footprint of the curve, which varies between runs. So it is
 /// rounded to the next power of two from five sixths (over 3,662 pages a miss cost 20.2 cycles, over 3,990 pages 21.6).
-fn full(end: &End) -> u64 {
+fn capacity(end: &End) -> u64 {
     match end.sharp {
         true => end.entries,
         false => (5 * end.range.1).div_ceil(6).next_power_of_two(),
@@ -184,7 +184,7 @@ fn miss(
 ) -> Result<(Option<Cost>, Option<u64>), ProbeError> {
     let Some(end) = stairs.last() else { return Ok((None, None)) };
     let last = end.entries;
-    let pages = (BEYOND * full(&end)).min(bench.offer.pages);
+    let pages = (MISS_FOOTPRINT_FACTOR * capacity(&end)).min(bench.offer.pages);
     if pages <= last + last / 2 || last < 4 {
         return Ok((None, None));
     }
@@ -196,9 +196,9 @@ fn miss(
         _ => 0.0,
     };
     let (spread, shared) = (bench.shape.spread(pages), bench.shape.shared(pages, few));
-    let cost = typical(bench.effort.attempts, || {
+    let cost = estimate_cost(bench.effort.attempts, || {
         bench.renew()?;
-        Ok(bench.apart(&spread, &shared)? + saved)
+        Ok(bench.difference(&spread, &shared)? + saved)
     })?;
     Ok((Some(cost), Some(pages)))
 }
@@ -254,8 +254,8 @@ mod tests {
     fn a_neighbouring_footprint_of_the_curve_moves_no_miss() {
         let end = |last, sharp| End { entries: 1536, range: (1000, last), sharp };
         for last in [1679, 1831, 1995, 2175] {
-            assert_eq!(full(&end(last, false)), 2048, "{last}");
+            assert_eq!(capacity(&end(last, false)), 2048, "{last}");
         }
-        assert_eq!(full(&end(1600, true)), 1536);
+        assert_eq!(capacity(&end(1600, true)), 1536);
     }
 }

@@ -10,7 +10,7 @@ use crate::document::{Calibration, LevelReport, SizeReport};
 /// The levels of a size are in doubt below this share of agreeing resamples.
 pub(crate) const DOUBTFUL: f64 = 0.8;
 /// Tolerated relative difference between measured entries and those of CPUID.
-const CLOSE: f64 = 0.02;
+const CPUID_TOLERANCE: f64 = 0.02;
 
 impl Calibration {
     /// CPUID's entries of this level for loads from pages of this size; `None` if CPUID has none.
@@ -38,7 +38,7 @@ impl Calibration {
         let whole = self.backing.as_ref().is_none_or(|found| found.verdict == Verdict::Reaches);
         // The TLB holds smaller pages if superpages are fractured, so there is nothing to compare.
         let compared = |size: &&SizeReport| whole || size.page == self.base_page;
-        let shaky = self.sizes.iter().filter_map(shaky);
+        let unstable = self.sizes.iter().filter_map(unstable);
         let code = self.instructions.iter().filter(compared).filter_map(|size| {
             let said = self.said_of_code(size.page)?;
             self.contradiction(
@@ -48,7 +48,7 @@ impl Calibration {
                 said,
             )
         });
-        shaky
+        unstable
             .chain(self.sizes.iter().filter(compared).flat_map(|size| self.contradicted(size)))
             .chain(code)
             .collect()
@@ -78,7 +78,7 @@ impl Calibration {
         said: u64,
     ) -> Option<String> {
         let (low, high) = level.range?;
-        let (found, slack) = (level.entries?, (CLOSE * said as f64) as u64);
+        let (found, slack) = (level.entries?, (CPUID_TOLERANCE * said as f64) as u64);
         let is_in_range = |said: u64| (low.saturating_sub(slack)..=high + slack).contains(&said);
         if is_in_range(said) {
             return None;
@@ -109,7 +109,7 @@ impl Calibration {
 }
 
 /// A warning if resamples disagree about the levels.
-fn shaky(size: &SizeReport) -> Option<String> {
+fn unstable(size: &SizeReport) -> Option<String> {
     let confidence = size.confidence.filter(|share| *share < DOUBTFUL)?;
     let share = (100.0 * confidence).floor();
     Some(format!(

@@ -33,7 +33,7 @@ const RAMP: f64 = 0.3;
 const POINTS: u64 = 16;
 const SURVEYS: usize = 12;
 /// Number of repeated surveys where noise hides the end.
-const AGAIN: usize = 2;
+const MAX_REPEATS: usize = 2;
 
 /// Pages, and cycles above the plateau.
 type Survey = Vec<(u64, f64)>;
@@ -65,7 +65,7 @@ pub(crate) fn end(
         Side::Loads => plateau.reference,
         Side::Jumps => (at(reached) * 4 / 5).max(plateau.first),
     };
-    let (mut sharp, mut coarse, mut feet) = (None, None, Vec::new());
+    let (mut sharp, mut coarse, mut candidates) = (None, None, Vec::new());
     for _ in 0..SURVEYS {
         let step = (high - low).div_ceil(POINTS);
         let survey = survey(bench, reference, low, high, step)?;
@@ -80,7 +80,9 @@ pub(crate) fn end(
             Found::Beyond if high >= limit => return Ok(None),
             Found::Beyond => (low, high) = (high - step, (high + width).min(limit)),
             // Noise may look gradual once.
-            Found::Gradual(entries) if sharp.is_none() && feet.is_empty() => feet.push(entries),
+            Found::Gradual(entries) if sharp.is_none() && candidates.is_empty() => {
+                candidates.push(entries)
+            }
             Found::Gradual(entries) if step <= (entries / 24).max(1) => {
                 let first = crossing(MISSES).map_or(entries, |first| at(first.max(1) - 1));
                 let half = crossing(0.5).map_or(limit, at);
@@ -91,26 +93,26 @@ pub(crate) fn end(
                 sharp = Some(false);
                 (low, high) = (entries.saturating_sub(2 * step), (entries + 2 * step).min(limit));
             }
-            Found::Sharp(entries, either) => {
+            Found::Sharp(entries, uncertainty) => {
                 if sharp.is_none() {
-                    feet.clear();
+                    candidates.clear();
                 }
                 sharp = Some(true);
-                coarse = coarse.or(Some((entries, step.max(either))));
+                coarse = coarse.or(Some((entries, step.max(uncertainty))));
                 // Noise limits the resolution: repeat instead of refining.
-                if step > 1 && either >= 2 * step && feet.len() < AGAIN {
-                    feet.push(entries);
+                if step > 1 && uncertainty >= 2 * step && candidates.len() < MAX_REPEATS {
+                    candidates.push(entries);
                     continue;
                 }
-                if step == 1 || either >= 2 * step {
-                    feet.push(entries);
-                    feet.sort_unstable();
-                    let entries = feet[feet.len() / 2];
-                    let range = (entries.saturating_sub(either), entries + either);
+                if step == 1 || uncertainty >= 2 * step {
+                    candidates.push(entries);
+                    candidates.sort_unstable();
+                    let entries = candidates[candidates.len() / 2];
+                    let range = (entries.saturating_sub(uncertainty), entries + uncertainty);
                     return Ok(Some(End { entries, range, sharp: true }));
                 }
-                feet.clear();
-                let around = step + either + 2;
+                candidates.clear();
+                let around = step + uncertainty + 2;
                 (low, high) =
                     (entries.saturating_sub(around).max(1), (entries + around).min(limit));
             }
@@ -136,7 +138,7 @@ fn survey(
 ) -> Result<Survey, ProbeError> {
     let mut pages = vec![reference];
     pages.extend((low..=high).step_by(step as usize));
-    let excess = bench.in_turn(&pages)?;
+    let excess = bench.translation_costs(&pages)?;
     let base = excess[0];
     Ok(pages
         .into_iter()
@@ -192,7 +194,7 @@ fn judge(survey: &Survey, rise: f64, known: Option<bool>) -> Found {
     let flats: Vec<f64> =
         raw[..ramp].iter().zip(&survey).filter(|(_, at)| at.0 <= foot).map(|(e, _)| *e).collect();
     let height = if flats.len() >= 3 { median(&flats) } else { 0.0 };
-    let left = left_by(&survey[..ramp], foot, slope);
+    let left = residuals(&survey[..ramp], foot, slope);
     let sigma = noise(if flats.len() >= 4 { &flats } else { &left });
     // The first page too many evicts another page, so at least two pages miss.
     let first = rise / foot as f64;
@@ -202,19 +204,19 @@ fn judge(survey: &Survey, rise: f64, known: Option<bool>) -> Found {
     // If noise hides the first miss, use the whole ramp. A set with tree-PLRU replacement and one page too many may hit
     // for some of them: in the best order a third of the cost of the next set (one run in twelve found 97 entries of
     // 96).
-    let either = (2.5 * sigma / slope).ceil() as u64;
+    let uncertainty = (2.5 * sigma / slope).ceil() as u64;
     let least = if sigma > 0.0 { slope / 4.0 } else { first.min(slope / 4.0) };
     match smooth.iter().position(|excess| *excess - height > least) {
         _ if foot == pages(0) => Found::Before,
         Some(over) if over > 0 && 2.5 * sigma <= least => {
             Found::Sharp(foot.clamp(pages(over - 1), pages(over) - 1), 0)
         }
-        _ => Found::Sharp(foot, either),
+        _ => Found::Sharp(foot, uncertainty),
     }
 }
 
 /// Residuals of the ramp.
-fn left_by(points: &[(u64, f64)], foot: u64, slope: f64) -> Vec<f64> {
+fn residuals(points: &[(u64, f64)], foot: u64, slope: f64) -> Vec<f64> {
     let left = |(pages, excess): &(u64, f64)| excess - slope * pages.saturating_sub(foot) as f64;
     points.iter().map(left).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use units::PageSize;
 
-use crate::agree::{Cost, typical};
+use crate::agree::{Cost, estimate_cost};
 use crate::bench::{Bench, Effort, Side};
 use crate::calibrate::{Options, curve};
 use crate::document::{LevelReport, SizeReport};
@@ -35,7 +35,7 @@ pub(crate) fn sizes(
     for offer in probe.offers() {
         progress(&format!("code in pages of {}", offer.page));
         match size(probe, offer.page, effort, options.seed, until) {
-            Ok(report) => done.extend(sure(report, notes)),
+            Ok(report) => done.extend(reject_doubtful(report, notes)),
             Err(ProbeError::NotGot { page, why }) => {
                 notes.push(format!("code in pages of {page}: {why}"));
             }
@@ -46,7 +46,7 @@ pub(crate) fn sizes(
 }
 
 /// The report, or a note if resamples of its readings disagree.
-fn sure(report: SizeReport, notes: &mut Vec<String>) -> Option<SizeReport> {
+fn reject_doubtful(report: SizeReport, notes: &mut Vec<String>) -> Option<SizeReport> {
     let sure = report.confidence.is_none_or(|share| share >= DOUBTFUL);
     if !sure {
         notes.push(format!(
@@ -72,7 +72,7 @@ fn size(
     if let Some(end) = stairs.last() {
         let (entries, range) = (Some(end.entries), Some(end.range));
         levels.push(LevelReport { entries, range, sharp: end.sharp, ways: None, hit: None });
-        let hit = next(&mut bench, end.entries)?;
+        let hit = second_level_cost(&mut bench, end.entries)?;
         let next = LevelReport { entries: None, range: None, sharp: true, ways: None, hit };
         levels.extend(next.hit.is_some().then_some(next));
     }
@@ -89,16 +89,16 @@ fn size(
 
 /// Cost of a jump that misses the first level and hits in the next: over twice its entries, against three quarters of
 /// them.
-fn next(bench: &mut Bench, entries: u64) -> Result<Option<Cost>, ProbeError> {
+fn second_level_cost(bench: &mut Bench, entries: u64) -> Result<Option<Cost>, ProbeError> {
     let (many, few) = (2 * entries, entries - entries / 4);
     if many > bench.offer.pages {
         return Ok(None);
     }
     let shape = bench.shape;
-    typical(bench.effort.attempts, || {
+    estimate_cost(bench.effort.attempts, || {
         bench.renew()?;
-        let beyond = bench.apart(&shape.spread(many), &shape.packed(many))?;
-        Ok(beyond - bench.apart(&shape.spread(few), &shape.packed(few))?)
+        let beyond = bench.difference(&shape.spread(many), &shape.packed(many))?;
+        Ok(beyond - bench.difference(&shape.spread(few), &shape.packed(few))?)
     })
     .map(Some)
 }

@@ -20,7 +20,7 @@ pub(crate) struct Sample {
     /// Cycles per access, the same number of lines in few pages.
     pub packed: f64,
     /// Spread of the readings: median minus low value.
-    pub apart: f64,
+    pub deviation: f64,
 }
 
 impl Sample {
@@ -30,7 +30,7 @@ impl Sample {
 
     /// Estimated standard error: resolution of the clock, residual disturbances, and spread of the readings.
     fn sigma(&self) -> f64 {
-        0.05 + 0.005 * self.spread + 0.5 * self.apart
+        0.05 + 0.005 * self.spread + 0.5 * self.deviation
     }
 }
 
@@ -89,7 +89,7 @@ fn grid(limit: u64, step: f64) -> Vec<u64> {
 /// existing rounds have other levels.
 pub(crate) fn staircase(
     bench: &mut Bench,
-    typical: Option<(f64, f64)>,
+    base_costs: Option<(f64, f64)>,
 ) -> Result<Staircase, ProbeError> {
     let limit = bench.offer.pages.min(bench.offer.span).min(bench.effort.most_pages);
     let grid = grid(limit, bench.effort.step);
@@ -104,7 +104,7 @@ pub(crate) fn staircase(
         }
         let mut curve = combined(&grid, &rounds);
         let plateaus = first_level(bench, &mut curve, limit)?;
-        let mut known = tlb_levels(bench, plateaus, typical)?;
+        let mut known = tlb_levels(bench, plateaus, base_costs)?;
         if bench.side == Side::Jumps {
             known.truncate(1);
         }
@@ -137,12 +137,12 @@ fn first_level(
         return Ok(plateaus);
     };
     bench.first = Some((entries, rise));
-    relieve(bench, curve);
+    correct_control(bench, curve);
     Ok(self::plateaus(curve, bench.side.least_step()))
 }
 
 /// Subtracts the translation cost from the packed chase.
-fn relieve(bench: &Bench, curve: &mut [Sample]) {
+fn correct_control(bench: &Bench, curve: &mut [Sample]) {
     for sample in curve {
         sample.packed -= bench.control(sample.pages);
     }
@@ -183,7 +183,7 @@ fn resamples(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>]) -> Vec<Vec<Sa
     let resample = |_| {
         let one = |_| &rounds[(rng.draw() % rounds.len() as u64) as usize];
         let mut curve = combined(grid, (0..rounds.len()).map(one));
-        relieve(bench, &mut curve);
+        correct_control(bench, &mut curve);
         curve
     };
     (0..RESAMPLES).map(resample).collect()
@@ -194,7 +194,7 @@ fn confidence(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Pla
     let least = bench.side.least_step();
     let near = |a: f64, b: f64| (a - b).abs() <= least.max(0.15 * b.abs());
     let mut all = combined(grid, rounds);
-    relieve(bench, &mut all);
+    correct_control(bench, &mut all);
     let whole = plateaus(&all, least);
     let same = |curve: &&Vec<Sample>| {
         let found = plateaus(curve, least);
@@ -226,7 +226,7 @@ fn hits(bench: &Bench, grid: &[u64], rounds: &[Vec<Reading>], known: &[Plateau])
     };
     let curve = |rounds: &[Vec<Reading>]| {
         let mut curve = combined(grid, rounds);
-        relieve(bench, &mut curve);
+        correct_control(bench, &mut curve);
         curve
     };
     let whole = steps(&curve(rounds));
@@ -293,11 +293,11 @@ fn nearly_level(inside: &[Sample], least: f64) -> Option<f64> {
 fn tlb_levels(
     bench: &mut Bench,
     plateaus: Vec<Plateau>,
-    typical: Option<(f64, f64)>,
+    base_costs: Option<(f64, f64)>,
 ) -> Result<Vec<Plateau>, ProbeError> {
     let mut levels: Vec<Plateau> = Vec::new();
     for plateau in plateaus {
-        if !levels.is_empty() && walks(bench, &plateau, typical)? {
+        if !levels.is_empty() && walks(bench, &plateau, base_costs)? {
             break;
         }
         levels.push(plateau);
@@ -316,18 +316,18 @@ const THIRD: u64 = 1 << 18;
 fn walks(
     bench: &mut Bench,
     plateau: &Plateau,
-    typical: Option<(f64, f64)>,
+    base_costs: Option<(f64, f64)>,
 ) -> Result<bool, ProbeError> {
     let (pages, shape) = (plateau.middle, bench.shape);
     let size = (THIRD / shape.parts).max(512);
     let regions = bench.offer.span / size;
     if regions.min(pages) < 8 {
         // The address range is too small: decide by the costs of base pages.
-        let (hit, miss) = typical.unwrap_or((0.0, f64::INFINITY));
+        let (hit, miss) = base_costs.unwrap_or((0.0, f64::INFINITY));
         return Ok((plateau.height - hit).abs() > (plateau.height - miss).abs());
     }
     let scattered = shape.scattered(pages, regions, size);
     let spread = shape.spread(pages);
     let least = (0.05 * plateau.height).max(MIN_WALK);
-    bench.surely(|bench| Ok(bench.apart(&scattered, &spread)? >= least))
+    bench.majority(|bench| Ok(bench.difference(&scattered, &spread)? >= least))
 }

@@ -50,7 +50,7 @@ pub fn median(values: &[f64]) -> f64 {
 
 /// Mean of the n/4 + 1 lowest values: of three, the lowest, of seven, the lowest two. Disturbances make readings
 /// slower, but the single lowest of many may come from a misread clock.
-pub fn low(values: &[f64]) -> f64 {
+pub fn low_mean(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let lower = &sorted[..sorted.len().min(sorted.len() / 4 + 1)];
@@ -226,8 +226,8 @@ mod tests {
 
     #[test]
     fn most_disturbances_do_not_move_the_low_value() {
-        assert!((low(&[5.0, 9.0, 5.1, 70.0, 8.0, 5.2, 40.0, 9.0]) - 5.1).abs() < 1e-9);
-        assert_eq!(low(&[3.0, 2.0, 1.0]), 1.0);
+        assert!((low_mean(&[5.0, 9.0, 5.1, 70.0, 8.0, 5.2, 40.0, 9.0]) - 5.1).abs() < 1e-9);
+        assert_eq!(low_mean(&[3.0, 2.0, 1.0]), 1.0);
     }
 
     proptest! {

@@ -65,10 +65,10 @@ fn is_full(bench: &mut Bench, entries: u64, rise: f64) -> Result<bool, ProbeErro
     let (Some(stride), true) = (room, entries <= 256) else { return Ok(false) };
     let (all, few) = (bench.shape.strided(entries, stride), bench.shape.spread(entries));
     let least = rise / entries as f64;
-    let apart = bench.surely(|bench| {
+    let differ = bench.majority(|bench| {
         bench.slower(|bench| bench.chase(&all), |bench| bench.chase(&few), least)
     })?;
-    Ok(!apart)
+    Ok(!differ)
 }
 
 /// The largest power-of-two distance up to `most` for `count` pages in the address range.

@@ -31,10 +31,10 @@ pub struct Given {
 }
 
 /// Accessor of the field that a key sets.
-type Place = fn(&mut Given) -> &mut Option<f64>;
+type FieldAccessor = fn(&mut Given) -> &mut Option<f64>;
 
 /// All keys and their fields.
-pub const KEYS: [(&str, Place); 11] = [
+pub const KEYS: [(&str, FieldAccessor); 11] = [
     ("misses", |given| &mut given.misses),
     ("dtlb_misses", |given| &mut given.dtlb_misses),
     ("itlb_misses", |given| &mut given.itlb_misses),
@@ -51,9 +51,9 @@ pub const KEYS: [(&str, Place); 11] = [
 impl Given {
     /// Fills missing numbers from `other`.
     pub fn or(mut self, mut other: Self) -> Self {
-        for (_, place) in KEYS {
-            let value = place(&mut self).or(*place(&mut other));
-            *place(&mut self) = value;
+        for (_, field) in KEYS {
+            let value = field(&mut self).or(*field(&mut other));
+            *field(&mut self) = value;
         }
         self
     }
@@ -74,8 +74,8 @@ impl Given {
 
     /// The estimate; unknown, with the missing or wrong number as the reason.
     pub fn estimate(&self) -> Estimate {
-        let negative = KEYS.iter().find(|(_, place)| {
-            place(&mut self.clone()).is_some_and(|value| !value.is_finite() || value < 0.0)
+        let negative = KEYS.iter().find(|(_, field)| {
+            field(&mut self.clone()).is_some_and(|value| !value.is_finite() || value < 0.0)
         });
         if let Some((key, _)) = negative {
             return Estimate::unknown(format!("{key} must be a number of at least 0"));
@@ -86,8 +86,8 @@ impl Given {
         }
         let by_walks = self.cost_by_walks();
         let estimate = self.of_shares(by_walks);
-        let given = KEYS.into_iter().filter_map(|(key, place)| {
-            Some(Evidence::new(key, (*place(&mut self.clone()))?, "given"))
+        let given = KEYS.into_iter().filter_map(|(key, field)| {
+            Some(Evidence::new(key, (*field(&mut self.clone()))?, "given"))
         });
         let found =
             by_walks.map(|cost| Evidence::new("cost of a miss", cost, "walk_cycles / misses"));

@@ -2,7 +2,7 @@
 //! and files.
 
 use crate::count::{Count, MissCost, Mode};
-use crate::events::{self, Meaning, Says, Side, Table};
+use crate::events::{self, EventMeaning, Meaning, Side, Table};
 use crate::{Estimate, Evidence, Interval, Method, Scope, formula};
 
 /// Minimum number of cycles for a meaningful count: program start (exec, the dynamic loader) takes about a million
@@ -24,7 +24,7 @@ pub fn interpret(counts: &[Count], context: Context) -> Estimate {
     let estimate = counted.estimate(context);
     let mut estimate = estimate.with_evidence(counted.evidence());
     estimate.scope = counted.scope();
-    let note = context.table.and_then(|table| table.note).filter(|_| !counted.said.is_empty());
+    let note = context.table.and_then(|table| table.note).filter(|_| !counted.usable.is_empty());
     estimate.notes.extend(note.map(String::from));
     estimate.notes.extend(counted.notes());
     estimate
@@ -36,15 +36,16 @@ const CODE: &[Side] = &[Side::Fetch];
 /// The usable counts with their meanings.
 struct Counted<'a> {
     cycles: Vec<&'a Count>,
-    said: Vec<(Says, &'a Count)>,
+    usable: Vec<(EventMeaning, &'a Count)>,
 }
 
 impl<'a> Counted<'a> {
     fn sort(counts: &'a [Count], context: Context) -> Self {
         let (cycles, others): (Vec<&Count>, Vec<&Count>) =
             counts.iter().partition(|count| count.is_cycles());
-        let says = |count: &'a Count| Some((events::says(&count.name(), context.table)?, count));
-        Self { cycles, said: others.into_iter().filter_map(says).collect() }
+        let with_meaning =
+            |count: &'a Count| Some((events::meaning_of(&count.name(), context.table)?, count));
+        Self { cycles, usable: others.into_iter().filter_map(with_meaning).collect() }
     }
 
     fn estimate(&self, context: Context) -> Estimate {
@@ -65,13 +66,14 @@ impl<'a> Counted<'a> {
                  run"
             ));
         }
-        if self.said.iter().all(|(_, count)| count.value.is_none()) {
+        if self.usable.iter().all(|(_, count)| count.value.is_none()) {
             return Estimate::unknown(
                 "no TLB event was counted; count walk cycles or misses together with cycles",
             );
         }
-        let is_comparable = |(_, count): &(Says, &Count)| self.in_mode_of_cycles(count).is_some();
-        if !self.said.iter().any(is_comparable) {
+        let is_comparable =
+            |(_, count): &(EventMeaning, &Count)| self.in_mode_of_cycles(count).is_some();
+        if !self.usable.iter().any(is_comparable) {
             return Estimate::unknown(
                 "TLB events and cycles were counted in different modes; count both in the same: perf stat -e \
                  cycles:u,EVENT:u",
@@ -84,7 +86,7 @@ impl<'a> Counted<'a> {
     fn by_walk_cycles(&self, context: Context) -> Option<Estimate> {
         // For an unknown number of walkers assume four, the maximum of all tables, so that the lower bound holds.
         let walkers = context.table.map_or(4, |table| table.walkers);
-        let (data, fetch) = (self.busy(DATA, walkers), self.busy(CODE, walkers));
+        let (data, fetch) = (self.walk_share(DATA, walkers), self.walk_share(CODE, walkers));
         let mut estimate = match (data, fetch) {
             (None, None) => return None,
             (data, fetch) => Estimate::from_parts(Method::PmuWalkCycles, data, fetch),
@@ -105,7 +107,7 @@ impl<'a> Counted<'a> {
             None => estimate.without_bound(),
         };
         for (sides, name) in [(DATA, "cycles of a data walk"), (CODE, "cycles of a code walk")] {
-            let found = self.of_a_walk(sides);
+            let found = self.cycles_per_walk(sides);
             estimate = estimate
                 .with_evidence(found.map(|(cost, source)| Evidence::new(name, cost, source)));
         }
@@ -138,7 +140,7 @@ impl<'a> Counted<'a> {
 
     /// Mean cycles per walk of these accesses: from walk cycles summed over concurrent walks if available; otherwise
     /// from cycles with any walk in progress, a lower bound.
-    fn of_a_walk(&self, sides: &[Side]) -> Option<(f64, &'static str)> {
+    fn cycles_per_walk(&self, sides: &[Side]) -> Option<(f64, &'static str)> {
         let both = |meaning| {
             let of =
                 |side: &Side| Some((self.rate(*side, meaning)?, self.rate(*side, Meaning::Walks)?));
@@ -153,7 +155,7 @@ impl<'a> Counted<'a> {
     }
 
     /// Share of time with a walk of these accesses in progress: for each side from its most informative event.
-    fn busy(&self, sides: &[Side], walkers: u32) -> Option<Interval> {
+    fn walk_share(&self, sides: &[Side], walkers: u32) -> Option<Interval> {
         let rates = |meaning| sides.iter().filter_map(move |side| self.rate(*side, meaning));
         let active = rates(Meaning::Active).filter_map(|rate| formula::active(rate, 1.0));
         let active = active.reduce(Interval::and);
@@ -233,7 +235,7 @@ impl<'a> Counted<'a> {
     /// Rate of this kind of event per cycle, preferably of cycles from the same group. An event counted in several
     /// groups is taken once: the counts estimate the same number.
     fn rate(&self, side: Side, meaning: Meaning) -> Option<f64> {
-        let of_kind = self.said.iter().filter(|(says, _)| *says == Says { side, meaning });
+        let of_kind = self.usable.iter().filter(|(of, _)| *of == EventMeaning { side, meaning });
         let mut rates: Vec<(String, f64)> = Vec::new();
         for (_, count) in of_kind {
             let name = count.name();
@@ -257,7 +259,7 @@ impl<'a> Counted<'a> {
     }
 
     fn has(&self, meaning: Meaning) -> bool {
-        self.said.iter().any(|(says, count)| says.meaning == meaning && count.value.is_some())
+        self.usable.iter().any(|(of, count)| of.meaning == meaning && count.value.is_some())
     }
 
     /// The mode in which both the event and cycles were counted.
@@ -273,7 +275,7 @@ impl<'a> Counted<'a> {
     /// Count and group of an event in a mode. Separate counts in user and kernel mode are added.
     fn in_mode(&self, name: &str, mode: Mode) -> Option<(f64, u32)> {
         let of = |mode| {
-            let counts = self.said.iter().map(|(_, count)| count);
+            let counts = self.usable.iter().map(|(_, count)| count);
             let mut counts = counts.filter(|count| count.mode() == mode && count.name() == name);
             counts.find_map(|count| Some((count.value?, count.group)))
         };
@@ -300,10 +302,10 @@ impl<'a> Counted<'a> {
 
     /// The cycles that the shares refer to.
     fn scope(&self) -> Option<Scope> {
-        let of_said = self.said.iter().filter_map(|(_, count)| self.in_mode_of_cycles(count));
-        let of_said: Vec<Mode> = of_said.collect();
+        let of_usable = self.usable.iter().filter_map(|(_, count)| self.in_mode_of_cycles(count));
+        let of_usable: Vec<Mode> = of_usable.collect();
         let of_cycles = || self.cycles.iter().map(|count| count.mode()).collect();
-        let modes: Vec<Mode> = if of_said.is_empty() { of_cycles() } else { of_said };
+        let modes: Vec<Mode> = if of_usable.is_empty() { of_cycles() } else { of_usable };
         let is_all = |mode: Mode| !modes.is_empty() && modes.iter().all(|one| *one == mode);
         match (is_all(Mode::Both), is_all(Mode::User)) {
             (true, _) => Some(Scope::UserAndKernel),
@@ -313,20 +315,20 @@ impl<'a> Counted<'a> {
     }
 
     /// Notes about counts that are ignored because cycles were not counted in their mode.
-    fn left_out(&self) -> impl Iterator<Item = String> {
+    fn skipped_counts(&self) -> impl Iterator<Item = String> {
         let is_any_known = Mode::ALL.into_iter().any(|mode| self.cycles_of(0, mode).is_some());
-        let counts = self.said.iter().map(|(_, count)| *count).filter(move |_| is_any_known);
-        let left_out = counts.filter(|count| {
+        let counts = self.usable.iter().map(|(_, count)| *count).filter(move |_| is_any_known);
+        let skipped_counts = counts.filter(|count| {
             let (mode, own) = (self.in_mode_of_cycles(count), count.mode());
             count.value.is_some() && mode != Some(own) && mode != Some(Mode::Both)
         });
-        left_out.map(|count| {
+        skipped_counts.map(|count| {
             format!("{} was counted in {}, cycles were not", count.event, count.mode().in_words())
         })
     }
 
     fn evidence(&self) -> impl Iterator<Item = Evidence> {
-        let counts = self.cycles.iter().copied().chain(self.said.iter().map(|(_, count)| *count));
+        let counts = self.cycles.iter().copied().chain(self.usable.iter().map(|(_, count)| *count));
         counts.filter_map(|count| {
             let (name, source) = (count.event.clone(), count.source.clone());
             Some(Evidence { name, value: count.value?, counted: count.counted, source })
@@ -334,9 +336,9 @@ impl<'a> Counted<'a> {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.left_out().collect();
+        let mut notes: Vec<String> = self.skipped_counts().collect();
         let counts =
-            || self.said.iter().map(|(_, count)| *count).chain(self.cycles.iter().copied());
+            || self.usable.iter().map(|(_, count)| *count).chain(self.cycles.iter().copied());
         let least = counts().filter(|count| count.value.is_some()).filter_map(|c| c.counted);
         let least = least.fold(1.0, f64::min);
         if least < 0.995 {

@@ -392,8 +392,9 @@ mod tests {
     }
 
     const fn event(name: &'static str, select: u64, umask: u64) -> Event {
-        let says = events::Says { side: events::Side::Data, meaning: events::Meaning::Walks };
-        Event { name, select, umask, cmask: 0, says }
+        let meaning =
+            events::EventMeaning { side: events::Side::Data, meaning: events::Meaning::Walks };
+        Event { name, select, umask, cmask: 0, meaning }
     }
 
     /// linux/perf_event.h: PERF_COUNT_SW_PAGE_FAULTS 2, CONTEXT_SWITCHES 3, and a number that does not exist; the last

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::kernel;
 use super::report::{Level, report};
 use crate::text;
-use crate::text::{Shown, Text};
+use crate::text::{LossyUtf8, Text};
 
 const DEFAULT_VERBOSE: c_int = 2;
 const DEBUG_VERBOSE: c_int = 4;
@@ -67,7 +67,7 @@ fn read() -> &'static Settings {
         Ok(_) => {
             // SAFETY: as above; published, and only read from now on.
             let settings = unsafe { &*fresh };
-            settings.say_what_is_ignored();
+            settings.warn_ignored();
             settings
         }
         // SAFETY: another thread's published settings.
@@ -109,7 +109,7 @@ impl Settings {
         }
     }
 
-    fn say_what_is_ignored(&self) {
+    fn warn_ignored(&self) {
         if self.has_features {
             let message =
                 "HUGETLB_FEATURES is ignored: what the kernel can do is tried, not guessed";
@@ -130,6 +130,6 @@ fn is_yes(value: &[u8]) -> bool {
 }
 
 /// `HUGETLB_DEFAULT_PAGE_SIZE`, for messages.
-pub fn page_size_as_written() -> Shown<'static> {
-    Shown(settings().page_size.bytes())
+pub fn page_size_as_written() -> LossyUtf8<'static> {
+    LossyUtf8(settings().page_size.bytes())
 }

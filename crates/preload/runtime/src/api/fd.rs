@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_int};
 
 use super::mounts::{self, Found};
-use super::report::{Level, Words, report};
+use super::report::{ErrnoText, Level, report};
 use super::sizes;
 use crate::raw;
 use crate::text::Text;
@@ -55,8 +55,8 @@ fn in_mount(directory: &CStr) -> Option<c_int> {
     // SAFETY: a template that ends with a zero byte, in a buffer of ours that it may change.
     let fd = unsafe { libc::mkstemp(name.as_mut_c()) };
     if fd < 0 {
-        let (path, words) = (directory.to_bytes(), Words(raw::errno()));
-        let path = crate::text::Shown(path);
+        let (path, words) = (directory.to_bytes(), ErrnoText(raw::errno()));
+        let path = crate::text::LossyUtf8(path);
         report(Level::Error, format_args!("no file could be made in {path}: {words}"));
         return None;
     }

@@ -17,7 +17,7 @@ use super::files::File;
 use super::kernel;
 use super::report::{Level, report};
 use crate::raw;
-use crate::text::{Shown, Text};
+use crate::text::{LossyUtf8, Text};
 
 /// `include/uapi/linux/magic.h`. The libc crate has it as a type that differs between targets.
 const HUGETLBFS_MAGIC: u32 = 0x9584_58f6;
@@ -146,7 +146,7 @@ fn read_list(list: &[u8], look: &mut dyn FnMut(&Path)) {
             look(&path);
         } else if !is_said {
             let message = "HUGETLB_PATH names what is no hugetlbfs mount";
-            report(Level::Warning, format_args!("{message}: {}", Shown(entry)));
+            report(Level::Warning, format_args!("{message}: {}", LossyUtf8(entry)));
         }
     }
 }
@@ -155,7 +155,7 @@ fn read_list(list: &[u8], look: &mut dyn FnMut(&Path)) {
 fn read_table(look: &mut dyn FnMut(&Path)) -> bool {
     let Some(mut table) = File::open(c"/proc/mounts").or_else(|| File::open(c"/etc/mtab")) else {
         let errno = raw::errno();
-        let words = super::report::Words(errno);
+        let words = super::report::ErrnoText(errno);
         report(Level::Error, format_args!("neither /proc/mounts nor /etc/mtab: {words}"));
         return false;
     };

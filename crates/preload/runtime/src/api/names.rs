@@ -15,10 +15,10 @@ use super::mounts::{self, Found};
 use super::obtain::{Fallback, Memory, Request, obtain};
 use super::reason::{self, Reason, Refusal};
 use super::regions::{self, Region};
-use super::report::{Level, Words, report};
+use super::report::{ErrnoText, Level, report};
 use super::{environment, fd, sizes, sysv};
 use crate::raw;
-use crate::text::Shown;
+use crate::text::LossyUtf8;
 
 const GHP_MASK: c_ulong = 0x01;
 const GHR_STRICT: c_ulong = 0x1000_0000;
@@ -217,7 +217,7 @@ fn pages_for(length: usize, fallback: Fallback, function: &str) -> Result<Memory
             report(Level::Warning, message);
         }
         Err(refusal) => {
-            let (why, words) = (shown(refusal.reason), Words(refusal.errno));
+            let (why, words) = (shown(refusal.reason), ErrnoText(refusal.errno));
             let message = format_args!("{function}: nothing for {length} bytes: {why} ({words})");
             report(Level::Warning, message);
         }
@@ -225,9 +225,9 @@ fn pages_for(length: usize, fallback: Fallback, function: &str) -> Result<Memory
     outcome
 }
 
-fn shown(reason: Reason) -> Shown<'static> {
+fn shown(reason: Reason) -> LossyUtf8<'static> {
     let text: &'static CStr = reason.text();
-    Shown(text.to_bytes())
+    LossyUtf8(text.to_bytes())
 }
 
 /// Adds memory to the table under the address that `handle` chooses, and returns that address to the caller.

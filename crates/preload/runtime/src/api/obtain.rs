@@ -62,7 +62,7 @@ fn superpages(request: &Request) -> Result<Memory, Refusal> {
     let fill = request.populate
         || request.no_reserve
         || request.node.is_some_and(|node| node.is_strict)
-        || limits::stand_in_the_way(request.page);
+        || limits::may_fail_faults(request.page);
     prepare(request, start, length)
         .and_then(|()| if fill { filled(start, length, request) } else { Ok(()) })?;
     Ok(Memory { start, length, reason: Reason::None })

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::environment;
 use crate::raw;
-use crate::text::{Shown, Text};
+use crate::text::{LossyUtf8, Text};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -48,7 +48,10 @@ fn write(level: Level, verbose: c_int, message: fmt::Arguments<'_>) {
         let host = unsafe { CStr::from_ptr(host.as_c()) };
         // SAFETY: no arguments.
         let pid = unsafe { libc::getpid() };
-        Text::<1024>::from_args(format_args!("{name} [{}:{pid}]: {word}: ", Shown(host.to_bytes())))
+        Text::<1024>::from_args(format_args!(
+            "{name} [{}:{pid}]: {word}: ",
+            LossyUtf8(host.to_bytes())
+        ))
     } else {
         Text::from_args(format_args!("{name}: {word}: "))
     };
@@ -63,9 +66,9 @@ fn write(level: Level, verbose: c_int, message: fmt::Arguments<'_>) {
 }
 
 /// Displays an errno as text.
-pub struct Words(pub c_int);
+pub struct ErrnoText(pub c_int);
 
-impl fmt::Display for Words {
+impl fmt::Display for ErrnoText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Text::<96>::new();
         // SAFETY: at most 95 bytes are written, the zero byte included.
@@ -75,6 +78,6 @@ impl fmt::Display for Words {
         }
         // SAFETY: the text ends with a zero byte inside the buffer.
         let words = unsafe { CStr::from_ptr(words.as_c()) };
-        write!(f, "{}", Shown(words.to_bytes()))
+        write!(f, "{}", LossyUtf8(words.to_bytes()))
     }
 }

@@ -8,7 +8,7 @@ use std::ffi::c_int;
 
 use libc::{key_t, size_t};
 
-use super::report::{Level, Words, report};
+use super::report::{ErrnoText, Level, report};
 use super::{environment, kernel, sizes};
 use crate::limits;
 use crate::raw::{self, Errno};
@@ -31,7 +31,7 @@ pub fn shmget(key: key_t, size: size_t, flags: c_int) -> Option<c_int> {
         Ok(id) => return Some(id),
         // Errors of the key, not of the pages.
         Err(libc::EEXIST | libc::ENOENT | libc::EACCES) => return None,
-        Err(errno) => Words(errno),
+        Err(errno) => ErrnoText(errno),
     };
     report(
         Level::Warning,
@@ -60,7 +60,7 @@ fn make(key: key_t, size: size_t, flags: c_int) -> Result<c_int, Errno> {
 
 /// Populates a new segment if faults on reserved pages may fail; removes the segment if that fails.
 pub fn fill_if_needed(id: c_int, size: usize, page: usize) -> Result<(), Errno> {
-    if !limits::stand_in_the_way(page) || !is_new(id) {
+    if !limits::may_fail_faults(page) || !is_new(id) {
         return Ok(());
     }
     raw::keeping_errno(|| {

@@ -66,7 +66,7 @@ pub fn add(start: usize, end: usize) {
 }
 
 /// Upper bound of [`outstanding`]: the length of all ranges.
-pub fn at_most() -> usize {
+pub fn outstanding_bound() -> usize {
     let length = |range: &Advised| {
         let start = range.start.load(Relaxed);
         if start == 0 { 0 } else { range.end.load(Relaxed).saturating_sub(start) }

@@ -41,18 +41,18 @@ static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 /// begins at `start`, or all. Returns the bytes advised; the reason for the rest is counted. Preserves errno. The
 /// memory is not in use yet.
 pub fn advise(kind: Kind, start: usize, length: usize) -> usize {
-    give(kind, start, length, Use::Fresh)
+    advise_as(kind, start, length, Use::Fresh)
 }
 
 /// As [`advise`], for memory in use.
 pub fn advise_old(kind: Kind, start: usize, length: usize) -> usize {
-    give(kind, start, length, Use::Old)
+    advise_as(kind, start, length, Use::Old)
 }
 
 /// As [`advise`], for reserved address space of which little may be touched: all or nothing, and it does not count as
 /// untouched advised memory in later decisions.
 pub fn advise_reserved(kind: Kind, start: usize, length: usize) -> usize {
-    give(kind, start, length, Use::Reserved)
+    advise_as(kind, start, length, Use::Reserved)
 }
 
 /// Called before `mremap` moves or resizes `[start, start + length)`: merges its VMAs. Returns the bytes that were
@@ -60,7 +60,7 @@ pub fn advise_reserved(kind: Kind, start: usize, length: usize) -> usize {
 pub fn rejoin(start: usize, length: usize) -> usize {
     granted::remove_borders(start, start.saturating_add(length), || {
         let facts = facts(Kind::Mmap, start, length, Use::Old);
-        executor::on(Event::Moves, &facts) == Action::Join
+        executor::decide(Event::Moves, &facts) == Action::Join
     })
 }
 
@@ -71,7 +71,7 @@ pub fn forget(start: usize, end: usize) {
 
 /// The program watches memory through userfaultfd: from now on none of its mappings are populated, because that would
 /// wait for the handler.
-pub fn is_watched() {
+pub fn set_watched() {
     IS_WATCHED.store(true, Relaxed);
 }
 
@@ -118,7 +118,7 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
             advised_to(is_advised, start, length, true, facts)
         }
         Action::Unadvise { from, promised, .. } => {
-            counters::because(Reason::Fragmented);
+            counters::count_reason(Reason::Fragmented);
             let border = start + from as usize;
             // Withdrawing advises the part before the border, which must have had advice before.
             let may_advise = facts.decided_from() < facts.old
@@ -134,7 +134,7 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
         }
         _ => return length.saturating_sub(old),
     };
-    match (executor::ended(action, result, facts), action) {
+    match (executor::report_outcome(action, result, facts), action) {
         (Action::Keep, _) => length - old,
         (_, Action::Unadvise { from, .. }) if result == DONE => (from as usize).saturating_sub(old),
         (_, Action::Advise { .. } | Action::AdviseSmaller { .. }) if result == DONE => length - old,
@@ -160,7 +160,7 @@ pub fn finish() {
     }
 }
 
-fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
+fn advise_as(kind: Kind, start: usize, length: usize, used: Use) -> usize {
     if !executor::advises() {
         return 0;
     }
@@ -172,7 +172,7 @@ fn give(kind: Kind, start: usize, length: usize, used: Use) -> usize {
 /// The program advises `[start, start + length)` itself. `true`: advised as far as free memory allows, like memory that
 /// the library advises. `false`: the caller passes the advice to the kernel, because superpages are free for all of it,
 /// the memory is in use, or it is not private and anonymous. See docs/decisions/contiguity.md#7.
-pub fn requested(start: usize, length: usize) -> bool {
+pub fn advise_for_program(start: usize, length: usize) -> bool {
     if length < machine::superpage()
         || !executor::advises()
         || filter::may_be_in_place()
@@ -190,11 +190,11 @@ pub fn requested(start: usize, length: usize) -> bool {
     match action {
         Action::Advise { bytes, promised, .. } if bytes as usize >= length => {
             let result = advised_to(true, start, length, promised, facts);
-            executor::ended(action, result, facts);
+            executor::report_outcome(action, result, facts);
             false
         }
         _ if !maps::is_private_anonymous(start, start + length) => {
-            executor::ended(action, Ended::Unfit, facts);
+            executor::report_outcome(action, Ended::Unfit, facts);
             false
         }
         _ => {
@@ -219,16 +219,16 @@ fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
         Action::AdviseSmaller { from, promised, .. } => {
             let is_advised = make_smaller(start, length, from as usize, facts);
             let result = advised_to(is_advised, start, length, promised, facts);
-            executor::ended(action, result, facts);
+            executor::report_outcome(action, result, facts);
             return if is_advised { length } else { 0 };
         }
         _ => (0, false),
     };
     if bytes < length {
-        counters::because(Reason::Fragmented);
+        counters::count_reason(Reason::Fragmented);
         let border = start + bytes;
         if bytes > 0 && !(can_be_rejoined(border) && granted::add_border(border, start + length)) {
-            executor::ended(action, Ended::Unavailable, facts);
+            executor::report_outcome(action, Ended::Unavailable, facts);
             return 0;
         }
     }
@@ -240,9 +240,9 @@ fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
         kind == Kind::Shared || facts.used == Use::Old || tables::make_if_larger(start, bytes);
     let is_advised = has_size && advice::superpages(start, bytes);
     let result = advised_to(is_advised, start, bytes, promised, facts);
-    executor::ended(action, result, facts);
+    executor::report_outcome(action, result, facts);
     if !is_advised {
-        counters::because(Reason::ThpOff);
+        counters::count_reason(Reason::ThpOff);
         return 0;
     }
     bytes
@@ -250,7 +250,7 @@ fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
 
 /// Advises `[start, start + length)`, and allows only smaller superpages from `from` on.
 fn make_smaller(start: usize, length: usize, from: usize, facts: &Facts) -> bool {
-    counters::because(Reason::Smaller);
+    counters::count_reason(Reason::Smaller);
     let border = start + from;
     // Old memory has its page tables, and contents.
     let is_fresh = facts.used != Use::Old;
@@ -286,7 +286,7 @@ fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
             _ => advisor::Kind::Whole,
         },
         used,
-        fallback: executor::as_told(settings::get().fallback),
+        fallback: executor::advisor_fallback(settings::get().fallback),
         compacts: !is_sealed && machine::compacts_at_touches(),
         has_larger: machine::larger_thp().is_some(),
         ..executor::facts(start, length, machine::superpage())
@@ -295,7 +295,7 @@ fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
 
 /// Runs the policy's loop: performs the reads and trials it requests.
 fn decide(event: Event, facts: &mut Facts) -> Action {
-    executor::ask(event, facts, |action, facts| match action {
+    executor::run_advisor(event, facts, |action, facts| match action {
         Action::Read(source) => Some((read(source, facts), 0)),
         Action::Obtain { .. } if counters::was_refused() => {
             facts.obtained = Some(0);
@@ -322,7 +322,7 @@ fn decide(event: Event, facts: &mut Facts) -> Action {
             Some(tried)
         }
         Action::Wait { .. } => {
-            counters::because(Reason::Compacted);
+            counters::count_reason(Reason::Compacted);
             Some((DONE, 0))
         }
         _ => None,
@@ -346,7 +346,7 @@ fn read(source: Source, facts: &mut Facts) -> Ended {
             facts.contiguous = Some(free.contiguous as u64);
             facts.free = free.all as u64;
             facts.total = machine::total() as u64;
-            facts.outstanding = granted::at_most() as u64;
+            facts.outstanding = granted::outstanding_bound() as u64;
         }
         Source::Spare => {
             facts.outstanding = granted::outstanding(superpage) as u64;

@@ -22,11 +22,11 @@ use crate::{executor, maps, raw};
 /// Does nothing before Linux 6.7, which does not tell superpages from base pages (`PAGEMAP_SCAN`), or if other threads
 /// cannot be blocked: the pages stay.
 pub fn release(start: usize, end: usize) {
-    if start >= end || matches!(settings::get().pages, Pages::Unasked) {
+    if start >= end || matches!(settings::get().pages, Pages::None) {
         return;
     }
     let facts = executor::facts(start, end - start, machine::superpage());
-    if executor::on(Event::Shown, &facts) != Action::Release {
+    if executor::decide(Event::Shown, &facts) != Action::Release {
         return;
     }
     pagemap::with(|fd| {

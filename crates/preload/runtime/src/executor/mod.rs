@@ -1,5 +1,5 @@
-//! Executor of `advisor` in this process: the policy's state, and the functions that ask the policy ([`on`],
-//! [`ask`]). The caller performs the action; [`advise`] performs it for memory that only needs advice.
+//! Executor of `advisor` in this process: the policy's state, and the functions that ask the policy ([`decide`],
+//! [`run_advisor`]). The caller performs the action; [`advise`] performs it for memory that only needs advice.
 //!
 //! The state is a seqlock over atomic words: `VERSION` is odd while a thread stores a change. Readers retry; after
 //! [`TRIES`] they decide on the words as they are and store nothing, because the writer may be a thread that a signal
@@ -51,7 +51,7 @@ pub fn done_if(is_done: bool) -> Outcome {
 }
 
 /// Asks the policy for an action. Preserves errno.
-pub fn on(event: Event, facts: &Facts) -> Action {
+pub fn decide(event: Event, facts: &Facts) -> Action {
     for _ in 0..TRIES {
         let Some((version, state)) = load() else {
             std::hint::spin_loop();
@@ -71,21 +71,21 @@ pub fn on(event: Event, facts: &Facts) -> Action {
 }
 
 /// Asks the policy and performs actions until `perform` returns `None`; returns that action.
-pub fn ask(
+pub fn run_advisor(
     event: Event,
     facts: &mut Facts,
     mut perform: impl FnMut(Action, &mut Facts) -> Option<(Outcome, u32)>,
 ) -> Action {
-    let mut action = on(event, facts);
+    let mut action = decide(event, facts);
     while let Some((result, cost)) = perform(action, facts) {
-        action = on(Event::Outcome { action, result, cost }, facts);
+        action = decide(Event::Outcome { action, result, cost }, facts);
     }
     action
 }
 
 /// Tells the policy how an action ended; returns the next action.
-pub fn ended(action: Action, result: Outcome, facts: &Facts) -> Action {
-    on(Event::Outcome { action, result, cost: 0 }, facts)
+pub fn report_outcome(action: Action, result: Outcome, facts: &Facts) -> Action {
+    decide(Event::Outcome { action, result, cost: 0 }, facts)
 }
 
 /// Facts about memory at `start`, whose superpages have `superpage` bytes.
@@ -103,8 +103,9 @@ pub fn facts(start: usize, length: usize, superpage: usize) -> Facts {
 /// Decides the fallback for `length` bytes for which the pool has no superpages; `wanted` is the configured one.
 /// [`advise`] and `contiguity` decide how much of the memory is advised.
 pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
-    let facts = Facts { fallback: as_told(wanted), length: length as u64, ..Facts::default() };
-    match on(Event::NoPoolPage, &facts) {
+    let facts =
+        Facts { fallback: advisor_fallback(wanted), length: length as u64, ..Facts::default() };
+    match decide(Event::NoPoolPage, &facts) {
         Action::Refuse => Fallback::Error,
         Action::Advise { .. } => Fallback::Thp,
         _ => Fallback::Base,
@@ -114,23 +115,26 @@ pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
 /// Advises memory whose advice does not depend on free blocks, if the policy says so. `wanted` is the fallback: the
 /// memory was to be on the pool, but is not. Returns whether it was advised.
 pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool {
-    let facts =
-        Facts { kind, fallback: as_told(wanted), ..facts(start, length, sizes::superpage()) };
-    let action = on(Event::Mapped, &facts);
+    let facts = Facts {
+        kind,
+        fallback: advisor_fallback(wanted),
+        ..facts(start, length, sizes::superpage())
+    };
+    let action = decide(Event::Mapped, &facts);
     let Action::Advise { bytes, .. } = action else { return false };
     let result = done_if(advice::superpages(start, bytes as usize));
-    ended(action, result, &facts);
+    report_outcome(action, result, &facts);
     result == DONE
 }
 
 /// Whether memory outside the pool is to be advised. Nothing is advised once the program has requested a seccomp
 /// filter: malloc of a program without threads never calls madvise, and the filter may kill the process for it.
 pub fn advises() -> bool {
-    !filter::is_set() && request().advises(as_told(settings::get().fallback))
+    !filter::is_set() && request().advises(advisor_fallback(settings::get().fallback))
 }
 
 /// The fallback in the policy's terms.
-pub fn as_told(fallback: Fallback) -> advisor::Fallback {
+pub fn advisor_fallback(fallback: Fallback) -> advisor::Fallback {
     match fallback {
         Fallback::Error => advisor::Fallback::Refuse,
         Fallback::Base => advisor::Fallback::Base,
@@ -157,7 +161,7 @@ fn request() -> Request {
     let &Settings { pages, prezero, prefault, .. } = settings::get();
     Request {
         pages: match pages {
-            Pages::Unasked => advisor::Pages::Base,
+            Pages::None => advisor::Pages::Base,
             Pages::Thp(0) => advisor::Pages::Superpage,
             Pages::Thp(_) => advisor::Pages::Smaller,
             Pages::Hugetlb(_) => advisor::Pages::Pool,

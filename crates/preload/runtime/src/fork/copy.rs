@@ -102,8 +102,11 @@ pub fn is_possible() -> bool {
     if in_place::is_asked() {
         return demote::make_all_ordinary().is_ok();
     }
-    let needs_no_room =
-        || settings::get().children == Children::Same || filter::is_set() || limits::are_none();
+    let needs_no_room = || {
+        settings::get().children == Children::Same
+            || filter::is_set()
+            || limits::has_no_memory_rlimits()
+    };
     let has_room = || raw::map(STEP, 0).is_ok_and(|at| unmap(at, STEP));
     needs_no_room() || has_room() || demote::make_all_ordinary().is_ok()
 }
@@ -128,7 +131,7 @@ pub fn prepare() {
     }
     if filter::is_set() {
         // The filter may kill the process for reading the maps, and for printing a message.
-        counters::because(Reason::Unprotected);
+        counters::count_reason(Reason::Unprotected);
         return;
     }
     if !maps::can_be_read() {
@@ -161,7 +164,7 @@ pub fn prepare() {
 
 /// The child cannot get copies: prints a message and counts the fork.
 fn unguarded(why: &[u8]) {
-    counters::because(Reason::Unprotected);
+    counters::count_reason(Reason::Unprotected);
     message::line(&[
         why,
         b": a forked child shares superpages, and is killed if the pool is short",
@@ -186,20 +189,20 @@ fn leave_pages_free() {
             let is_needed = needed.iter().any(|it| (start..start + page).contains(it));
             if !is_needed && demote::make_page_ordinary(start, page) {
                 bytes -= page;
-                counters::because(Reason::Forked);
+                counters::count_reason(Reason::Forked);
             }
             start += page;
         }
     });
     if !is_spare(bytes) {
-        counters::because(Reason::Unprotected);
+        counters::count_reason(Reason::Unprotected);
     }
 }
 
 /// Whether the pool could serve `bytes` more. `false` for gigantic pages: the parent copies them after the fork, from
 /// its current contents, so none may remain.
 fn is_spare(bytes: usize) -> bool {
-    bytes == 0 || sizes::superpage() < GIGANTIC && source::has_to_spare(bytes)
+    bytes == 0 || sizes::superpage() < GIGANTIC && source::pool_can_serve(bytes)
 }
 
 /// Calls `tell` with each VMA of which a child gets a copy.
@@ -365,7 +368,7 @@ fn replace(vma: &Vma, ours: c_int) {
         let (start, end) = (vma.start, vma.end);
         table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
     }
-    counters::because(Reason::Forked);
+    counters::count_reason(Reason::Forked);
 }
 
 /// Maximum bytes copied at once: they are held twice meanwhile.

@@ -34,14 +34,14 @@ const LARGE_HEAP: usize = 3 << 20;
 /// The same for threads' arenas, each of which has such a last superpage.
 const LARGE_HEAP_OF_THREADS: usize = 32 << 20;
 /// The same for all arenas once separately mapped objects and arenas hold [`LARGE_IN_ALL`].
-const LARGE_HEAP_BESIDE: usize = 4 << 20;
+const MIN_HEAP_AMONG_MAPPED: usize = 4 << 20;
 const LARGE_IN_ALL: usize = 64 << 20;
 /// The same for all arenas on the pool.
 const LARGE_HEAP_ON_POOL: usize = 4 << 20;
-/// Size of the newest part of an arena, whose density decides, without the last UNJUDGED bytes, which the program may
-/// be about to touch.
-const JUDGED: usize = 4 << 20;
-const UNJUDGED: usize = 256 << 10;
+/// Size of the newest part of an arena, whose density decides, without the last [`DENSITY_SKIPPED_TAIL`] bytes, which
+/// the program may be about to touch.
+const DENSITY_WINDOW: usize = 4 << 20;
+const DENSITY_SKIPPED_TAIL: usize = 256 << 10;
 /// Minimum and maximum by which an arena is grown ahead; between them, an eighth of the heap.
 const MIN_AHEAD: usize = 4 << 20;
 const MAX_AHEAD: usize = 16 << 20;
@@ -66,7 +66,7 @@ static IS_LARGE: AtomicBool = AtomicBool::new(false);
 /// returned by `brk`.)
 static IS_ON_POOL: AtomicBool = AtomicBool::new(false);
 /// Whether a thread's arena may lie on the pool.
-static IS_KEPT_WHOLE: AtomicBool = AtomicBool::new(false);
+static KEEPS_THREAD_TOPS: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was ever grown ahead on THP.
 static HAS_GROWN: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was grown ahead since the last out-of-memory.
@@ -91,8 +91,8 @@ pub fn begin() {
         START.store(start, Ordering::Relaxed);
         let settings = settings::get();
         let page = sizes::superpage();
-        if is_asked() && is_for_pool() && !settings.maps_nothing {
-            map_less();
+        if is_pool_forced() && is_for_pool() && !settings.maps_nothing {
+            raise_mmap_threshold();
         }
         if !settings.whole_heap || page > MAX_AHEAD {
             return;
@@ -112,7 +112,7 @@ pub fn begin() {
         let gap = boundary.saturating_sub(Chunk::from_memory(first).end() + HEADERS / 2);
         let last = if gap >= HEADERS { next::malloc(gap - HEADERS / 2) } else { first };
         if !last.is_null() {
-            reach(Chunk::from_memory(last));
+            back_up_to(Chunk::from_memory(last));
         }
     }
 }
@@ -123,19 +123,19 @@ const HEADERS: usize = 4 * size_of::<usize>();
 /// Called after each allocation: grows the arena ahead if it is near the end of backed memory. `false`: there are no
 /// superpages, and the fallback is `error`.
 #[inline(always)]
-pub fn reach(chunk: Chunk) -> bool {
+pub fn back_up_to(chunk: Chunk) -> bool {
     let end = chunk.end();
     let is_known = if chunk.is_of_a_thread() {
         is_below(slot(end).load(Ordering::Relaxed), end)
     } else {
         end <= MAIN.load(Ordering::Relaxed)
     };
-    is_known || look(chunk)
+    is_known || check(chunk)
 }
 
 /// One thread at a time; other threads' allocations meanwhile are checked at their next one.
 #[cold]
-fn look(chunk: Chunk) -> bool {
+fn check(chunk: Chunk) -> bool {
     if IS_BUSY.swap(true, Ordering::Acquire) {
         return true;
     }
@@ -199,18 +199,18 @@ fn is_for_pool() -> bool {
     if !settings.is_hugetlb() || in_place::is_asked() {
         return false;
     }
-    let can_be_moved = || !filter::may_be_in_place() && write_protect::stops_system_calls();
-    is_asked() || CAN_BE_MOVED.get_or_init(can_be_moved)
+    let can_be_moved = || !filter::may_be_in_place() && write_protect::can_block_system_calls();
+    is_pool_forced() || CAN_BE_MOVED.get_or_init(can_be_moved)
 }
 
 /// Whether the pool is wanted at any price, or for the whole heap.
-fn is_asked() -> bool {
+fn is_pool_forced() -> bool {
     let settings = settings::get();
-    settings.whole_heap || !source::is_left_alone_if_stuck()
+    settings.whole_heap || !source::requires_demotable()
 }
 
 /// Lets objects come from arenas that are too small for pool pages of their own.
-fn map_less() {
+fn raise_mmap_threshold() {
     thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
 }
 
@@ -226,7 +226,7 @@ pub fn mapped(length: usize) {
     }
     let holds = MAPPED.fetch_add(length, Ordering::Relaxed) + length;
     if holds >= MAPPED_UNTIL && is_for_pool() {
-        raw::keeping_errno(map_less);
+        raw::keeping_errno(raise_mmap_threshold);
     }
 }
 
@@ -269,7 +269,7 @@ pub unsafe fn is_cut_from_top(chunk: Chunk) -> bool {
 }
 
 /// Bytes in all arenas.
-pub fn holds() -> usize {
+pub fn total_bytes() -> usize {
     main_size() + IN_THREADS.load(Ordering::Relaxed)
 }
 
@@ -290,7 +290,7 @@ fn is_large(chunk: Chunk, holds: usize) -> bool {
         (true, _) => 0,
         (false, true) => LARGE_HEAP_ON_POOL,
         // With enough other objects, the unused parts of last superpages are small in comparison.
-        (false, false) if holds + packed::holds() >= LARGE_IN_ALL => LARGE_HEAP_BESIDE,
+        (false, false) if holds + packed::total_bytes() >= LARGE_IN_ALL => MIN_HEAP_AMONG_MAPPED,
         (false, false) if chunk.is_of_a_thread() => LARGE_HEAP_OF_THREADS,
         (false, false) => LARGE_HEAP,
     };
@@ -325,8 +325,8 @@ fn is_dense(chunk: Chunk) -> bool {
         true => chunk.end() / SPAN * SPAN,
         false => START.load(Ordering::Relaxed),
     };
-    let to = chunk.memory.saturating_sub(UNJUDGED) / base * base;
-    let from = to.saturating_sub(JUDGED).max(begins.next_multiple_of(base));
+    let to = chunk.memory.saturating_sub(DENSITY_SKIPPED_TAIL) / base * base;
+    let from = to.saturating_sub(DENSITY_WINDOW).max(begins.next_multiple_of(base));
     if from >= to {
         return false;
     }
@@ -350,7 +350,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
     let is_on_pool = is_for_pool();
     let most = if is_on_pool { MAX_AHEAD_ON_POOL } else { MAX_AHEAD };
     // Under a limit, memory grown ahead would be missing for mappings and thread stacks.
-    if page > most / 2 || !limits::are_none() {
+    if page > most / 2 || !limits::has_no_memory_rlimits() {
         return Growth::None;
     }
     let ahead = (holds / 8).clamp(MIN_AHEAD, most).next_multiple_of(page);
@@ -361,10 +361,10 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         return Growth::None;
     }
     let size = ahead + page;
-    if is_on_pool && source::is_left_alone_if_stuck() {
+    if is_on_pool && source::requires_demotable() {
         IS_ON_POOL.store(true, Ordering::Relaxed);
         if chunk.is_of_a_thread() {
-            IS_KEPT_WHOLE.store(true, Ordering::Relaxed);
+            KEEPS_THREAD_TOPS.store(true, Ordering::Relaxed);
             thresholds::never_trim();
         }
     }
@@ -390,7 +390,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
         unsafe { on_pool(from, to) }
     } else {
         if settings::get().is_hugetlb() {
-            counters::because(Reason::Unprotected);
+            counters::count_reason(Reason::Unprotected);
         }
         if executor::advises() {
             // glibc has written the header of the top, behind the last object: its base page would stay mapped there.
@@ -457,7 +457,7 @@ pub fn stop_growing_ahead() -> bool {
 
 /// Whether glibc must keep the tops of threads' arenas.
 pub fn are_kept_whole() -> bool {
-    IS_KEPT_WHOLE.load(Ordering::Relaxed)
+    KEEPS_THREAD_TOPS.load(Ordering::Relaxed)
 }
 
 /// `malloc_trim(kept)`, if glibc may discard memory; returns its result.

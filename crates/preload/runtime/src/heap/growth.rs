@@ -21,10 +21,10 @@ use crate::table;
 use crate::{executor, filter, in_place, mapping, maps, raw, sizes, source};
 
 /// Address space left free behind a growing object.
-const SPACE: usize = 64 << 30;
-/// Objects grow by 1/AHEAD of their length more than requested: this limits the number of VMAs, and the pages that are
-/// reserved and not touched.
-const AHEAD: usize = 16;
+const FREE_SPACE_BEHIND: usize = 64 << 30;
+/// Objects grow by 1/GROWTH_DIVISOR of their length more than requested: this limits the number of VMAs, and the pages
+/// that are reserved and not touched.
+const GROWTH_DIVISOR: usize = 16;
 
 /// A larger object with the contents of `old`, which is on the pool, or should be.
 ///
@@ -40,7 +40,8 @@ pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
         if has_grown && old.is_mapped() && raw::keeping_errno(|| extend(old, size)) {
             return old.memory as *mut c_void;
         }
-        let ahead = if has_grown { round_up(size.saturating_add(size / AHEAD)) } else { size };
+        let ahead =
+            if has_grown { round_up(size.saturating_add(size / GROWTH_DIVISOR)) } else { size };
         let mut fresh = next::malloc(ahead);
         if fresh.is_null() && ahead != size {
             fresh = next::malloc(size);
@@ -56,8 +57,9 @@ pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
         }
         let chunk = Chunk::from_memory(fresh);
         if chunk.is_mapped() {
-            let apart = if has_grown { raw::keeping_errno(|| move_apart(chunk)) } else { None };
-            if let Some(memory) = apart {
+            let moved =
+                if has_grown { raw::keeping_errno(|| move_to_free_space(chunk)) } else { None };
+            if let Some(memory) = moved {
                 fresh = memory;
             } else if !large::back(chunk) {
                 next::free(fresh);
@@ -87,7 +89,7 @@ unsafe fn extend(old: Chunk, size: usize) -> bool {
     if !end.is_multiple_of(page) {
         return false;
     }
-    let ahead = (needed + length / AHEAD).next_multiple_of(page);
+    let ahead = (needed + length / GROWTH_DIVISOR).next_multiple_of(page);
     let Some((added, column)) = map_behind(end, needed, ahead) else { return false };
     // SAFETY: just mapped; no other code has the address.
     unsafe {
@@ -113,7 +115,7 @@ fn map_behind(at: usize, needed: usize, ahead: usize) -> Option<(usize, Column)>
         match source::map_hugetlb_at(at, length) {
             Ok(()) => return Some((length, Column::Hugetlb)),
             Err(Reason::Kernel) => return None,
-            Err(why) => counters::because(why),
+            Err(why) => counters::count_reason(why),
         }
     }
     if executor::fall_back(settings::get().fallback, needed) == Fallback::Error {
@@ -150,7 +152,7 @@ unsafe fn count_as_mapped(added: usize) -> bool {
 }
 
 /// Moves a fresh object to the pool, to an address with free space behind it; `None`: unchanged.
-unsafe fn move_apart(chunk: Chunk) -> Option<*mut c_void> {
+unsafe fn move_to_free_space(chunk: Chunk) -> Option<*mut c_void> {
     // SAFETY: the contract of `grow`.
     let (start, length) = unsafe { chunk.mapping() }?;
     if start + HEADER != chunk.memory || !length.is_multiple_of(sizes::superpage()) {
@@ -167,10 +169,10 @@ unsafe fn move_apart(chunk: Chunk) -> Option<*mut c_void> {
     Some((at + HEADER) as *mut c_void)
 }
 
-/// The highest address with [`SPACE`] behind it: the kernel places new mappings above, from the top down.
+/// The highest address with [`FREE_SPACE_BEHIND`] behind it: the kernel places new mappings above, from the top down.
 fn place_with_space(length: usize) -> Option<usize> {
     let page = sizes::superpage();
-    let needed = length.checked_add(SPACE)?;
+    let needed = length.checked_add(FREE_SPACE_BEHIND)?;
     let (mut end, mut found) = (0, None);
     maps::each(|vma| {
         // The kernel's own page (vsyscall) lies where no program can map anything.
@@ -194,10 +196,10 @@ pub unsafe fn shrink(old: Chunk, size: usize) -> *mut c_void {
     let kept = (old.memory + size).next_multiple_of(page);
     // mremap rounds lengths up to superpages if the first page is one.
     let is_exact = !start.is_multiple_of(page) || end.is_multiple_of(page);
-    if !is_exact || end.saturating_sub(kept) <= 2 * length / AHEAD {
+    if !is_exact || end.saturating_sub(kept) <= 2 * length / GROWTH_DIVISOR {
         return same;
     }
-    let memory = mapping::undisturbed(kept, end, || {
+    let memory = mapping::without_demotion(kept, end, || {
         if in_place::is_asked() {
             // Otherwise the file would keep the pages.
             // SAFETY: the program needs nothing behind `kept`.

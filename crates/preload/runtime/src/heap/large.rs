@@ -108,7 +108,7 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
             true
         }
         Err(why) => {
-            counters::because(why);
+            counters::count_reason(why);
             false
         }
     }
@@ -118,7 +118,7 @@ pub unsafe fn put_on_pool(from: usize, to: usize) -> bool {
 pub fn enter(from: usize, to: usize) {
     table::remove(from, to);
     table::add(Range { start: from, end: to, page: sizes::superpage(), shared: false });
-    mapping::settle(from, to);
+    mapping::demote_if_forking(from, to);
     counters::count(Kind::Heap, Column::Hugetlb, to - from);
 }
 
@@ -135,7 +135,7 @@ pub unsafe fn forget(chunk: Chunk) {
     if let Some((start, length)) = unsafe { chunk.mapping() } {
         counters::count(Kind::Heap, Column::Returned, length);
         contiguity::forget(start, start + length);
-        mapping::undisturbed(start, start + length, || {
+        mapping::without_demotion(start, start + length, || {
             let (mut at, end) = (start, start + length);
             while let Some(range) = table::first(at, end) {
                 in_place::forget(range.end.min(end) - range.start.max(at));

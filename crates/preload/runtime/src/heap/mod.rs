@@ -80,12 +80,12 @@ functions! {
 static NEXT: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
-mod apart;
 mod arenas;
 mod chunk;
 mod growth;
 mod large;
 mod packed;
+mod separate;
 mod slots;
 mod spans;
 mod thresholds;
@@ -120,9 +120,9 @@ fn decide() -> bool {
         place.store(function, Ordering::Relaxed);
     }
     let settings = settings::get();
-    let is_asked = settings.memory.heap && settings.pages != Pages::Unasked;
+    let is_asked = settings.memory.heap && settings.pages != Pages::None;
     if is_asked && !is_glibc {
-        counters::because(Reason::OwnAllocator);
+        counters::count_reason(Reason::OwnAllocator);
     }
     let is_watched = is_asked && is_glibc;
     STATE.store(if is_watched { WATCHED } else { PASSED_ON }, Ordering::Release);
@@ -154,11 +154,11 @@ unsafe fn backed(memory: *mut c_void, alignment: usize) -> *mut c_void {
         }
         if thresholds::is_large(chunk)
             && alignment <= chunk::HEADER
-            && let Some(own) = apart::moved(chunk, 0)
+            && let Some(own) = separate::move_to_own_mapping(chunk, 0)
         {
             return mapped(own, alignment);
         }
-        if arenas::reach(chunk) { memory } else { refused(memory) }
+        if arenas::back_up_to(chunk) { memory } else { refused(memory) }
     }
 }
 
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
     // SAFETY: the function of that name; a fresh mapping is zero, and so is an object that was moved to one.
     unsafe {
         match count.checked_mul(size) {
-            Some(bytes) if is_watched() && apart::may_be_ahead(bytes) => {
+            Some(bytes) if is_watched() && separate::may_be_ahead(bytes) => {
                 let memory = allocate!(next::malloc(bytes), 1);
                 if !memory.is_null() && !Chunk::from_memory(memory).is_mapped() {
                     memory.cast::<u8>().write_bytes(0, bytes);
@@ -294,7 +294,7 @@ unsafe fn free_mapped(chunk: Chunk) {
             _ => {
                 large::forget(chunk);
                 if let Some((start, length)) = mapping.filter(|_| settings::get().is_thp()) {
-                    packed::forget_left(start, length);
+                    packed::forget_unpacked(start, length);
                 }
                 next::free(chunk.memory as *mut c_void);
             }
@@ -355,13 +355,13 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, size: size_t) -> *mut c_vo
                 // freed the old block.
                 let mut chunk = Chunk::from_memory(fresh);
                 if !chunk.is_mapped() && thresholds::is_large(chunk) {
-                    chunk = apart::moved(chunk, kept.min(size)).unwrap_or(chunk);
+                    chunk = separate::move_to_own_mapping(chunk, kept.min(size)).unwrap_or(chunk);
                     fresh = chunk.memory as *mut c_void;
                 }
                 if !chunk.is_mapped() {
-                    arenas::reach(chunk);
+                    arenas::back_up_to(chunk);
                 } else if settings::get().is_thp() {
-                    packed::left(chunk);
+                    packed::record_unpacked(chunk);
                     if let Some(moved) = packed::place_grown(chunk, kept, false) {
                         return moved;
                     }
@@ -443,7 +443,7 @@ pub unsafe extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if is_watched() {
         thresholds::chosen_by_the_program(parameter);
         if parameter == libc::M_PERTURB {
-            apart::objects_are_filled();
+            separate::objects_are_filled();
         }
         if parameter == libc::M_TRIM_THRESHOLD && arenas::are_kept_whole() {
             return 1;

@@ -67,7 +67,7 @@ const SAMPLE_SHARE: usize = 40;
 const LOOK_EVERY: usize = 1 << 20;
 /// Bytes of the newest samples that decide, and the minimum for a decision.
 const SAMPLED: usize = 2 << 20;
-const ENOUGH: usize = 1 << 20;
+const MIN_SAMPLED: usize = 1 << 20;
 /// Maximum superpages split in one call.
 const MAX_SPLITS: usize = 8;
 /// Splitting a superpage costs what packing a whole one gained. Credit gained by packing, in bytes: initial and
@@ -187,7 +187,7 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
 
 /// As [`place`], for an object that `realloc` enlarged by a factor of 1.4 or more, with `kept` bytes of contents:
 /// copying these costs less than the superpages gain. Its touched pages tell whether it is dense; if it `was_packed`,
-/// samples tell. The caller has called [`resized`] or [`left`].
+/// samples tell. The caller has called [`resized`] or [`record_unpacked`].
 ///
 /// # Safety
 /// As [`place`].
@@ -323,7 +323,7 @@ impl Region {
     /// Maps and advises at least `length` more bytes behind the frontier.
     fn grow(&mut self, table: Table, length: usize) -> Option<()> {
         let superpage = sizes::superpage();
-        if PACKED.load(Relaxed) < self.refused || !limits::are_none() {
+        if PACKED.load(Relaxed) < self.refused || !limits::has_no_memory_rlimits() {
             return None;
         }
         let piece = self.piece().max(length).next_multiple_of(superpage);
@@ -432,7 +432,7 @@ fn begin(near: usize) -> Option<()> {
 /// Maximum bytes of a superpage ahead of requests: a small program must not use much more memory than it needs.
 fn most_ahead() -> usize {
     let superpage = sizes::superpage();
-    let holds = holds() + arenas::holds();
+    let holds = total_bytes() + arenas::total_bytes();
     match arenas::are_large() {
         // The last superpage of an arena is half used on average as well.
         true if holds < 2 * LARGE_HEAP => superpage / 4,
@@ -472,7 +472,7 @@ pub fn give_back_ahead() -> bool {
 }
 
 /// Bytes of live objects, packed or left in place.
-pub fn holds() -> usize {
+pub fn total_bytes() -> usize {
     TOTALS.live.load(Relaxed) * raw::base_page() + samples::live()
 }
 
@@ -551,7 +551,7 @@ pub unsafe fn resized(start: usize, length: usize, new: Chunk) {
 ///
 /// # Safety
 /// glibc has just returned the object.
-pub unsafe fn left(chunk: Chunk) {
+pub unsafe fn record_unpacked(chunk: Chunk) {
     // SAFETY: the contract.
     if let Some((start, length)) = unsafe { chunk.mapping() } {
         samples::add(start, length);
@@ -580,7 +580,7 @@ pub unsafe fn split_moved(start: usize, length: usize, new: Chunk) {
 }
 
 /// Call before an object that was left where glibc put it is freed.
-pub fn forget_left(start: usize, length: usize) {
+pub fn forget_unpacked(start: usize, length: usize) {
     samples::remove(start, length);
 }
 
@@ -673,8 +673,8 @@ mod samples {
     static NEXT_END: AtomicUsize = AtomicUsize::new(0);
     const MAX_ENDS: usize = 8 << 10;
     /// [`PACKED`] from which untouched ends count as an alarm again; the distance doubles after each false alarm.
-    static BELIEVED_FROM: AtomicUsize = AtomicUsize::new(0);
-    static DOUBT: AtomicUsize = AtomicUsize::new(4 << 20);
+    static ALARM_AFTER: AtomicUsize = AtomicUsize::new(0);
+    static ALARM_BACKOFF: AtomicUsize = AtomicUsize::new(4 << 20);
 
     /// Whether `[from, to)`, the end of an object, is short enough to stay on base pages as a sample; if so it
     /// is recorded.
@@ -718,14 +718,16 @@ mod samples {
             SINCE_LOOK.store(0, Relaxed);
             let packed = PACKED.load(Relaxed);
             let was_dense = DENSITY.load(Relaxed) == Density::Dense as u8;
-            let is_alarm = was_dense && packed >= BELIEVED_FROM.load(Relaxed) && are_ends_empty();
+            let is_alarm = was_dense && packed >= ALARM_AFTER.load(Relaxed) && are_ends_empty();
             if is_alarm {
                 // The next objects are left in place, and show whether the alarm was right.
                 forget();
-                BELIEVED_FROM
-                    .store(packed + DOUBT.fetch_add(DOUBT.load(Relaxed), Relaxed), Relaxed);
+                ALARM_AFTER.store(
+                    packed + ALARM_BACKOFF.fetch_add(ALARM_BACKOFF.load(Relaxed), Relaxed),
+                    Relaxed,
+                );
             }
-            let found = if is_alarm { Density::Sparse } else { look() };
+            let found = if is_alarm { Density::Sparse } else { measure_density() };
             DENSITY.store(found as u8, Relaxed);
         }
         match DENSITY.load(Relaxed) {
@@ -751,7 +753,7 @@ mod samples {
     }
 
     /// Density of the newest samples.
-    fn look() -> Density {
+    fn measure_density() -> Density {
         let base = raw::base_page();
         let newest = NEXT.load(Relaxed).wrapping_sub(1);
         let (mut pages, mut touched) = (0, 0);
@@ -773,7 +775,7 @@ mod samples {
             }
         }
         match pages * base {
-            ..ENOUGH => Density::Unknown,
+            ..MIN_SAMPLED => Density::Unknown,
             _ if touched * 10 >= pages * 9 => Density::Dense,
             _ => Density::Sparse,
         }

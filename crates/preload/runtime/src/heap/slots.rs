@@ -98,14 +98,14 @@ impl<'a> Table<'a> {
             }
             // Also if another thread released the last page meanwhile.
             if slots.live.load(Acquire) == 0 {
-                self.bury(slots);
+                self.clear_dead(slots);
             }
         }
         is_any
     }
 
     /// Resets the dead pages: the superpage was split, is free, or is mapped again, and they are not charged any more.
-    fn bury(self, slots: &Slots) {
+    fn clear_dead(self, slots: &Slots) {
         let dead = slots.dead.swap(0, AcqRel);
         self.totals.dead.fetch_sub(dead.into(), Relaxed);
     }
@@ -113,7 +113,7 @@ impl<'a> Table<'a> {
     /// Prepares superpages that were free and are mapped again.
     pub fn renew(self, first: usize, count: usize) {
         for slots in &self.superpages[first..first + count] {
-            self.bury(slots);
+            self.clear_dead(slots);
             slots.is_split.store(false, Release);
         }
     }
@@ -159,7 +159,7 @@ impl<'a> Table<'a> {
             return None;
         }
         slots.is_split.store(true, Release);
-        self.bury(slots);
+        self.clear_dead(slots);
         let used = slots.used.iter().map(|word| word.load(Acquire)).enumerate();
         let (word, bits) = used.filter(|(_, bits)| *bits != 0).last()?;
         Some((number, word * 64 + 63 - bits.leading_zeros() as usize))

@@ -23,16 +23,16 @@ static MIN_TRIM: AtomicUsize = AtomicUsize::new(0);
 static LEAST: AtomicUsize = AtomicUsize::new(DEFAULT);
 /// Whether glibc no longer moves the thresholds, because this library has set one.
 static ARE_OURS: AtomicBool = AtomicBool::new(false);
-static ARE_THE_PROGRAMS: AtomicBool = AtomicBool::new(false);
+static SET_BY_PROGRAM: AtomicBool = AtomicBool::new(false);
 
 /// Called before the first allocation.
 pub fn begin() {
-    ARE_THE_PROGRAMS.store(settings::get().tunes_malloc, Ordering::Relaxed);
+    SET_BY_PROGRAM.store(settings::get().tunes_malloc, Ordering::Relaxed);
 }
 
 /// From now on objects below `size` come from arenas, unless the program sets the thresholds itself.
 pub fn map_only_from(size: usize) {
-    if ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
+    if SET_BY_PROGRAM.load(Ordering::Relaxed) {
         return;
     }
     ARE_OURS.store(true, Ordering::Relaxed);
@@ -54,7 +54,7 @@ pub fn is_large(chunk: Chunk) -> bool {
 
 /// Whether the thresholds are known: the program has not set them.
 pub fn are_known() -> bool {
-    !ARE_THE_PROGRAMS.load(Ordering::Relaxed)
+    !SET_BY_PROGRAM.load(Ordering::Relaxed)
 }
 
 /// The mmap threshold that glibc has, or would have without this library.
@@ -64,10 +64,10 @@ pub fn mapped_from() -> usize {
 
 /// Call when the program sets a parameter with `mallopt`.
 pub fn chosen_by_the_program(parameter: c_int) {
-    const ONES: [c_int; 4] =
+    const THRESHOLD_OPTIONS: [c_int; 4] =
         [libc::M_TRIM_THRESHOLD, libc::M_TOP_PAD, libc::M_MMAP_THRESHOLD, libc::M_MMAP_MAX];
-    if ONES.contains(&parameter) {
-        ARE_THE_PROGRAMS.store(true, Ordering::Relaxed);
+    if THRESHOLD_OPTIONS.contains(&parameter) {
+        SET_BY_PROGRAM.store(true, Ordering::Relaxed);
     }
 }
 
@@ -78,7 +78,7 @@ pub fn freed(chunk: Chunk) {
         return;
     }
     MAPPED_FROM.store(size, Ordering::Relaxed);
-    if ARE_OURS.load(Ordering::Relaxed) && !ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
+    if ARE_OURS.load(Ordering::Relaxed) && !SET_BY_PROGRAM.load(Ordering::Relaxed) {
         set_mapped_from();
         set_trim();
     }
@@ -87,7 +87,7 @@ pub fn freed(chunk: Chunk) {
 /// Runs `work` while objects of up to 32 MiB come from the arena, and keeps up to `kept` bytes at the heap's top
 /// from then on; `None` if the program sets the thresholds itself.
 pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option<R> {
-    if ARE_THE_PROGRAMS.load(Ordering::Relaxed) {
+    if SET_BY_PROGRAM.load(Ordering::Relaxed) {
         return None;
     }
     ARE_OURS.store(true, Ordering::Relaxed);

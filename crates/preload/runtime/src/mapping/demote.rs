@@ -53,7 +53,7 @@ pub enum Scope {
 }
 
 /// Serializes demotions of a superpage: a second thread finds it ordinary, and is done.
-fn alone<R>(from: usize, to: usize, scope: Scope, work: impl FnOnce() -> R) -> R {
+fn serialize<R>(from: usize, to: usize, scope: Scope, work: impl FnOnce() -> R) -> R {
     let is_of_mapping = |entry: &Entry| entry.range.shared || scope == Scope::Mapping;
     let (from, to) = match table::first_entry(from, to, is_of_mapping) {
         // The whole mapping, or several.
@@ -84,18 +84,18 @@ pub fn lock_copies(are_locked: bool) {
 /// that the program could see has changed.
 pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> {
     // Most calls are about whole mappings: return before needing what may be missing, a descriptor or /proc.
-    if from >= to || !plan::wants(from, to, scope) {
+    if from >= to || !plan::must_replace(from, to, scope) {
         return Ok(());
     }
     if filter::is_set() {
-        if scope == Scope::Removed && !plan::wants(from, to, Scope::Edges) {
+        if scope == Scope::Removed && !plan::must_replace(from, to, Scope::Edges) {
             return Ok(()); // whole superpages can be unmapped in place
         }
-        counters::because(Reason::Held);
+        counters::count_reason(Reason::Held);
         return Err(libc::ENOMEM);
     }
     let make = |scope| carry_out(&mut Plan::new(from, to, scope)?, true);
-    alone(from, to, scope, || match make(scope) {
+    serialize(from, to, scope, || match make(scope) {
         // In a file of `in_place` the kernel carries out the call for any base page.
         Err(_) if matches!(scope, Scope::Edges | Scope::Removed) && in_place::is_asked() => Ok(()),
         // Whole superpages can be unmapped in place. The rest of the object stays where it is.
@@ -147,18 +147,18 @@ pub fn discard(from: usize, to: usize) -> Result<(), Errno> {
     if filter::is_set() {
         return Err(libc::ENOMEM);
     }
-    alone(from, to, Scope::Covered, || {
+    serialize(from, to, Scope::Covered, || {
         let mut plan = Plan::new(from, to, Scope::Covered)?;
         plan.retain(|extent| {
             let is_whole = from <= extent.start && extent.end <= to;
-            !extent.shared && is_whole && !renew(extent)
+            !extent.shared && is_whole && !replace_by_fresh(extent)
         });
         carry_out(&mut plan, false)
     })
 }
 
 /// Replaces resident pages by fresh reserved pages of the pool; `false` if it has none.
-fn renew(extent: &Extent) -> bool {
+fn replace_by_fresh(extent: &Extent) -> bool {
     /// Maximum bytes held twice.
     const STEP: usize = 1 << 30;
     let is_plain = extent.marks == Marks::default() && !IS_LOCKED.load(Ordering::Relaxed);
@@ -223,7 +223,7 @@ fn carry_out(plan: &mut Plan, keeps_contents: bool) -> Result<(), Errno> {
 fn replace(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
     let rings = pinned::rings(extents);
     if !object::are_only_here(extents) || rings.have_buffer {
-        counters::because(Reason::Held);
+        counters::count_reason(Reason::Held);
         return Err(libc::ENOMEM);
     }
     let result = make_copies(extents).and_then(|()| {
@@ -242,7 +242,7 @@ fn replace(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
         }
     }
     if result.is_err() {
-        counters::because(Reason::Kernel);
+        counters::count_reason(Reason::Kernel);
     }
     result
 }
@@ -308,7 +308,7 @@ fn protect_from_writes(extents: &[Extent], rings: Rings) -> Result<Option<WriteP
     let mut copied = extents.iter().filter(|extent| extent.copy != 0);
     for extent in copied.clone().filter(|extent| extent.in_place) {
         // A range can be registered with only one userfaultfd.
-        write_protect::map_as_usual(extent.start, extent.length());
+        write_protect::unregister(extent.start, extent.length());
     }
     let is_protected = copied.all(|extent| guard.protect(extent.start, extent.length()));
     if is_protected { Ok(Some(guard)) } else { Err(libc::ENOMEM) }
@@ -434,7 +434,7 @@ fn put_copies(extents: &mut [Extent]) -> Result<(), Errno> {
         // SAFETY: both are whole VMAs or parts of them; the copy has the contents of the extent.
         let mut put = || unsafe { raw::move_to(extent.copy, extent.length(), extent.start) };
         let is_put = match extent.in_place {
-            true => in_place::taking_away(extent.start, extent.end, &mut put),
+            true => in_place::unmap_and_free(extent.start, extent.end, &mut put),
             false => put(),
         };
         is_put.map_err(|_| libc::ENOMEM)?;
@@ -453,7 +453,7 @@ fn note_ordinary(extent: &Extent) {
     }
     if page > raw::base_page() {
         let kind = if shared { Kind::Shared } else { Kind::Mmap };
-        counters::because(Reason::Split);
+        counters::count_reason(Reason::Split);
         counters::count(kind, Column::Returned, end - start);
         counters::count(kind, Column::FellBack, end - start);
     }

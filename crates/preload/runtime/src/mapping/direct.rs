@@ -27,42 +27,42 @@ pub unsafe extern "C" fn syscall() {
         "ja 2f",
         "mov rax, {low}",
         "bt rax, rdi",
-        "jc {seen}",
+        "jc {intercepted}",
         "jmp superpage_system_call",
         "2:",
         "cmp rdi, {mlock}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {munlock}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {mlockall}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {munlockall}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {remap_file_pages}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {mlock2}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {pkey_mprotect}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {seccomp}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {chroot}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {pivot_root}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {mseal}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {mbind}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {set_mempolicy}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {prctl}",
-        "je {seen}",
+        "je {intercepted}",
         "cmp rdi, {process_madvise}",
-        "je {seen}",
+        "je {intercepted}",
         "jmp superpage_system_call",
-        seen = sym seen,
-        low = const LOW,
+        intercepted = sym intercepted,
+        low = const INTERCEPTED_BELOW_64,
         mlock = const libc::SYS_mlock,
         munlock = const libc::SYS_munlock,
         mlockall = const libc::SYS_mlockall,
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn syscall() {
 const SYS_MSEAL: c_long = 462;
 
 /// Bit mask of the intercepted numbers below 64.
-const LOW: u64 = 1 << libc::SYS_mmap
+const INTERCEPTED_BELOW_64: u64 = 1 << libc::SYS_mmap
     | 1 << libc::SYS_mprotect
     | 1 << libc::SYS_munmap
     | 1 << libc::SYS_ioctl
@@ -93,7 +93,7 @@ const LOW: u64 = 1 << libc::SYS_mmap
     | 1 << libc::SYS_madvise;
 
 /// Gets the arguments of `syscall`: a jump leads here, so the last argument lies where the caller put it.
-unsafe extern "C" fn seen(
+unsafe extern "C" fn intercepted(
     number: c_long,
     a: usize,
     b: usize,
@@ -137,7 +137,7 @@ unsafe extern "C" fn seen(
             libc::SYS_set_mempolicy => {
                 const MPOL_BIND: usize = 2;
                 if a & 0xff == MPOL_BIND {
-                    source::take_reserved();
+                    source::populate_reserved();
                 }
                 raw::system_call(number, a, b, c, d, e, f)
             }
@@ -190,7 +190,7 @@ unsafe fn bind(
     {
         return raw::fails_with(errno).into();
     }
-    super::undisturbed(start, end, || {
+    super::without_demotion(start, end, || {
         // SAFETY: the caller's contract.
         let result =
             unsafe { raw::system_call(libc::SYS_mbind, start, length, mode, nodes, bits, flags) };

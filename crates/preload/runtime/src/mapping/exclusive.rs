@@ -1,5 +1,5 @@
 //! One thread at a time demotes a superpage; other threads work on other superpages meanwhile. Calls that unmap,
-//! protect or advise such memory enter too (`undisturbed`), because a fork demotes memory that other threads use.
+//! protect or advise such memory enter too (`without_demotion`), because a fork demotes memory that other threads use.
 //!
 //! A demotion takes longer than a lock should be held: a thread of a real-time priority would wait until every ordinary
 //! thread of its CPU has had its turn. So the lock is held only to enter and to leave a range, and a thread waits only
@@ -24,24 +24,24 @@ struct Worker {
     owner: usize,
     from: usize,
     to: usize,
-    /// [`FORKS`] when the thread entered.
-    born: u32,
+    /// [`FORK_GENERATION`] when the thread entered.
+    generation: u32,
 }
 
 /// Maximum number; further threads wait.
 const MAX_WORKERS: usize = 64;
 static WORKERS: Lock<[Worker; MAX_WORKERS]> =
-    Lock::new(Rank::Demotion, [Worker { owner: 0, from: 0, to: 0, born: 0 }; MAX_WORKERS]);
+    Lock::new(Rank::Demotion, [Worker { owner: 0, from: 0, to: 0, generation: 0 }; MAX_WORKERS]);
 /// (a) Changes when a thread leaves a range.
-static LEFT: AtomicU32 = AtomicU32::new(0);
+static LEAVE_COUNT: AtomicU32 = AtomicU32::new(0);
 /// (a) Number of forks between the first process and this one: workers of an earlier number do not exist here.
-static FORKS: AtomicU32 = AtomicU32::new(0);
+static FORK_GENERATION: AtomicU32 = AtomicU32::new(0);
 
 enum Attempt {
     Entered,
     /// This thread works on a range already, and made this call during that work.
     Nested,
-    /// Another thread works there; the value of [`LEFT`].
+    /// Another thread works there; the value of [`LEAVE_COUNT`].
     Occupied(u32),
 }
 
@@ -61,13 +61,13 @@ pub fn within<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
             match WORKERS.with_or(|workers| enter(workers, me, from, to), || Attempt::Nested) {
                 Attempt::Entered => break true,
                 Attempt::Nested => break false,
-                Attempt::Occupied(seen) => raw::futex_wait(LEFT.as_ptr(), seen),
+                Attempt::Occupied(seen) => raw::futex_wait(LEAVE_COUNT.as_ptr(), seen),
             }
         };
         let result = work();
         if is_entered {
             WORKERS.with(|workers| leave(workers, me));
-            raw::futex_wake(LEFT.as_ptr(), i32::MAX);
+            raw::futex_wake(LEAVE_COUNT.as_ptr(), i32::MAX);
         }
         signals.map(raw::set_signals);
         result
@@ -78,26 +78,29 @@ fn enter(workers: &mut [Worker; MAX_WORKERS], me: usize, from: usize, to: usize)
     if workers.iter().any(|worker| worker.owner == me) {
         return Attempt::Nested;
     }
-    let born = FORKS.load(Ordering::Relaxed);
-    workers.iter_mut().filter(|worker| worker.born != born).for_each(|worker| worker.owner = 0);
+    let generation = FORK_GENERATION.load(Ordering::Relaxed);
+    workers
+        .iter_mut()
+        .filter(|worker| worker.generation != generation)
+        .for_each(|worker| worker.owner = 0);
     let overlaps = |it: &Worker| it.owner != 0 && it.from < to && from < it.to;
     let is_occupied = workers.iter().any(overlaps);
     match workers.iter_mut().find(|worker| worker.owner == 0) {
         Some(free) if !is_occupied => {
-            *free = Worker { owner: me, from, to, born };
+            *free = Worker { owner: me, from, to, generation };
             Attempt::Entered
         }
-        _ => Attempt::Occupied(LEFT.load(Ordering::Relaxed)),
+        _ => Attempt::Occupied(LEAVE_COUNT.load(Ordering::Relaxed)),
     }
 }
 
 fn leave(workers: &mut [Worker; MAX_WORKERS], me: usize) {
     workers.iter_mut().filter(|worker| worker.owner == me).for_each(|worker| worker.owner = 0);
-    LEFT.fetch_add(1, Ordering::Relaxed);
+    LEAVE_COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
 /// In a forked child: the other threads do not exist.
 pub fn after_fork() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    FORK_GENERATION.fetch_add(1, Ordering::Relaxed);
     WORKERS.after_fork(|_, _| {});
 }

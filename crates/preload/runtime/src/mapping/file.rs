@@ -37,7 +37,7 @@ pub(super) struct File {
     /// Whether the file is on tmpfs.
     is_in_memory: bool,
     /// Whether mincore(2) reports what is cached.
-    is_told: bool,
+    sees_cache_state: bool,
 }
 
 impl File {
@@ -64,7 +64,7 @@ impl File {
             may_copy: copies && !is_shared,
             filled: left.min(length),
             is_in_memory,
-            is_told: file.st_uid == raw::effective_user() || may_write(fd),
+            sees_cache_state: file.st_uid == raw::effective_user() || may_write(fd),
         })
     }
 
@@ -104,7 +104,7 @@ impl File {
                 let _ = unsafe { raw::populate_read(start, length) };
             }
         };
-        executor::ask(Event::Loaded, facts, |action, _| {
+        executor::run_advisor(Event::Loaded, facts, |action, _| {
             let is_done = match action {
                 Action::Advise { bytes, .. } => {
                     let is_advised = advice::superpages(start, bytes as usize);
@@ -119,7 +119,7 @@ impl File {
                     let copied = self.copy(&request, start, first, last);
                     on += copied;
                     if copied > 0 {
-                        counters::because(Reason::Copied);
+                        counters::count_reason(Reason::Copied);
                     }
                     on == last - first
                 }
@@ -133,7 +133,7 @@ impl File {
         counters::count(Kind::Files, Column::Advised, on);
         counters::count(Kind::Files, Column::FellBack, off);
         if off > 0 {
-            counters::because(why);
+            counters::count_reason(why);
         }
         Ok(start)
     }
@@ -179,17 +179,17 @@ impl File {
             .ok()?;
             Some(all.clone().filter(|at| self.is_on(fd, *at)).count())
         };
-        let on = if self.is_told { pagemap::with(count) } else { None };
+        let on = if self.sees_cache_state { pagemap::with(count) } else { None };
         on.unwrap_or(all.clone().count()) * self.superpage
     }
 
     /// Whether there is a superpage at `at`, or will be; collapses if necessary. Checks few pages: mincore takes 50 us
     /// for all.
     fn is_on(&self, pagemap: c_int, at: usize) -> bool {
-        const ASKED: usize = 4;
+        const SAMPLES: usize = 4;
         let end = at + self.superpage;
         if pagemap::is_resident(at) != Some(true) {
-            let others = (at..end).step_by(self.superpage / ASKED).skip(1);
+            let others = (at..end).step_by(self.superpage / SAMPLES).skip(1);
             return others.chain([end - 1]).all(|other| pagemap::is_resident(other) != Some(true));
         }
         // SAFETY: our mapping; maps what is cached.
@@ -204,12 +204,12 @@ impl File {
     /// Copies parts that lie on small pages; returns the bytes copied.
     fn copy(&self, request: &Request, start: usize, first: usize, last: usize) -> usize {
         // Copy in parts: a part that gets too few superpages is dropped.
-        const MOST: usize = 128;
+        const MAX_SUPERPAGES_PER_COPY: usize = 128;
         let (page, mut at, mut copied) = (self.superpage, first, 0);
         let work = |pagemap| {
             while at < last {
                 let from = at;
-                let most = last.min(from + MOST * page);
+                let most = last.min(from + MAX_SUPERPAGES_PER_COPY * page);
                 while at < most && !self.is_on(pagemap, at) {
                     at += page;
                 }

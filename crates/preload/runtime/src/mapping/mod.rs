@@ -111,13 +111,13 @@ pub unsafe extern "C-unwind" fn mmap64(
 /// Whether memory of the program may lie on the pool: to demote parts of it later, system calls of other threads must
 /// be blocked, by calls that a filter may not permit.
 fn may_use_pool(settings: &Settings) -> bool {
-    let can_be_moved = || !filter::may_be_in_place() && write_protect::stops_system_calls();
+    let can_be_moved = || !filter::may_be_in_place() && write_protect::can_block_system_calls();
     (settings.always_pool || can_be_moved()) && !IS_MERGED.load(Ordering::Relaxed)
 }
 
 /// Runs `work`, which unmaps or changes superpages of the table at `[from, to)`, while no thread demotes them: a fork
 /// copies memory that other threads may be unmapping or protecting. `work` only makes system calls.
-pub fn undisturbed<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
+pub fn without_demotion<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
     match table::first(from, to) {
         Some(_) => exclusive::within(from, to, work),
         None => work(),
@@ -126,7 +126,7 @@ pub fn undisturbed<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> R {
 
 /// Call after superpages of the table were mapped at `[from, to)`: a fork in progress did not see them, but its child
 /// may use them.
-pub fn settle(from: usize, to: usize) {
+pub fn demote_if_forking(from: usize, to: usize) {
     if in_place::is_asked() && fork_lock::is_held() {
         // If there is no memory for that, the child does not get them.
         let _ = demote::make_ordinary(from, to, Scope::Covered);
@@ -162,7 +162,7 @@ impl Request {
         }
         // The kernel checks the offset even without a file.
         let is_valid = self.offset.unsigned_abs().is_multiple_of(raw::base_page() as u64);
-        if settings.pages == Pages::Unasked || !is_valid {
+        if settings.pages == Pages::None || !is_valid {
             // SAFETY: the caller's contract.
             return unsafe { self.plain() };
         }
@@ -180,7 +180,7 @@ impl Request {
             match settings.pages {
                 Pages::Thp(_) => self.on_thp(),
                 Pages::Hugetlb(_) => self.on_hugetlb(settings),
-                Pages::Unasked => self.plain(),
+                Pages::None => self.plain(),
             }
         }
     }
@@ -192,11 +192,11 @@ impl Request {
         let map = || unsafe { raw::mmap(address, length, protection, flags, fd, offset) };
         if address != 0 {
             prepare::changed(address, self.end());
-            prepare::make_way(address, self.end());
+            prepare::release_range(address, self.end());
         }
         if flags & libc::MAP_FIXED == 0 {
             let result = match map() {
-                Err(libc::ENOMEM) if prepare::give_way() => map(),
+                Err(libc::ENOMEM) if prepare::release_all() => map(),
                 result => result,
             };
             // Earlier memory there may have been unmapped without this library.
@@ -245,7 +245,7 @@ impl Request {
     unsafe fn on_thp(mut self) -> Result<usize, Errno> {
         if self.length < sizes::superpage() {
             // SAFETY: the caller's contract.
-            return unsafe { self.beside_others() };
+            return unsafe { self.map_packed() };
         }
         if self.is_plain() && small::is_left_alone(self.length) {
             counters::count(Kind::Mmap, Column::Small, self.length);
@@ -295,7 +295,7 @@ impl Request {
     }
 
     /// Maps a range smaller than a superpage, which shares a THP with others.
-    unsafe fn beside_others(self) -> Result<usize, Errno> {
+    unsafe fn map_packed(self) -> Result<usize, Errno> {
         let block = if self.is_plain() { small::take(self.length) } else { None };
         let column = match block {
             Some((_, true)) => Column::Advised,
@@ -370,7 +370,7 @@ impl Request {
             return unsafe {
                 match executor::advises() && is_ours && self.length < superpage {
                     true if self.length >= thp => self.without_pool(settings),
-                    true if superpage == thp => self.beside_others(),
+                    true if superpage == thp => self.map_packed(),
                     _ => {
                         if is_ours {
                             counters::count(Kind::Mmap, Column::Small, self.length);
@@ -381,7 +381,7 @@ impl Request {
             };
         }
         if !may_use_pool(settings) {
-            counters::because(Reason::Unprotected);
+            counters::count_reason(Reason::Unprotected);
             // SAFETY: the caller's contract.
             return unsafe { self.without_pool(settings) };
         }
@@ -442,7 +442,7 @@ impl Request {
                 if !table::add_part(range, (start, end)) {
                     return Err(libc::ENOMEM);
                 }
-                settle(from, to);
+                demote_if_forking(from, to);
             }
             counters::count(Kind::Mmap, Column::Small, length - (to - from));
             if !has_ends && to < end {

@@ -16,7 +16,7 @@ use crate::text::Text;
 use crate::{contiguity, filter, in_place, limits, maps, message, prepare, raw, source};
 
 /// Demotes the superpages concerned, and makes the call; -1 with errno if that fails.
-unsafe fn after(
+unsafe fn demote_then(
     address: *const c_void,
     length: size_t,
     scope: Scope,
@@ -39,13 +39,13 @@ unsafe fn after(
 pub unsafe extern "C" fn mlock(address: *const c_void, length: size_t) -> c_int {
     // SAFETY: the caller's contract.
     let result = unsafe {
-        after(address, length, Scope::Covered, || raw::call!(SYS_mlock, address, length))
+        demote_then(address, length, Scope::Covered, || raw::call!(SYS_mlock, address, length))
     };
-    note(result, address, length, Locked::Now)
+    record_lock(result, address, length, Locked::Now)
 }
 
 /// Records a memory lock.
-fn note(result: c_int, address: *const c_void, length: size_t, locked: Locked) -> c_int {
+fn record_lock(result: c_int, address: *const c_void, length: size_t, locked: Locked) -> c_int {
     if result == 0 {
         let start = address as usize;
         table::mark(start, round_up(start, length), |marks| marks.locked = locked);
@@ -61,7 +61,7 @@ fn note(result: c_int, address: *const c_void, length: size_t, locked: Locked) -
 pub unsafe extern "C" fn munlock(address: *const c_void, length: size_t) -> c_int {
     // SAFETY: the caller's contract.
     let result = unsafe { raw::call!(SYS_munlock, address, length) } as c_int;
-    note(result, address, length, Locked::No)
+    record_lock(result, address, length, Locked::No)
 }
 
 /// `int mlock2(const void *addr, size_t len, unsigned flags)`.
@@ -77,9 +77,11 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, length: size_t, flags: c
     }
     // SAFETY: the caller's contract.
     let result = unsafe {
-        after(address, length, Scope::Covered, || raw::call!(SYS_mlock2, address, length, flags))
+        demote_then(address, length, Scope::Covered, || {
+            raw::call!(SYS_mlock2, address, length, flags)
+        })
     };
-    note(result, address, length, Locked::OnFault)
+    record_lock(result, address, length, Locked::OnFault)
 }
 
 /// `int mincore(void *addr, size_t length, unsigned char *vec)`: first discards prepared pages that the program has not
@@ -106,12 +108,12 @@ pub unsafe extern "C" fn mincore(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     // Kept mappings would be locked, and counted; memory grown ahead would become resident.
-    prepare::give_way();
+    prepare::release_all();
     let (was_locked, is_asked) = (limits::is_future_locked(), flags & libc::MCL_FUTURE != 0);
     // Before the call, because another thread may be about to grow the heap ahead.
     limits::lock_future(was_locked || is_asked);
     if flags & libc::MCL_CURRENT != 0 {
-        limits::memory_is_locked();
+        limits::run_before_locking();
     }
     // SAFETY: numbers only.
     let result = unsafe { raw::call!(SYS_mlockall, flags) } as c_int;
@@ -154,7 +156,7 @@ pub unsafe extern "C" fn pkey_mprotect(
     }
     // SAFETY: the caller's contract.
     unsafe {
-        after(address, length, Scope::Covered, || {
+        demote_then(address, length, Scope::Covered, || {
             raw::call!(SYS_pkey_mprotect, address, length, protection, key)
         })
     }
@@ -174,7 +176,7 @@ pub unsafe extern "C" fn remap_file_pages(
 ) -> c_int {
     // SAFETY: the caller's contract.
     unsafe {
-        after(address, length, Scope::Mapping, || {
+        demote_then(address, length, Scope::Mapping, || {
             raw::call!(SYS_remap_file_pages, address, length, protection, offset, flags)
         })
     }
@@ -194,7 +196,7 @@ pub unsafe extern "C" fn process_madvise(
 ) -> ssize_t {
     // SAFETY: the caller's contract.
     unsafe {
-        if table::may_overlap(0, usize::MAX) && !ranges.is_null() && is_this(process) {
+        if table::may_overlap(0, usize::MAX) && !ranges.is_null() && is_this_process(process) {
             let ranges = std::slice::from_raw_parts(ranges, count.min(libc::UIO_MAXIOV as usize));
             let scope = match advice {
                 libc::MADV_DONTNEED => Some(Scope::Covered),
@@ -212,7 +214,7 @@ pub unsafe extern "C" fn process_madvise(
 }
 
 /// Whether a pidfd refers to this process.
-fn is_this(process: c_int) -> bool {
+fn is_this_process(process: c_int) -> bool {
     /// PIDFD_SELF_THREAD and PIDFD_SELF_THREAD_GROUP (Linux 6.14, linux/pidfd.h).
     const OURS: [c_int; 2] = [-10_000, -10_001];
     if process < 0 {
@@ -258,7 +260,7 @@ pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mu
 unsafe fn of_userfaultfd(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     raw::not_cancelled(|| {
         if request == UFFDIO_REGISTER {
-            contiguity::is_watched();
+            contiguity::set_watched();
         }
         if let Err(errno) = before_userfaultfd(request, argument) {
             return raw::fails_with(errno);
@@ -360,7 +362,7 @@ pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
 /// # Safety
 /// `path` is a C string, or a pointer that the kernel refuses.
 pub(super) unsafe fn changing_root(path: *const c_char, change: impl FnOnce() -> c_long) -> c_long {
-    let is_on_pool = || source::is_left_alone_if_stuck() && table::first(0, usize::MAX).is_some();
+    let is_on_pool = || source::requires_demotable() && table::first(0, usize::MAX).is_some();
     // SAFETY: the contract.
     if is_on_pool() && !filter::may_be_in_place() && unsafe { has_no_list_of_mappings(path) } {
         let _ = demote::make_all_ordinary();
@@ -388,7 +390,7 @@ unsafe fn has_no_list_of_mappings(path: *const c_char) -> bool {
 /// Call before the program may set a filter. Empties the stock, which needs calls that the filter may not permit.
 pub(super) fn expect_filter() {
     filter::expect();
-    prepare::give_way();
+    prepare::release_all();
     if in_place::is_asked() {
         // Memory that cannot be demoted stays, and calls that require it to be ordinary fail.
         let _ = demote::make_all_ordinary();
@@ -402,7 +404,7 @@ pub(super) fn expect_filter() {
 pub(super) fn setting_filter(set: impl FnOnce() -> c_long) -> c_long {
     let was_set = filter::is_set();
     expect_filter();
-    if !was_set && source::is_left_alone_if_stuck() {
+    if !was_set && source::requires_demotable() {
         let _ = demote::make_all_ordinary();
     }
     filter::set(true);

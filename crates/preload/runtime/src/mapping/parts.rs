@@ -16,7 +16,7 @@ use std::ffi::{c_int, c_void};
 use libc::size_t;
 
 use super::demote::{self, Scope};
-use super::{plan, small, undisturbed};
+use super::{plan, small, without_demotion};
 use crate::counters::{self, Column, Kind};
 use crate::raw::{self, Errno};
 use crate::table::{self, Entry, Range};
@@ -64,8 +64,9 @@ pub(super) fn replacing(
     to: usize,
     work: impl Fn() -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
-    let result =
-        undisturbed(from, to, || taking_away(from, to, &mut || table::replacing(from, to, &work)));
+    let result = without_demotion(from, to, || {
+        unmap_and_free(from, to, &mut || table::replacing(from, to, &work))
+    });
     if result.is_ok() {
         copies::forget(from, to);
     }
@@ -73,7 +74,7 @@ pub(super) fn replacing(
 }
 
 /// Runs `work`, which unmaps or replaces `[from, to)`; then frees the parts of it in files of `in_place`.
-fn taking_away(
+fn unmap_and_free(
     from: usize,
     to: usize,
     work: &mut dyn FnMut() -> Result<usize, Errno>,
@@ -88,7 +89,7 @@ fn taking_away(
         let Some(Entry { range, mapping, .. }) = entry else { break work() };
         let (start, end) = (at.max(range.start), to.min(range.end));
         if mapping.0 < from || to < mapping.1 {
-            break in_place::taking_away(start, end, &mut || taking_away(end, to, work));
+            break in_place::unmap_and_free(start, end, &mut || unmap_and_free(end, to, work));
         }
         // The range covers the whole file, which unmapping frees.
         whole += end - start;
@@ -115,7 +116,7 @@ pub(super) unsafe fn protect(start: usize, length: usize, to: c_int) -> Result<(
     prepare::changed(start, end);
     first_make_ordinary(start, end, Scope::Edges)?;
     // SAFETY: the caller's contract.
-    undisturbed(start, end, || unsafe { raw::mprotect(start, length, to) })
+    without_demotion(start, end, || unsafe { raw::mprotect(start, length, to) })
 }
 
 /// `int madvise(void *addr, size_t length, int advice)`.
@@ -146,7 +147,7 @@ pub(super) unsafe fn advise(start: usize, length: usize, advice: c_int) -> Resul
         libc::MADV_COLLAPSE => _ = contiguity::rejoin(start, end - start),
         _ => {}
     }
-    if !LEAVES_AS_IT_WAS.contains(&advice) {
+    if !KEEPS_REUSABLE.contains(&advice) {
         prepare::changed(start, end);
     }
     if is_valid(start, end) && copies::first(start, end).is_some() {
@@ -161,13 +162,14 @@ unsafe fn advise_others(start: usize, length: usize, advice: c_int) -> Result<()
     let end = round_up(start, length);
     // SAFETY: the caller's contract.
     unsafe {
-        let is_meant =
-            |entry: &Entry| !entry.is_ordinary || is_kept_by_page(advice) && plan::concerns(entry);
+        let is_meant = |entry: &Entry| {
+            !entry.is_ordinary || is_kept_by_page(advice) && plan::is_replaceable(entry)
+        };
         if is_valid(start, end) && table::first_entry(start, end, is_meant).is_some() {
             advise_pool(start, end, advice)
         } else if advice == libc::MADV_HUGEPAGE
             && is_valid(start, end)
-            && contiguity::requested(start, end - start)
+            && contiguity::advise_for_program(start, end - start)
         {
             Ok(())
         } else {
@@ -200,7 +202,7 @@ unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), E
 }
 
 /// Advice that concerns only contents and superpages: the mapping may still be kept when it is unmapped.
-const LEAVES_AS_IT_WAS: [c_int; 9] = [
+const KEEPS_REUSABLE: [c_int; 9] = [
     libc::MADV_NORMAL,
     libc::MADV_DONTNEED,
     libc::MADV_FREE,
@@ -238,15 +240,15 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
             if advice == libc::MADV_DONTNEED || in_place::is_asked() =>
         {
             // SAFETY: the caller's contract.
-            undisturbed(start, end, || unsafe { discard(start, end) })
+            without_demotion(start, end, || unsafe { discard(start, end) })
         }
         // These pages are superpages already.
-        libc::MADV_HUGEPAGE | libc::MADV_COLLAPSE => undisturbed(start, end, || {
+        libc::MADV_HUGEPAGE | libc::MADV_COLLAPSE => without_demotion(start, end, || {
             each_part(start, end, |from, to, entry| match entry {
                 // SAFETY: advice that changes no contents.
                 None => unsafe { raw::madvise(from, to - from, advice) },
                 Some(entry) if in_place::is_asked() && !entry.shared => {
-                    write_protect::map_as_usual(from, to - from);
+                    write_protect::unregister(from, to - from);
                     // SAFETY: as above.
                     unsafe { raw::madvise(from, to - from, advice) }
                 }
@@ -257,10 +259,10 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
             if let Some(scope) = scope_of(advice) {
                 demote::make_ordinary(start, end, scope)?;
             }
-            undisturbed(start, end, || {
+            without_demotion(start, end, || {
                 // SAFETY: the caller's contract.
                 unsafe { raw::madvise(start, end - start, advice) }?;
-                note(start, end, advice);
+                record_advice(start, end, advice);
                 Ok(())
             })
         }
@@ -291,7 +293,7 @@ pub(super) fn scope_of(advice: c_int) -> Option<Scope> {
 }
 
 /// Records advice that a copy must get, too.
-fn note(start: usize, end: usize, advice: c_int) {
+fn record_advice(start: usize, end: usize, advice: c_int) {
     match advice {
         libc::MADV_DONTFORK => table::mark(start, end, |marks| marks.dont_fork = true),
         libc::MADV_DOFORK => table::mark(start, end, |marks| marks.dont_fork = false),

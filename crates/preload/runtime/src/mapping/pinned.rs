@@ -45,10 +45,10 @@ fn has_buffer_in(ring: &CStr, extents: &[Extent]) -> bool {
     // The kernel lists no buffers while a thread enters the ring.
     const TRIES: usize = 100;
     for _ in 0..TRIES {
-        let (mut is_pinned, mut listed, mut said) = (false, 0, None);
+        let (mut is_pinned, mut listed, mut reported_count) = (false, 0, None);
         let read = maps::each_line(path.c_str(), |line| {
             if let Some(count) = line.strip_prefix(b"UserBufs:") {
-                said = text::first_number(count.trim_ascii_start());
+                reported_count = text::first_number(count.trim_ascii_start());
             } else if let Some((start, length)) = buffer_of(line) {
                 listed += 1;
                 let end = start.saturating_add(length);
@@ -60,7 +60,7 @@ fn has_buffer_in(ring: &CStr, extents: &[Extent]) -> bool {
         }
         // Older kernels print the number of buffers, and then list all or none; newer ones print no number, and omit
         // empty slots.
-        if said.is_some_and(|said: usize| said == 0 || listed > 0) {
+        if reported_count.is_some_and(|count: usize| count == 0 || listed > 0) {
             return false;
         }
         // SAFETY: no arguments.

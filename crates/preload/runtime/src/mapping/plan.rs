@@ -91,7 +91,7 @@ impl Plan {
     pub fn new(from: usize, to: usize, scope: Scope) -> Result<Self, Errno> {
         let mut plan = Self { extents: std::ptr::null_mut(), used: 0, capacity: 0 };
         let (mut low, mut high, mut at) = (usize::MAX, 0, from);
-        while let Some(entry) = table::first_entry(at, to, concerns) {
+        while let Some(entry) = table::first_entry(at, to, is_replaceable) {
             let (first, last) = span(&entry, from, to, scope);
             (low, high) = (low.min(first), high.max(last));
             at = entry.range.end;
@@ -159,7 +159,7 @@ impl Plan {
     ) -> bool {
         let (mut at, end) = (vma.start.max(low), vma.end.min(high));
         let mut is_whole = true;
-        while let Some(entry) = table::first_entry(at, end, concerns) {
+        while let Some(entry) = table::first_entry(at, end, is_replaceable) {
             let start = entry.range.start.max(at);
             at = entry.range.end.min(end);
             let is_as_entered = match entry.is_ordinary {
@@ -171,7 +171,7 @@ impl Plan {
                 table::remove(start, at);
                 continue;
             }
-            for (first, last) in wanted(&entry, from, to, scope) {
+            for (first, last) in parts_to_replace(&entry, from, to, scope) {
                 let (first, last) = (first.max(start), last.min(at));
                 if first < last {
                     is_whole &= self.push(extent_from(vma, first, last, &entry));
@@ -225,7 +225,7 @@ fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
 }
 
 /// Whether an entry can be replaced: base pages can only as the tail of a shared mapping.
-pub fn concerns(entry: &Entry) -> bool {
+pub fn is_replaceable(entry: &Entry) -> bool {
     !entry.is_ordinary || entry.range.shared
 }
 
@@ -239,15 +239,16 @@ fn span(entry: &Entry, from: usize, to: usize, scope: Scope) -> (usize, usize) {
 }
 
 /// Whether any part of `[from, to)` must be replaced.
-pub fn wants(from: usize, to: usize, scope: Scope) -> bool {
+pub fn must_replace(from: usize, to: usize, scope: Scope) -> bool {
     let is_wanted = |entry: &Entry| {
-        concerns(entry) && wanted(entry, from, to, scope).iter().any(|(first, last)| first < last)
+        is_replaceable(entry)
+            && parts_to_replace(entry, from, to, scope).iter().any(|(first, last)| first < last)
     };
     table::first_entry(from, to, is_wanted).is_some()
 }
 
 /// The parts of an entry that must be replaced; unused ones are empty.
-fn wanted(entry: &Entry, from: usize, to: usize, scope: Scope) -> [(usize, usize); 2] {
+fn parts_to_replace(entry: &Entry, from: usize, to: usize, scope: Scope) -> [(usize, usize); 2] {
     const NOTHING: (usize, usize) = (0, 0);
     let (range, page) = (entry.range, entry.range.page);
     match scope {

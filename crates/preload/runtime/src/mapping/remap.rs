@@ -70,7 +70,7 @@ impl Call {
         let advised = contiguity::rejoin(self.start, old);
         if self.is_fixed() {
             prepare::changed(self.target, target_end);
-            prepare::make_way(self.target, target_end);
+            prepare::release_range(self.target, target_end);
         }
         // With an `old_size` of 0 (shared memory mapped a second time) the range is empty: look up one byte.
         let around = self.end().max(self.start.saturating_add(1));

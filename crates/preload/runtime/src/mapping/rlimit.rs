@@ -13,9 +13,9 @@ use crate::{limits, prepare, raw, source};
 
 /// Call before a limit is set.
 fn expect(pid: pid_t, resource: c_int) {
-    prepare::give_way();
+    prepare::release_all();
     if limits::counts_memory(resource) && (pid == 0 || pid == raw::pid()) {
-        source::limited();
+        source::note_rlimit_set();
         if source::has_private_hugetlb() {
             // Memory that cannot be demoted stays; a fork without space for its copy fails.
             let _ = demote::make_all_ordinary();

@@ -59,7 +59,7 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
         if settings.is_hugetlb() && request.address == 0 && !is_reserved_only {
             match anonymous(request) {
                 Ok(start) => return Ok(start),
-                Err(why) => counters::because(why),
+                Err(why) => counters::count_reason(why),
             }
             if executor::fall_back(settings.fallback, request.length) == Fallback::Error {
                 counters::count(Kind::Shared, Column::Refused, request.length);
@@ -121,7 +121,7 @@ pub fn advise(start: usize, length: usize) {
     let advised = if is_heeded() {
         contiguity::advise(Kind::Shared, start, length)
     } else {
-        counters::because(Reason::ThpOff);
+        counters::count_reason(Reason::ThpOff);
         0
     };
     counters::count(Kind::Shared, Column::Advised, advised);
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
     };
     let is_wanted = is_ours && settings.is_hugetlb() && size >= sizes::superpage() && is_new();
     if is_wanted && !settings.always_pool {
-        counters::because(Reason::Unprotected);
+        counters::count_reason(Reason::Unprotected);
         counters::count(Kind::Shared, Column::FellBack, size);
     } else if is_wanted {
         let page = sizes::superpage();
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn shmget(key: key_t, size: size_t, flags: c_int) -> c_int
             // Errors of the key, not of the pages.
             Err(libc::EEXIST | libc::EACCES) => {}
             Err(errno) => {
-                counters::because(source::reason_of(errno));
+                counters::count_reason(source::reason_of(errno));
                 if executor::fall_back(settings.fallback, size) == Fallback::Error {
                     counters::count(Kind::Shared, Column::Refused, size);
                     raw::set_errno(libc::ENOMEM);

@@ -7,7 +7,7 @@
 use advisor::Event;
 use advisor::{Action, Outcome};
 
-use super::{bound, given, is_on};
+use super::{budget, handed_out, is_on};
 use crate::counters::{self, Prepared};
 use crate::executor::{self, DONE};
 use crate::raw;
@@ -19,15 +19,15 @@ pub fn populate(start: usize, length: usize) {
     if !is_on() {
         return;
     }
-    given::enter(start, length, ahead_of(start, length));
+    handed_out::enter(start, length, ahead_of(start, length));
 }
 
 /// Populates the beginning of the mapping; returns the bytes from `start` to the end of the populated part.
 fn ahead_of(start: usize, length: usize) -> usize {
     let first = start.next_multiple_of(superpage());
     let facts = &mut executor::facts(start, length, superpage());
-    executor::ask(Event::Ready, facts, |action, facts| {
-        let Action::Populate { most } = action else { return bound::read(action, facts) };
+    executor::run_advisor(Event::Ready, facts, |action, facts| {
+        let Action::Populate { most } = action else { return budget::read(action, facts) };
         let portion = most as usize * raw::base_page();
         // SAFETY: changes no contents. Fails if there is no memory.
         let populated = unsafe { raw::populate(first + facts.prepared as usize, portion) };

@@ -3,10 +3,10 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `given` | mappings that the program has not changed since mmap |
+//! | `handed_out` | mappings that the program has not changed since mmap |
 //! | `stock` | unmapped mappings, kept for the next request of the same length |
 //! | `ahead` | populating the beginning of a new mapping |
-//! | `bound` | facts that limit how much may be prepared |
+//! | `budget` | facts that limit how much may be prepared |
 //! | `zero` | zeroing with non-temporal stores |
 //!
 //! `advisor` decides how much is prepared, and for how long. The library has no thread of its own, and reserves no
@@ -21,14 +21,14 @@ use crate::once::OnceBool;
 use crate::{executor, filter, settings};
 
 mod ahead;
-mod bound;
-mod given;
+mod budget;
+mod handed_out;
 mod stock;
 mod zero;
 
 pub use ahead::populate;
-pub use given::{changed, discard_untouched};
-pub use stock::{give_way, keep, make_way, take};
+pub use handed_out::{changed, discard_untouched};
+pub use stock::{keep, release_all, release_range, take};
 
 /// Whether superpages are prepared in this process. Never on the pool, whatever the policy says: the stock moves
 /// mappings without entering them in `mapping::exclusive`, while another thread may be demoting them.
@@ -40,6 +40,6 @@ pub fn is_on() -> bool {
 
 /// In a forked child, which begins without a stock and without recorded mappings.
 pub fn after_fork() {
-    given::after_fork();
+    handed_out::after_fork();
     stock::after_fork();
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use advisor::{Action, Outcome as Ended};
 use advisor::{Event, Facts, Source, Use};
 
-use super::{bound, given, is_on, zero};
+use super::{budget, handed_out, is_on, zero};
 use crate::counters::{self, Column, Kind, Prepared};
 use crate::executor::{self, DONE};
 use crate::pagemap::{self, Region};
@@ -36,9 +36,9 @@ struct Run {
     start: AtomicUsize,
     length: AtomicUsize,
     /// Address at which the program had it.
-    home: AtomicUsize,
+    origin: AtomicUsize,
     /// Number of large requests made before it was kept.
-    born: AtomicUsize,
+    kept_at_request: AtomicUsize,
 }
 
 const KEPT: usize = 1;
@@ -49,8 +49,8 @@ static RUNS: [Run; COUNT] = [const {
         holder: AtomicUsize::new(0),
         start: AtomicUsize::new(0),
         length: AtomicUsize::new(0),
-        home: AtomicUsize::new(0),
-        born: AtomicUsize::new(0),
+        origin: AtomicUsize::new(0),
+        kept_at_request: AtomicUsize::new(0),
     }
 }; COUNT];
 
@@ -79,9 +79,9 @@ impl Run {
     /// Moves a run that this thread holds back to its old address, or to other free space; returns the address.
     fn move_back(&self) -> Option<usize> {
         let (from, end) = self.range();
-        let (home, length) = (self.home.load(Ordering::Relaxed), end - from);
-        let to = match reserve_at(home, length) {
-            Some(()) => home,
+        let (origin, length) = (self.origin.load(Ordering::Relaxed), end - from);
+        let to = match reserve_at(origin, length) {
+            Some(()) => origin,
             None => source::reserve(length, superpage()).ok()?,
         };
         // SAFETY: the run and the address space are this thread's.
@@ -105,7 +105,7 @@ impl Run {
         if !unsafe { clear(start, start + length) } {
             return None;
         }
-        if start != self.home.load(Ordering::Relaxed) {
+        if start != self.origin.load(Ordering::Relaxed) {
             // The kernel does not merge it with adjacent VMAs.
             let range = Range { start, end: start + length, page: raw::base_page(), shared: false };
             table::add_ordinary(range, (start, start + length));
@@ -113,7 +113,7 @@ impl Run {
         counters::prepared_less(Prepared::Stock, length);
         self.free();
         counters::count(Kind::Mmap, Column::Advised, length);
-        given::enter(start, length, length);
+        handed_out::enter(start, length, length);
         Some(start)
     }
 
@@ -126,7 +126,7 @@ impl Run {
             return None;
         };
         self.length.store(length, Ordering::Relaxed);
-        self.home.store(start, Ordering::Relaxed);
+        self.origin.store(start, Ordering::Relaxed);
         self.start.store(place, Ordering::Release);
         // SAFETY: the program gives the memory up, and the target is reserved.
         if table::replacing(start, end, || unsafe { raw::move_to(start, length, place) }).is_err() {
@@ -135,14 +135,14 @@ impl Run {
             self.free();
             return None;
         }
-        self.born.store(executor::requests() as usize, Ordering::Relaxed);
+        self.kept_at_request.store(executor::requests() as usize, Ordering::Relaxed);
         counters::prepared(Prepared::Stock, length);
         Some((self, place))
     }
 
     fn facts(&self) -> Facts {
         let (start, end) = self.range();
-        let born = self.born.load(Ordering::Relaxed) as u64;
+        let born = self.kept_at_request.load(Ordering::Relaxed) as u64;
         Facts { born, ..executor::facts(start, end - start, superpage()) }
     }
 
@@ -158,12 +158,12 @@ impl Run {
 
 /// Reports an event to the policy for the kept runs that `meant` selects, and releases those that it gives up; `false`:
 /// none.
-fn tell(event: Event, meant: impl Fn(&Run) -> bool) -> bool {
+fn release_on(event: Event, meant: impl Fn(&Run) -> bool) -> bool {
     let mut any = false;
     for run in &RUNS {
         if run.is_kept()
             && meant(run)
-            && executor::on(event, &run.facts()) == Action::Release
+            && executor::decide(event, &run.facts()) == Action::Release
             && run.claim(KEPT)
         {
             run.release();
@@ -174,13 +174,13 @@ fn tell(event: Event, meant: impl Fn(&Run) -> bool) -> bool {
 }
 
 /// Releases the whole stock, because memory or address space is short; `false`: it was empty.
-pub fn give_way() -> bool {
-    tell(Event::Pressure, |_| true)
+pub fn release_all() -> bool {
+    release_on(Event::Pressure, |_| true)
 }
 
 /// Releases runs kept in `[start, end)`, where the program maps memory.
-pub fn make_way(start: usize, end: usize) {
-    tell(Event::Claimed, |run| {
+pub fn release_range(start: usize, end: usize) {
+    release_on(Event::Claimed, |run| {
         let (from, to) = run.range();
         from < end && start < to
     });
@@ -194,20 +194,20 @@ pub fn take(length: usize) -> Option<usize> {
     let is_fit = |run: &&Run| run.is_kept() && run.length.load(Ordering::Relaxed) == length;
     let mut facts = executor::facts(0, length, superpage());
     facts.has_fitting = RUNS.iter().any(|run| is_fit(&run));
-    let mut action = executor::on(Event::Wanted, &facts);
+    let mut action = executor::decide(Event::Wanted, &facts);
     if action == Action::HandOut {
         if let Some(run) = RUNS.iter().find(|run| is_fit(run) && run.claim(KEPT)) {
             let start = run.hand_out(length);
             let result = if start.is_some() { DONE } else { Ended::NoMemory };
-            if executor::ended(action, result, &facts) == Action::Release {
+            if executor::report_outcome(action, result, &facts) == Action::Release {
                 run.release();
             }
             return start;
         }
-        action = executor::ended(action, Ended::Unavailable, &facts);
+        action = executor::report_outcome(action, Ended::Unavailable, &facts);
     }
     if action == Action::GiveUp {
-        tell(Event::PassedBy, |_| true);
+        release_on(Event::PassedBy, |_| true);
         counters::prepared(Prepared::Missed, length);
     }
     None
@@ -257,7 +257,7 @@ unsafe fn discard(from: usize, to: usize) {
 
 /// Keeps a mapping that the program unmaps; `false`: the caller must unmap it.
 pub fn keep(start: usize, end: usize) -> bool {
-    if !given::leave(start, end) || !is_on() {
+    if !handed_out::leave(start, end) || !is_on() {
         return false;
     }
     let facts = &mut Facts {
@@ -265,26 +265,26 @@ pub fn keep(start: usize, end: usize) -> bool {
         kept: kept() as u64,
         ..executor::facts(start, end - start, superpage())
     };
-    let action = executor::ask(Event::Unmapped, facts, |action, facts| match action {
+    let action = executor::run_advisor(Event::Unmapped, facts, |action, facts| match action {
         Action::Read(Source::Whole) => {
-            facts.is_unlimited = limits::are_none();
+            facts.is_unlimited = limits::has_no_memory_rlimits();
             facts.is_whole = facts.is_unlimited && is_whole(start, end);
             Some((DONE, 0))
         }
-        action => bound::read(action, facts),
+        action => budget::read(action, facts),
     });
     if action != Action::Keep {
         return false;
     }
     let run = RUNS.iter().find(|run| run.claim(0));
     let Some((run, place)) = run.and_then(|run| run.put_away(start, end)) else {
-        executor::ended(action, Ended::Unavailable, facts);
+        executor::report_outcome(action, Ended::Unavailable, facts);
         return false;
     };
     // SAFETY: no other code uses it.
     let may_be_taken = unsafe { raw::madvise(place, end - start, libc::MADV_FREE) };
     let result = if may_be_taken.is_ok() { DONE } else { Ended::Unfit };
-    if executor::ended(action, result, facts) == Action::Release {
+    if executor::report_outcome(action, result, facts) == Action::Release {
         run.release();
         return true;
     }
@@ -299,10 +299,10 @@ fn kept() -> usize {
     RUNS.iter().map(kept).sum()
 }
 
-/// Reserves address space to keep a mapping of `home` in: an eighth of the address space below it, where neither the
+/// Reserves address space to keep a mapping of `origin` in: an eighth of the address space below it, where neither the
 /// kernel nor the heap maps anything.
-fn place_for(home: usize, length: usize) -> Option<usize> {
-    let place = home - (1 << home.ilog2()) / 8;
+fn place_for(origin: usize, length: usize) -> Option<usize> {
+    let place = origin - (1 << origin.ilog2()) / 8;
     place.is_multiple_of(superpage()).then(|| reserve_at(place, length))?.map(|()| place)
 }
 

@@ -204,13 +204,13 @@ impl Extent {
         };
         let first = if take_low { low } else { inner_low };
         let last = if take_high { high } else { inner_high };
-        (first < last && clear_break(self.end, last)).then_some((first, last))
+        (first < last && move_break_behind(self.end, last)).then_some((first, last))
     }
 }
 
 /// The brk heap may begin between the end of bss and the end of its last superpage. If it is empty, moves its start to
 /// `last`; `false`: it cannot be moved.
-fn clear_break(end: usize, last: usize) -> bool {
+fn move_break_behind(end: usize, last: usize) -> bool {
     // SAFETY: a query, and then memory at the start of the heap that no code uses yet.
     raw::keeping_errno(|| unsafe {
         let now = raw::call!(SYS_brk, 0) as usize;

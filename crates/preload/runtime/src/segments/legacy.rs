@@ -21,7 +21,7 @@ use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::image::{self, Segments};
-use super::{Fit, Order, Share};
+use super::{Fit, Placement, Share};
 use crate::settings::{self, Fallback, Pages, Text};
 use crate::text::{first_number, page_size};
 use crate::{message, raw, sizes};
@@ -125,7 +125,7 @@ pub extern "C" fn superpage_legacy_elfmap() -> c_int {
     if memory.text.is_some() || memory.data || refused || !variables.is_for_this_program() {
         return -1;
     }
-    if settings.pages == Pages::Unasked {
+    if settings.pages == Pages::None {
         crate::order::provide();
     }
     move_segments(&variables)
@@ -160,7 +160,7 @@ fn move_segments(variables: &Variables) -> c_int {
     let mut moved = 0;
     image::each_extent(&segments, fit == Fit::Whole, |extent| {
         let Some(page) = page_of(extent.is_written, extent.is_marked) else { return };
-        let order = Order {
+        let placement = Placement {
             pages: Pages::Hugetlb(page),
             page,
             fallback: Fallback::Base,
@@ -168,7 +168,7 @@ fn move_segments(variables: &Variables) -> c_int {
             text: Text::Copy,
             share: variables.share.then_some(Share { directory: variables.share_path }),
         };
-        if super::put(&extent, &order) {
+        if super::put(&extent, &placement) {
             moved += 1;
         } else if variables.verbose >= 2 && fit == Fit::Whole {
             let name: &[u8] = if extent.is_written { b"data" } else { b"text" };

@@ -43,7 +43,7 @@ use image::{Extent, Segments};
 
 /// How to move a segment.
 #[derive(Clone, Copy)]
-struct Order {
+struct Placement {
     /// THP or hugetlb.
     pages: Pages,
     /// Superpage size.
@@ -100,7 +100,7 @@ pub fn provide(settings: &Settings) {
     }
     let mut text = memory.text.unwrap_or(Text::File);
     if text == Text::Copy && image::has_v8() {
-        counters::because(Reason::MappedAgain);
+        counters::count_reason(Reason::MappedAgain);
         text = Text::File;
     }
     let debugged = settings.is_hugetlb() && text == Text::Copy && image::is_traced();
@@ -111,13 +111,13 @@ pub fn provide(settings: &Settings) {
         }
         let fit = if extent.is_marked { Fit::Touched } else { Fit::Filled };
         let (pages, fallback) = (settings.pages, settings.fallback);
-        let mut order = Order { pages, page, fallback, fit, text, share: None };
+        let mut placement = Placement { pages, page, fallback, fit, text, share: None };
         // A debugger cannot write breakpoints into pool pages without write permission (EFAULT).
         if debugged && extent.is_code() {
-            counters::because(Reason::Place);
-            order.pages = Pages::Thp(0);
+            counters::count_reason(Reason::Place);
+            placement.pages = Pages::Thp(0);
         }
-        put(&extent, &order);
+        put(&extent, &placement);
     });
 }
 
@@ -126,24 +126,24 @@ fn kind(is_written: bool) -> Kind {
 }
 
 /// Puts one extent on superpages, as far as they fit; `true` if that succeeded.
-fn put(extent: &Extent, order: &Order) -> bool {
+fn put(extent: &Extent, placement: &Placement) -> bool {
     let kind = kind(extent.is_written);
-    if !extent.is_written && order.text == Text::File {
-        return put_on_file(extent, order);
+    if !extent.is_written && placement.text == Text::File {
+        return put_on_file(extent, placement);
     }
-    let Some((first, last)) = extent.fitting(order.page, order.fit) else {
+    let Some((first, last)) = extent.fitting(placement.page, placement.fit) else {
         counters::count(kind, Column::Small, extent.end - extent.start);
         return false;
     };
     let inside = last.min(extent.end) - first.max(extent.start);
     counters::count(kind, Column::Small, extent.end - extent.start - inside);
     if extent.is_written {
-        return put_part(kind, extent, first, last, order);
+        return put_part(kind, extent, first, last, placement);
     }
-    if let Some(Share { directory }) = order.share
-        && order.fit == Fit::Whole
+    if let Some(Share { directory }) = placement.share
+        && placement.fit == Fit::Whole
         && pagemap::is_as_in_file(first, last - first)
-        && share::place(extent, (first, last), order.page, directory)
+        && share::place(extent, (first, last), placement.page, directory)
     {
         counters::count(kind, Column::Hugetlb, last - first);
         return true;
@@ -154,70 +154,70 @@ fn put(extent: &Extent, order: &Order) -> bool {
     let mut at = first;
     while at < last {
         let from = at;
-        while at < last && pagemap::is_as_in_file(at, order.page) {
-            at += order.page;
+        while at < last && pagemap::is_as_in_file(at, placement.page) {
+            at += placement.page;
         }
         if from < at {
-            any |= put_part(kind, extent, from, at, order);
+            any |= put_part(kind, extent, from, at, placement);
         }
         if at < last {
-            counters::because(Reason::Place);
-            counters::count(kind, Column::FellBack, order.page);
-            at += order.page;
+            counters::count_reason(Reason::Place);
+            counters::count(kind, Column::FellBack, placement.page);
+            at += placement.page;
         }
     }
     any
 }
 
 /// Puts code on its file's superpages, as far as there are any: only the pages under the code change.
-fn put_on_file(extent: &Extent, order: &Order) -> bool {
+fn put_on_file(extent: &Extent, placement: &Placement) -> bool {
     let length = extent.end - extent.start;
-    let Some((first, last)) = extent.fitting(order.page, Fit::Inside) else {
+    let Some((first, last)) = extent.fitting(placement.page, Fit::Inside) else {
         counters::count(Kind::Text, Column::Small, length);
         return false;
     };
-    let on = relocate::to_file(extent, first, last, order.page);
+    let on = relocate::to_file(extent, first, last, placement.page);
     let off = last - first - on;
     counters::count(Kind::Text, Column::Small, length - (last - first));
     counters::count(Kind::Text, Column::Advised, on);
     if off > 0 {
-        if matches!(order.pages, Pages::Hugetlb(_))
-            && executor::fall_back(order.fallback, off) == Fallback::Error
+        if matches!(placement.pages, Pages::Hugetlb(_))
+            && executor::fall_back(placement.fallback, off) == Fallback::Error
         {
             source::refuse(Kind::Text);
         }
-        counters::because(Reason::SmallFilePages);
+        counters::count_reason(Reason::SmallFilePages);
         counters::count(Kind::Text, Column::FellBack, off);
     }
     off == 0
 }
 
 /// Puts superpages under `[first, last)`, a part of `extent`.
-fn put_part(kind: Kind, extent: &Extent, first: usize, last: usize, order: &Order) -> bool {
+fn put_part(kind: Kind, extent: &Extent, first: usize, last: usize, placement: &Placement) -> bool {
     let length = last - first;
-    let in_mount = order.fit == Fit::Whole;
-    let to_pool = || relocate::to_hugetlb(extent, (first, last), order.page, in_mount);
-    let (column, reason) = match order.pages {
+    let in_mount = placement.fit == Fit::Whole;
+    let to_pool = || relocate::to_hugetlb(extent, (first, last), placement.page, in_mount);
+    let (column, reason) = match placement.pages {
         Pages::Hugetlb(_) => match to_pool() {
             Ok(()) => (Column::Hugetlb, None),
-            Err(why) => match executor::fall_back(order.fallback, length) {
+            Err(why) => match executor::fall_back(placement.fallback, length) {
                 Fallback::Error => source::refuse(kind),
                 Fallback::Base => (Column::FellBack, Some(why)),
                 Fallback::Thp => {
-                    counters::because(why);
+                    counters::count_reason(why);
                     // Pool pages of 1 GiB fall back to THP of 2 MiB, which the extent fills as well.
-                    let other = relocate::to_thp(extent, first, last, order.page);
+                    let other = relocate::to_thp(extent, first, last, placement.page);
                     (Column::FellBack, other.err())
                 }
             },
         },
-        _ => match relocate::to_thp(extent, first, last, order.page) {
+        _ => match relocate::to_thp(extent, first, last, placement.page) {
             Ok(()) => (Column::Advised, None),
             Err(why) => (Column::FellBack, Some(why)),
         },
     };
     if let Some(why) = reason {
-        counters::because(why);
+        counters::count_reason(why);
     }
     counters::count(kind, column, length);
     reason.is_none()

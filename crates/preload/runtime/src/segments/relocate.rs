@@ -97,7 +97,7 @@ impl Part<'_> {
             ..executor::facts(start, end - start, self.page)
         };
         let (mut why, mut on) = (Reason::ThpOff, 0);
-        let action = executor::ask(Event::Loaded, facts, |action, facts| {
+        let action = executor::run_advisor(Event::Loaded, facts, |action, facts| {
             let is_done = match action {
                 Action::Advise { bytes, .. } => advice::superpages(start, bytes as usize),
                 Action::Collapse { .. } => {

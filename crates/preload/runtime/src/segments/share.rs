@@ -25,7 +25,7 @@ pub fn place(
     page: usize,
     directory: Option<&'static [u8]>,
 ) -> bool {
-    if crate::limits::stand_in_the_way(page) {
+    if crate::limits::may_fail_faults(page) {
         // A touch could fail; a private copy is populated at once.
         return false;
     }

@@ -42,7 +42,7 @@ pub fn provide(size: usize) {
         {
             source::refuse(Kind::Stack);
         }
-        counters::because(Reason::ExecutableStack);
+        counters::count_reason(Reason::ExecutableStack);
         counters::count(Kind::Stack, Column::FellBack, size);
         return;
     };
@@ -51,7 +51,7 @@ pub fn provide(size: usize) {
             Ok(()) => Ok(()),
             Err(why) => match executor::fall_back(settings.fallback, size) {
                 Fallback::Thp => {
-                    counters::because(why);
+                    counters::count_reason(why);
                     stack.advise(size, Column::FellBack)
                 }
                 Fallback::Error => source::refuse(Kind::Stack),
@@ -61,7 +61,7 @@ pub fn provide(size: usize) {
         _ => stack.advise(size, Column::Advised),
     };
     if let Err(why) = result {
-        counters::because(why);
+        counters::count_reason(why);
         counters::count(Kind::Stack, Column::FellBack, size);
     }
 }

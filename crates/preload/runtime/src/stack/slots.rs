@@ -208,7 +208,7 @@ impl Slots {
     /// Finds stacks whose threads have ended. Of thousands of threads only some are checked at a time, so that creating
     /// a thread does not cost a system call for each of the others.
     fn reap(&mut self) {
-        const ASKED: usize = 64;
+        const MAX_CHECKED: usize = 64;
         if filter::may_be_in_place() {
             return;
         }
@@ -216,7 +216,7 @@ impl Slots {
         let mut asked = 0;
         let mut slot = self.cursor;
         let mut wrapped = false;
-        while asked < ASKED {
+        while asked < MAX_CHECKED {
             // SAFETY: null, or a record of this list, which is ours.
             let Some(here) = (unsafe { slot.as_mut() }) else {
                 if wrapped {
@@ -228,7 +228,7 @@ impl Slots {
             };
             if here.state == State::Released {
                 asked += 1;
-                if here.is_over(ours) {
+                if here.has_ended(ours) {
                     here.state = State::Idle;
                 }
             }
@@ -273,7 +273,7 @@ impl Slots {
 
 impl Slot {
     /// Whether its thread has ended in the kernel.
-    fn is_over(&self, ours: c_int) -> bool {
+    fn has_ended(&self, ours: c_int) -> bool {
         let tid = self.tid.load(Ordering::Acquire);
         // SAFETY: signal 0 only tests whether the thread exists.
         let asked = || unsafe { raw::call!(SYS_tgkill, ours, tid, 0) == -1 };

@@ -43,7 +43,7 @@ const MAY: [(&str, &[&str], &str); 25] = [
     ("prepare/ahead.rs", &["raw::populate("], "performs Populate"),
     ("prepare/stock.rs", &["raw::madvise(", "MADV_DONTNEED", "MADV_FREE"], "performs Keep and HandOut"),
     ("contiguity/untouched.rs", &["raw::madvise(", "MADV_DONTNEED"], "performs Release"),
-    ("prepare/given.rs", &["raw::madvise(", "MADV_DONTNEED"], "performs Release"),
+    ("prepare/handed_out.rs", &["raw::madvise(", "MADV_DONTNEED"], "performs Release"),
     ("heap/arenas.rs", &["raw::madvise(", "MADV_DONTNEED"], "a page of malloc's, free, before it is asked about"),
     ("heap/packed.rs", &["raw::madvise(", "MADV_DONTNEED"],
         "asks whether untouched memory is locked; splits superpages of which most was freed (MADV_COLD)"),

@@ -1,6 +1,6 @@
 //! Rules for conditions and their inputs.
 
-use super::ask::*;
+use super::predicates::*;
 use super::{Rule, table};
 use crate::*;
 use policy::Fact;
@@ -16,7 +16,7 @@ const NO_FACT: &str = "names no fact, so it always holds or never: name one, or 
 const WATCH: &str = "unmapping.scan";
 
 /// Requirements for the spans of a profile.
-pub const GOES_UP: &str =
+pub const ASCENDING: &str =
     "must go up, none over another, from less to more, up to 512G, with at most 2^40 misses";
 
 pub(super) const RULES: &[Rule] = table! { |r|
@@ -56,8 +56,8 @@ pub(super) const RULES: &[Rule] = table! { |r|
         => r.unmapping.when.as_ref().is_some_and(is_constant);
     ["profile", FAULT_WHEN, SCAN_WHEN, SPLIT_WHEN] "is for conditions that name profiled or benefit: there is none"
         => r.profile.is_some() && !reads_profile(r);
-    ["profile.spans"] GOES_UP
-        => r.profile.as_ref().is_some_and(|profile| !goes_up(&profile.spans));
+    ["profile.spans"] ASCENDING
+        => r.profile.as_ref().is_some_and(|profile| !is_ascending(&profile.spans));
 };
 
 fn is_constant(condition: &policy::Condition) -> bool {
@@ -97,8 +97,8 @@ pub fn samples(scan: &Scan) -> bool {
     [Fact::Coverage, Fact::Skew, Fact::Misses].iter().any(|fact| names(scan.when.as_ref(), *fact))
 }
 
-/// Whether the spans satisfy [`GOES_UP`].
-pub fn goes_up(spans: &[Span]) -> bool {
+/// Whether the spans satisfy [`ASCENDING`].
+pub fn is_ascending(spans: &[Span]) -> bool {
     let good = |span: &Span| {
         span.from < span.to && span.to <= ByteSize::gib(512) && span.misses <= 1 << 40
     };

@@ -1,6 +1,6 @@
 //! Rules between trigger, form, preparation and mapping.
 
-use super::ask::*;
+use super::predicates::*;
 use super::{Rule, table};
 use crate::*;
 use units::ByteSize;

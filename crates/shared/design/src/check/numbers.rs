@@ -1,7 +1,7 @@
 //! Ranges of numbers that depend on other keys, in the order of the events. Independent ranges are declared with their
 //! keys.
 
-use super::ask::*;
+use super::predicates::*;
 use super::{Rule, table};
 
 pub(super) const RULES: &[Rule] = table! { |r|

@@ -1,6 +1,6 @@
 //! Rules for daemons, deallocation and memory maintenance.
 
-use super::ask::*;
+use super::predicates::*;
 use super::{Rule, table};
 use crate::*;
 

@@ -45,7 +45,7 @@ fn place(rule: Rule) -> &'static str {
 // Recursive-descent compiler from tokens to a postfix program; every part has a type, number or boolean.
 
 /// Maximum nesting depth of parentheses and unary operators.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 pub(super) fn condition(text: &str, rule: Rule) -> Result<Condition, String> {
     let tokens = tokens(text)?;
@@ -250,7 +250,7 @@ impl<'a> Parser<'a> {
     }
 
     fn deeper(&mut self, part: fn(&mut Self) -> Read) -> Read {
-        if self.depth == DEEPEST {
+        if self.depth == MAX_DEPTH {
             return Err("is nested too deep".to_string());
         }
         self.depth += 1;

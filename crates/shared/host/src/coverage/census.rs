@@ -15,17 +15,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use sys::pagemap::{Categories, PageRegion, Pagemap};
 use units::{ByteSize, PageSize, Pid};
 
-use super::{Coverage, Lens, MappingKind, zero_page};
+use super::{Classifier, Coverage, MappingKind, zero_page};
 use crate::process::{Mapping, Maps, Sharing};
 use crate::{ReadError, Root};
 
 /// Size of the address pieces in which private memory is sampled.
 const CHUNK: u64 = 64 << 20;
 /// Number of sampled pages of each kind in a full piece: a share of one half is then known within 25 percentage points
-/// in one piece, and within 3 in 4 GiB. A smaller amount gets one sample per 1 MiB, at least `MIN_ASKED`.
-const ASKED: u64 = 16;
-const ASKED_BYTES: u64 = 1 << 20;
-const MIN_ASKED: u64 = 4;
+/// in one piece, and within 3 in 4 GiB. A smaller amount gets one sample per 1 MiB, at least `MIN_SAMPLES`.
+const MAX_SAMPLES: u64 = 16;
+const SAMPLE_BYTES: u64 = 1 << 20;
+const MIN_SAMPLES: u64 = 4;
 /// Number of gaps in the known ranges of an object above which a mapping is read whole.
 const MAX_GAPS: usize = 64;
 
@@ -33,7 +33,7 @@ const MAX_GAPS: usize = 64;
 #[derive(Debug)]
 pub struct Census {
     root: Root,
-    lens: Lens,
+    classifier: Classifier,
 }
 
 /// Result of a count.
@@ -89,7 +89,7 @@ impl Census {
         if !zero_page::is_flagged(root) {
             return None;
         }
-        Some(Self { root: root.clone(), lens: Lens::new(root, pid).ok()? })
+        Some(Self { root: root.clone(), classifier: Classifier::new(root, pid).ok()? })
     }
 
     /// Counts the memory of `pids`.
@@ -110,7 +110,7 @@ impl Census {
         let mut scanned = Vec::new();
         for mapping in Maps::open(&self.root, pid)? {
             let mapping = mapping?;
-            let kind = MappingKind::from_mapping(&mapping, &self.lens.mounts);
+            let kind = MappingKind::from_mapping(&mapping, &self.classifier.mounts);
             let wanted = Categories::PRESENT | Categories::SWAPPED;
             // In a file's private mapping, copied pages must be distinguished from the file's.
             let also = match kind {
@@ -129,7 +129,7 @@ impl Census {
             if shares && kind.is_anonymous() {
                 scanned.extend(parts.into_iter().flat_map(|(from, to)| in_pieces(from, to)));
             }
-            let superpage = self.lens.superpage;
+            let superpage = self.classifier.superpage;
             let is_eligible =
                 kind.is_anonymous() && superpage.is_some_and(|size| mapping.holds_aligned(size));
             for region in &regions {
@@ -219,7 +219,8 @@ impl Census {
     }
 
     fn object(&self, mapping: &Mapping, kind: MappingKind) -> Object {
-        let size = self.lens.mounts.hugetlb(mapping.device).flatten().or(self.lens.superpage);
+        let size =
+            self.classifier.mounts.hugetlb(mapping.device).flatten().or(self.classifier.superpage);
         Object {
             owner: None,
             is_shmem: kind == MappingKind::Shmem,
@@ -260,13 +261,13 @@ fn in_pieces(start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
 }
 
 /// Number of pages sampled for this many bytes.
-fn asked_of(bytes: u64) -> u64 {
-    (bytes / ASKED_BYTES).clamp(MIN_ASKED, ASKED)
+fn sample_count(bytes: u64) -> u64 {
+    (bytes / SAMPLE_BYTES).clamp(MIN_SAMPLES, MAX_SAMPLES)
 }
 
 /// Whether all sampled pages of a range are resident, and shared with other processes.
 fn shares_all(pagemap: &Pagemap, from: u64, to: u64) -> Result<bool, ReadError> {
-    let step = ((to - from) / asked_of(to - from)).max(1);
+    let step = ((to - from) / sample_count(to - from)).max(1);
     for at in (from + step / 2..to).step_by(step as usize) {
         if pagemap.is_exclusive(at)? != Some(false) {
             return Ok(false);
@@ -299,7 +300,7 @@ impl Part {
         if bytes == 0 {
             return Ok(0.0);
         }
-        let step = (bytes / asked_of(bytes)).max(1);
+        let step = (bytes / sample_count(bytes)).max(1);
         let (mut asked, mut exclusive, mut passed, mut next) = (0u32, 0u32, 0, step / 2);
         for (from, to) in &self.ranges {
             while next < passed + (to - from) {

@@ -55,10 +55,10 @@ pub struct MappingCoverage {
 impl Coverage {
     /// Coverage of one process.
     pub fn of_process(root: &Root, pid: Pid) -> Result<Self, ReadError> {
-        let lens = Lens::new(root, pid)?;
+        let classifier = Classifier::new(root, pid)?;
         let mut sum = Self::default();
         for entry in Smaps::open(root, pid)? {
-            sum += lens.look(&entry?).1;
+            sum += classifier.classify(&entry?).1;
         }
         Ok(sum)
     }
@@ -86,10 +86,10 @@ impl Coverage {
 
 /// Coverage of a process, mapping by mapping, lowest address first.
 pub fn per_mapping(root: &Root, pid: Pid) -> Result<Vec<MappingCoverage>, ReadError> {
-    let lens = Lens::new(root, pid)?;
+    let classifier = Classifier::new(root, pid)?;
     let mapping = |entry: Result<SmapsEntry, ReadError>| {
         let entry = entry?;
-        let (kind, coverage) = lens.look(&entry);
+        let (kind, coverage) = classifier.classify(&entry);
         Ok(MappingCoverage {
             start: entry.mapping.start,
             end: entry.mapping.end,
@@ -105,13 +105,13 @@ pub fn per_mapping(root: &Root, pid: Pid) -> Result<Vec<MappingCoverage>, ReadEr
 
 /// The facts besides smaps that are needed to classify an entry.
 #[derive(Debug)]
-struct Lens {
+struct Classifier {
     /// The superpage size: that of a PMD, or without THP the default hugetlb page size.
     superpage: Option<PageSize>,
     mounts: MemoryMounts,
 }
 
-impl Lens {
+impl Classifier {
     fn new(root: &Root, pid: Pid) -> Result<Self, ReadError> {
         let superpage = match Thp::pmd_size_of(root) {
             Ok(size) => Some(size),
@@ -121,7 +121,7 @@ impl Lens {
         Ok(Self { superpage, mounts: MemoryMounts::from_pid(root, pid)? })
     }
 
-    fn look(&self, entry: &SmapsEntry) -> (MappingKind, Coverage) {
+    fn classify(&self, entry: &SmapsEntry) -> (MappingKind, Coverage) {
         let kind = MappingKind::from_entry(entry, &self.mounts);
         (kind, Coverage::from_entry(entry, kind, self.superpage))
     }

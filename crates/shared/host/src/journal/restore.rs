@@ -55,7 +55,7 @@ pub fn restore_dead(
         true => restore_while(dir, root, goes_on)?,
         false => shared::recover(dir, root, shared::MAX_WAIT, goes_on)?,
     };
-    Ok(done.into_iter().filter(Restoration::is_of_the_dead).collect())
+    Ok(done.into_iter().filter(Restoration::is_orphaned).collect())
 }
 
 /// Undoes the journal in `dir`; the caller holds the lock.
@@ -116,7 +116,7 @@ pub(super) fn undo_all(root: &Root, changes: &[Change]) -> Vec<Restoration> {
                 undos.push(Undo { knob: &change.knob, original: &change.old, last: change });
             }
             Some(undo) => {
-                if !undo.last.left(&change.old) {
+                if !undo.last.is_last_written(&change.old) {
                     undo.original = &change.old;
                 }
                 undo.last = change;
@@ -136,12 +136,12 @@ pub(super) fn undo_all(root: &Root, changes: &[Change]) -> Vec<Restoration> {
 impl Undo<'_> {
     fn run(&self, root: &Root) -> Result<Outcome, JournalError> {
         let original = self.original.to_string();
-        let is_ours = |now: &str| now == original || self.last.left(now);
+        let is_ours = |now: &str| now == original || self.last.is_last_written(now);
         let now = self.knob.read_twice(root, is_ours)?;
         if now == original {
             return Ok(Outcome::AlreadyRestored { value: now });
         }
-        if !self.last.left(&now) {
+        if !self.last.is_last_written(&now) {
             let ours = self.last.got.as_ref().unwrap_or(&self.last.asked).clone();
             return Ok(Outcome::ChangedElsewhere { ours, now, original });
         }
@@ -154,7 +154,7 @@ impl Undo<'_> {
 impl Change {
     /// Whether this change left the knob at `value`. If the writer was killed before the read-back, a pool may have any
     /// size between the old and the new one.
-    fn left(&self, value: &str) -> bool {
+    fn is_last_written(&self, value: &str) -> bool {
         let number = |text: &str| text.parse::<u64>().ok();
         match (&self.got, number(&self.old), number(&self.asked), number(value)) {
             (Some(got), ..) => got == value,
@@ -287,7 +287,7 @@ pub enum Outcome {
 
 impl Restoration {
     /// Whether the result concerns a dead owner's changes, not a living owner's.
-    pub(super) fn is_of_the_dead(&self) -> bool {
+    pub(super) fn is_orphaned(&self) -> bool {
         !matches!(self.outcome, Outcome::OwnerAlive { .. })
     }
 }

@@ -144,7 +144,7 @@ impl SharedKnob {
         let mut shared =
             Self { root: root.clone(), place, share: Some(share), inherited: Vec::new(), written };
         // If this fails, dropping the share sets the knob to the other claims; the lock must be released before that.
-        match shared.settle_by(change) {
+        match shared.apply_claims_by(change) {
             Ok(()) => {
                 drop(lock);
                 Ok(shared)
@@ -156,18 +156,21 @@ impl SharedKnob {
         }
     }
 
-    fn settle_by<E: From<JournalError>>(&mut self, change: &mut Change<'_, E>) -> Result<(), E> {
+    fn apply_claims_by<E: From<JournalError>>(
+        &mut self,
+        change: &mut Change<'_, E>,
+    ) -> Result<(), E> {
         let own = self.share.as_ref().map(|share| share.path.as_path());
-        let settled = self.place.settle(&self.root, own, change)?;
+        let applied = self.place.apply_claims(&self.root, own, change)?;
         if let Some(share) = &mut self.share
             && let Claim::Plus(pages) = share.want
         {
             // If the pool got fewer pages than requested, the share covers only those.
-            let missing = settled.asked.saturating_sub(settled.got);
+            let missing = applied.asked.saturating_sub(applied.got);
             share.rewrite(Claim::Plus(pages.saturating_sub(missing)))?;
         }
         let knob = &self.place.knob;
-        self.written = Written { asked: knob.value(settled.asked), got: knob.value(settled.got) };
+        self.written = Written { asked: knob.value(applied.asked), got: knob.value(applied.got) };
         Ok(())
     }
 
@@ -190,11 +193,11 @@ impl SharedKnob {
     fn close(&mut self) -> Option<Restoration> {
         let share = self.share.take()?;
         let knob = Some(self.place.knob.clone());
-        let settled = self.place.lock(&|| true).and_then(|_lock| {
+        let applied = self.place.lock(&|| true).and_then(|_lock| {
             share.remove()?;
-            self.place.settle_alone(&self.root)
+            self.place.apply_claims_at_once(&self.root)
         });
-        match settled {
+        match applied {
             Ok(outcome) => outcome.map(|outcome| Restoration { knob, outcome }),
             Err(error) => {
                 Some(Restoration { knob, outcome: Outcome::Failed { why: error.to_string() } })
@@ -211,11 +214,11 @@ impl Drop for SharedKnob {
 }
 
 /// Takes a knob exclusively for a journal; `None` for knobs that are never shared.
-pub(super) fn take_alone(
+pub(super) fn take_exclusively(
     journal_dir: &Path,
     root: &Root,
     knob: &Knob,
-) -> Result<Option<Alone>, JournalError> {
+) -> Result<Option<Exclusive>, JournalError> {
     if !knob.may_be_shared() {
         return Ok(None);
     }
@@ -225,19 +228,19 @@ pub(super) fn take_alone(
         return Err(place.busy(holder));
     }
     // Changes of dead holders are undone first, so the journal finds the original value.
-    place.settle_alone(root)?;
+    place.apply_claims_at_once(root)?;
     let share = Share::create(&place.dir, &lock.holder, Claim::Alone)?;
-    Ok(Some(Alone { knob: knob.clone(), share: Some(share) }))
+    Ok(Some(Exclusive { knob: knob.clone(), share: Some(share) }))
 }
 
 /// Exclusive use of a knob by a journal, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Alone {
+pub(super) struct Exclusive {
     pub knob: Knob,
     share: Option<Share>,
 }
 
-impl Drop for Alone {
+impl Drop for Exclusive {
     fn drop(&mut self) {
         if let Some(share) = self.share.take() {
             let _ = share.remove();
@@ -268,7 +271,7 @@ pub(super) fn recover(
             // The journal's own lock already reports this holder.
             continue;
         }
-        let outcome = place.settle_alone(root).unwrap_or_else(|error| {
+        let outcome = place.apply_claims_at_once(root).unwrap_or_else(|error| {
             let why = error.to_string();
             Some(if error.is_gone() { Outcome::Gone { why } } else { Outcome::Failed { why } })
         });
@@ -287,7 +290,7 @@ pub(super) fn recover_dead(
     root: &Root,
 ) -> Result<Vec<Restoration>, JournalError> {
     let is_undone = |one: &Restoration| {
-        one.is_of_the_dead() && !matches!(one.outcome, Outcome::ChangedElsewhere { .. })
+        one.is_orphaned() && !matches!(one.outcome, Outcome::ChangedElsewhere { .. })
     };
     // A process that is changing a knob at the moment has already removed dead shares.
     let done = recover(journal_dir, root, Duration::ZERO, &|| true)?;
@@ -307,8 +310,8 @@ struct Place {
     knob: Knob,
 }
 
-/// The result of settling a knob.
-struct Settled {
+/// The result of applying the claims on a knob.
+struct Applied {
     asked: u64,
     got: u64,
 }
@@ -377,10 +380,10 @@ impl Place {
 
     /// Sets the knob to the claims of the living holders, in one write. `Some` if the result should be reported: the
     /// knob was restored, or another writer changed it.
-    fn settle_alone(&self, root: &Root) -> Result<Option<Outcome>, JournalError> {
+    fn apply_claims_at_once(&self, root: &Root) -> Result<Option<Outcome>, JournalError> {
         let state = State::read(&self.dir, root)?;
         let now = self.now_after(root, state.as_ref())?;
-        if let Some(state) = state.as_ref().filter(|state| !state.left(now)) {
+        if let Some(state) = state.as_ref().filter(|state| !state.is_last_written(now)) {
             // Another writer changed the knob: the claims of the living holders are void. The last of them removes the
             // state.
             if self.remove_dead()?.is_empty() {
@@ -391,7 +394,7 @@ impl Place {
             let now = value(now);
             return Ok(Some(Outcome::ChangedElsewhere { ours, now, original }));
         }
-        self.settle(root, None, &mut at_once(&self.knob))?;
+        self.apply_claims(root, None, &mut at_once(&self.knob))?;
         let Some(state) = state else { return Ok(None) };
         if State::read(&self.dir, root)?.is_some() {
             return Ok(None);
@@ -405,15 +408,15 @@ impl Place {
 
     /// Sets the knob to the original value plus the claims of the living holders; `own` is the caller's share. The
     /// caller holds the lock.
-    fn settle<E: From<JournalError>>(
+    fn apply_claims<E: From<JournalError>>(
         &self,
         root: &Root,
         own: Option<&Path>,
         change: &mut Change<'_, E>,
-    ) -> Result<Settled, E> {
+    ) -> Result<Applied, E> {
         let before = State::read(&self.dir, root)?;
         let old = self.now_after(root, before.as_ref())?;
-        let is_changed = before.as_ref().is_some_and(|state| !state.left(old));
+        let is_changed = before.as_ref().is_some_and(|state| !state.is_last_written(old));
         if is_changed {
             // Another writer changed the knob, which voids the other holders' claims.
             self.annul_all_but(own)?;
@@ -431,9 +434,9 @@ impl Place {
         let boot_id = root::word(root, snapshot::BOOT_ID).map_err(JournalError::from)?;
         let mut state = State { superpage_share: 1, boot_id, found, old, asked, got: None, nodes };
         if asked != old {
-            let noted = state.put(&self.dir);
+            let saved = state.put(&self.dir);
             if !wants.is_empty() {
-                noted?; // restoring the original value must not fail on a full disk
+                saved?; // restoring the original value must not fail on a full disk
             }
             if asked < old {
                 knob::lower(root, &self.knob, &state.nodes, old - asked)?;
@@ -447,7 +450,7 @@ impl Place {
             state.got = Some(got);
             state.put(&self.dir)?;
         }
-        Ok(Settled { asked, got })
+        Ok(Applied { asked, got })
     }
 
     /// Voids the other holders' claims: they date from before another writer changed the knob.
@@ -464,7 +467,7 @@ impl Place {
     fn now_after(&self, root: &Root, state: Option<&State>) -> Result<u64, JournalError> {
         let is_left = |value: &str| {
             let left = state.zip(self.knob.number(value));
-            left.is_none_or(|(state, now)| state.left(now))
+            left.is_none_or(|(state, now)| state.is_last_written(now))
         };
         self.number(&self.knob.read_twice(root, is_left)?)
     }
@@ -512,7 +515,7 @@ pub struct State {
 impl State {
     /// Whether the last change left the knob at `now`: if the writer was killed before the read-back, a pool may
     /// have any size between the old and the new one.
-    pub fn left(&self, now: u64) -> bool {
+    pub fn is_last_written(&self, now: u64) -> bool {
         let (low, high) = (self.old.min(self.asked), self.old.max(self.asked));
         self.got.map_or((low..=high).contains(&now), |got| got == now)
     }

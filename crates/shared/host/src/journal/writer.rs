@@ -12,7 +12,7 @@ use units::Pid;
 
 use super::knob::{JournalError, Knob};
 use super::restore::{Outcome, Restoration};
-use super::shared::Alone;
+use super::shared::Exclusive;
 use super::{FILE, LOCK, canonical, restore, shared};
 use crate::{Root, root, snapshot};
 
@@ -35,7 +35,7 @@ pub struct Journal {
     inherited: Vec<Restoration>,
     state: State,
     /// Shareable knobs that this journal holds exclusively.
-    alone: Vec<Alone>,
+    exclusive: Vec<Exclusive>,
     /// Last field, so that the lock is released only after the journal's file is removed.
     _lock: WriterLock,
 }
@@ -104,7 +104,7 @@ impl Journal {
             changes: Vec::new(),
             inherited,
             state: State::Open,
-            alone: Vec::new(),
+            exclusive: Vec::new(),
             _lock: lock,
         };
         journal.append(&header)?;
@@ -127,10 +127,10 @@ impl Journal {
             return Ok(Written { asked, got: old });
         }
         knob.check(&old)?;
-        if !self.alone.iter().any(|alone| alone.knob == *knob)
+        if !self.exclusive.iter().any(|one| one.knob == *knob)
             && let Some(dir) = self.path.parent()
         {
-            self.alone.extend(shared::take_alone(dir, &self.root, knob)?);
+            self.exclusive.extend(shared::take_exclusively(dir, &self.root, knob)?);
             old = knob.read(&self.root)?;
             knob.check(&old)?;
         }
@@ -359,7 +359,7 @@ impl WriterLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(JournalError::Busy { holder: Holder::written_in(file), path });
+                return Err(JournalError::Busy { holder: Holder::read_from(file), path });
             }
             Err(TryLockError::Error(source)) => return Err(io("lock", source)),
         }
@@ -386,7 +386,7 @@ impl Holder {
         Self { pid: Some(sys::param::own_pid()), command: printable(text.trim_end()) }
     }
 
-    fn written_in(file: File) -> Self {
+    fn read_from(file: File) -> Self {
         let mut text = String::new();
         let _ = file.take(4096).read_to_string(&mut text);
         let unknown = Self { pid: None, command: String::new() };

@@ -158,7 +158,7 @@ pub fn resize(
         outcome.still_in_use = surplus.min(before - target);
     } else if target > before {
         let may = options.compaction == Compaction::WhenNeeded;
-        let first = may && !lies_ready(root, request);
+        let first = may && !is_contiguous(root, request);
         // A step of 1 GiB takes milliseconds, which limits the delay of a stop.
         let step = ((1u64 << 30) / size.bytes()).max(1);
         let done = grow_in_steps(&mut kernel, before, target, step, first, may)?;
@@ -226,7 +226,7 @@ impl Growable for Kernel<'_> {
 }
 
 /// Whether the free blocks hold all requested pages, so that compaction would gain nothing.
-fn lies_ready(root: &Root, request: Request) -> bool {
+fn is_contiguous(root: &Root, request: Request) -> bool {
     let ready = contiguity(root, request).and_then(|found| found.superpages);
     ready.is_some_and(|pages| pages >= request.target - request.before)
 }
@@ -424,7 +424,7 @@ pub(super) enum End {
 const MAX_ROUNDS: u32 = 16;
 /// Maximum number of attempts without any page. Two, because the first may only have triggered the reclaim and
 /// compaction that lets the second succeed.
-const PATIENCE: u32 = 2;
+const MAX_STALLED: u32 = 2;
 
 /// Grows from `before` to `target` in steps of at most `step` pages.
 pub(super) fn grow_in_steps(
@@ -459,7 +459,7 @@ pub(super) fn grow_in_steps(
             return Ok(Growth { end: End::Stopped, ..done });
         }
         if got < ask {
-            if stalled >= PATIENCE || done.rounds >= MAX_ROUNDS {
+            if stalled >= MAX_STALLED || done.rounds >= MAX_ROUNDS {
                 return Ok(Growth { end: End::Stalled, ..done });
             }
             done.rounds += 1;

@@ -31,7 +31,7 @@ pub fn all(path: &Path) -> io::Result<()> {
                 if unlink(&directory, &inner)? {
                     continue;
                 }
-                let lifted = lift(&directory, &inner, &top, &mut number)?;
+                let lifted = move_up(&directory, &inner, &top, &mut number)?;
                 waiting.push(lifted);
             }
             rustix::fs::unlinkat(&top, &name, AtFlags::REMOVEDIR)?;
@@ -92,7 +92,7 @@ fn unlink(directory: &OwnedFd, name: &CStr) -> io::Result<bool> {
 }
 
 /// Moves a directory into `top` under an unused name.
-fn lift(from: &OwnedFd, name: &CStr, top: &OwnedFd, number: &mut u64) -> io::Result<CString> {
+fn move_up(from: &OwnedFd, name: &CStr, top: &OwnedFd, number: &mut u64) -> io::Result<CString> {
     loop {
         *number += 1;
         let free = CString::new(format!(".{number}")).expect("digits");

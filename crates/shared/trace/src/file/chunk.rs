@@ -17,17 +17,17 @@ use crate::{Access, BLOCK, Block, Event, Page, Region};
 
 const MAGIC: &[u8; 4] = b"SPTC";
 /// Bytes before the column heads: magic, records, coding, number of columns, two reserved bytes.
-const FIXED: usize = 12;
+const HEAD_BYTES: usize = 12;
 /// Codings 1 and 2: indices of 1 or 2 bytes. 16 + n: n planes.
 const PLANES: u8 = 16;
 /// Maximum number of distinct records of an indexed chunk, for indices of 1 and 2 bytes.
-const NARROW: usize = 1 << 8;
-const WIDE: usize = events::MAX_DIFFERENT;
+const MAX_U8_INDEX: usize = 1 << 8;
+const MAX_U16_INDEX: usize = events::MAX_DISTINCT;
 /// Marks a count that is in the list of large counts.
 const ESCAPE: u8 = 255;
 
 /// Maximum number of bytes from which [`extent`] determines a chunk's length.
-pub const MAX_HEAD: usize = FIXED + 8 * HEAD;
+pub const MAX_HEAD: usize = HEAD_BYTES + 8 * HEAD;
 
 /// Length in bytes and number of records of the chunk whose beginning is `bytes`; `None` if it is not a chunk.
 pub fn extent(bytes: &[u8]) -> Option<(u64, u32)> {
@@ -40,7 +40,7 @@ pub fn extent(bytes: &[u8]) -> Option<(u64, u32)> {
     let columns = usize::from(bytes.u8()?);
     bytes.take(2)?;
     let mut heads = Bytes(bytes.take(columns * HEAD)?);
-    let mut length = (FIXED + columns * HEAD) as u64;
+    let mut length = (HEAD_BYTES + columns * HEAD) as u64;
     for _ in 0..columns {
         length += Head::read(&mut heads)?.stored as u64;
     }
@@ -113,14 +113,14 @@ impl Encoder {
 
     /// Writes the distinct accesses, their counts (empty if all are one), and the indices.
     fn indexed(&mut self) -> io::Result<u8> {
-        let different = &self.indexer.different;
-        let width = if different.len() <= 256 { 1 } else { 2 };
-        let counted = different.iter().any(|(_, count)| *count != 1);
+        let distinct = &self.indexer.distinct;
+        let width = if distinct.len() <= 256 { 1 } else { 2 };
+        let counted = distinct.iter().any(|(_, count)| *count != 1);
         self.column.clear();
-        self.column.extend(different.iter().flat_map(|(access, _)| access.0.to_le_bytes()));
+        self.column.extend(distinct.iter().flat_map(|(access, _)| access.0.to_le_bytes()));
         self.packer.put(&self.column, &mut self.heads, &mut self.body)?;
         self.column.clear();
-        let counts = different.iter().filter(|_| counted);
+        let counts = distinct.iter().filter(|_| counted);
         self.column.extend(counts.flat_map(|(_, count)| count.to_le_bytes()));
         self.put()?;
         self.column.clear();
@@ -157,7 +157,7 @@ pub struct Chunk {
     records: usize,
     coding: u8,
     /// Indexed: the distinct accesses, shifted to the stream's placement, and their counts (empty if all are one).
-    different: Vec<Access>,
+    distinct: Vec<Access>,
     different_counts: Vec<u32>,
     /// Indices, or planes; the coding gives their number.
     planes: [Vec<u8>; 4],
@@ -210,7 +210,7 @@ impl Chunk {
         unpacker: &mut Unpacker,
     ) -> Result<(), &'static str> {
         let mut bytes = Bytes(bytes);
-        let fixed = bytes.take(FIXED).ok_or("a chunk's head is missing")?;
+        let fixed = bytes.take(HEAD_BYTES).ok_or("a chunk's head is missing")?;
         let mut fixed = Bytes(fixed);
         let known = fixed.take(4) == Some(MAGIC) && fixed.u32() == Some(records as u32);
         if !known || records > CHUNK {
@@ -234,10 +234,10 @@ impl Chunk {
                 .ok_or("a chunk's column cannot be unpacked")
         };
         if self.coding < PLANES {
-            let most = 4 * events::MAX_DIFFERENT.min(records);
+            let most = 4 * events::MAX_DISTINCT.min(records);
             take(&mut self.writes, &|length| length % 4 == 0 && length <= most)?;
-            let different = self.writes.len();
-            take(&mut self.counts, &|length| length == 0 || length == different)?;
+            let distinct = self.writes.len();
+            take(&mut self.counts, &|length| length == 0 || length == distinct)?;
             let width = usize::from(self.coding);
             take(&mut self.planes[0], &|length| length == records * width)?;
         } else {
@@ -253,20 +253,20 @@ impl Chunk {
             return Err("a chunk is longer than its columns");
         }
         if self.coding < PLANES {
-            self.different(frame).ok_or("a chunk's index of pages makes no sense")?;
+            self.distinct(frame).ok_or("a chunk's index of pages makes no sense")?;
         }
         self.records = records;
         Ok(())
     }
 
     /// Decodes the distinct records; `None` unless every index is valid.
-    fn different(&mut self, frame: Frame) -> Option<()> {
-        self.different.clear();
+    fn distinct(&mut self, frame: Frame) -> Option<()> {
+        self.distinct.clear();
         for access in words(&self.writes).map(Access) {
             if access.page().region().0 >= frame.regions {
                 return None;
             }
-            self.different.push(Access(access.0 + frame.shift));
+            self.distinct.push(Access(access.0 + frame.shift));
         }
         self.different_counts.clear();
         self.different_counts.extend(words(&self.counts));
@@ -278,12 +278,12 @@ impl Chunk {
             1 => indices.iter().max().map(|&index| u16::from(index)),
             _ => pairs(indices).max(),
         };
-        let different = self.different.len();
-        let length = if self.coding == 1 { NARROW } else { WIDE };
-        if highest.is_some_and(|highest| usize::from(highest) >= different) || different > length {
+        let distinct = self.distinct.len();
+        let length = if self.coding == 1 { MAX_U8_INDEX } else { MAX_U16_INDEX };
+        if highest.is_some_and(|highest| usize::from(highest) >= distinct) || distinct > length {
             return None;
         }
-        self.different.resize(length, Access(0));
+        self.distinct.resize(length, Access(0));
         self.different_counts.resize(length, 1);
         Some(())
     }
@@ -329,7 +329,7 @@ impl Chunk {
         out: &mut Vec<Access>,
     ) -> Result<(), &'static str> {
         match self.coding {
-            1 | 2 => self.look_up(begin, end, &self.different, out),
+            1 | 2 => self.look_up(begin, end, &self.distinct, out),
             _ => {
                 out.extend(self.planes[0][begin..end].iter().map(|&byte| Access(byte.into())));
                 for number in 1..usize::from(self.coding - PLANES) {
@@ -356,11 +356,11 @@ impl Chunk {
     /// Appends the `table`'s values for some records of an indexed chunk.
     fn look_up<T: Copy>(&self, begin: usize, end: usize, table: &[T], out: &mut Vec<T>) {
         let indices = &self.planes[0];
-        // The tables cover every possible index (`different`), so the look-up needs no bounds check, which would take a
+        // The tables cover every possible index (`distinct`), so the look-up needs no bounds check, which would take a
         // third of its time.
-        if let (1, Some(table)) = (self.coding, table.first_chunk::<NARROW>()) {
+        if let (1, Some(table)) = (self.coding, table.first_chunk::<MAX_U8_INDEX>()) {
             out.extend(indices[begin..end].iter().map(|&index| table[usize::from(index)]));
-        } else if let Some(table) = table.first_chunk::<WIDE>() {
+        } else if let Some(table) = table.first_chunk::<MAX_U16_INDEX>() {
             let indices = pairs(&indices[2 * begin..2 * end]);
             out.extend(indices.map(|index| table[usize::from(index)]));
         }

@@ -181,7 +181,7 @@ pub fn check(event: &Event) -> Result<(), String> {
 //   stored raw, the high ones compress.
 
 /// Maximum number of distinct records of an indexed chunk.
-pub const MAX_DIFFERENT: usize = 1 << 16;
+pub const MAX_DISTINCT: usize = 1 << 16;
 
 /// Assigns indices to records with a hash table (open addressing, linear probing) that is cleared for each chunk.
 pub struct Indexer {
@@ -189,43 +189,43 @@ pub struct Indexer {
     keys: Vec<u64>,
     indices: Vec<u16>,
     /// The distinct records in order of first use.
-    pub different: Vec<(Access, u32)>,
+    pub distinct: Vec<(Access, u32)>,
 }
 
-/// log2 of the number of slots: twice [`MAX_DIFFERENT`], so at most half full.
+/// log2 of the number of slots: twice [`MAX_DISTINCT`], so at most half full.
 const BITS: u32 = 17;
 
 impl Indexer {
     /// An empty table.
     pub fn new() -> Self {
         let size = 1 << BITS;
-        Self { keys: vec![0; size], indices: vec![0; size], different: Vec::new() }
+        Self { keys: vec![0; size], indices: vec![0; size], distinct: Vec::new() }
     }
 
     /// Replaces the contents of `out` by each record's index; `None` if there are too many distinct records.
     pub fn index(&mut self, accesses: &[Access], counts: &[u32], out: &mut Vec<u16>) -> Option<()> {
         self.keys.fill(0);
-        self.different.clear();
+        self.distinct.clear();
         out.clear();
         out.reserve(accesses.len());
         for (&access, &count) in accesses.iter().zip(counts) {
-            out.push(self.one(access, count)?);
+            out.push(self.index_of(access, count)?);
         }
         Some(())
     }
 
-    fn one(&mut self, access: Access, count: u32) -> Option<u16> {
+    fn index_of(&mut self, access: Access, count: u32) -> Option<u16> {
         let key = u64::from(count) << 32 | u64::from(access.0);
         // Fibonacci hashing spreads neighbouring pages.
         let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;
         while self.keys[at] != key {
             if self.keys[at] == 0 {
-                if self.different.len() == MAX_DIFFERENT {
+                if self.distinct.len() == MAX_DISTINCT {
                     return None;
                 }
                 self.keys[at] = key;
-                self.indices[at] = self.different.len() as u16;
-                self.different.push((access, count));
+                self.indices[at] = self.distinct.len() as u16;
+                self.distinct.push((access, count));
                 break;
             }
             at = (at + 1) & ((1 << BITS) - 1);
@@ -294,7 +294,7 @@ impl Regions {
     }
 
     /// Updates the regions for an event.
-    pub fn see(&mut self, event: &Event) {
+    pub fn update(&mut self, event: &Event) {
         match *event {
             Event::Spawn(process) | Event::Run(process) => self.running = process,
             Event::Map { pages, address, .. } => self.map(pages, address / u64::from(SLOTS)),

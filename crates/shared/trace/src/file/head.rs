@@ -9,7 +9,7 @@ use crate::filter::{Filter, MruSets};
 /// The first eight bytes. The first byte is not ASCII, and the line ends detect transfers in text mode.
 pub const MAGIC: &[u8; 8] = b"\x89SPT\r\n\x1a\n";
 /// Bytes of magic, version, and length of the rest.
-pub const FIXED: usize = 12;
+pub const HEAD_BYTES: usize = 12;
 /// Maximum size of a header in bytes: two strings and a few numbers.
 pub const MAX_HEADER: usize = 16 << 10;
 /// Maximum length of the creator or workload in bytes.
@@ -112,7 +112,7 @@ impl Header {
         if !super::is_sum(bytes, u64::from_le_bytes(*checksum)) {
             return Err("the header's checksum is wrong");
         }
-        let header = Self::fields(&bytes[FIXED.min(bytes.len())..]);
+        let header = Self::fields(&bytes[HEAD_BYTES.min(bytes.len())..]);
         let header = header.ok_or("the header's fields make no sense")?;
         header.check().map(|()| header)
     }

@@ -127,7 +127,7 @@ impl<R: Read + Seek> Reader<R> {
             return Err(TraceError::NotATrace { path, what: "other bytes" });
         }
         let truncated = |path, what| TraceError::Truncated { path, offset: length, what };
-        let Some(fixed) = all.get(head::MAGIC.len()..head::FIXED) else {
+        let Some(fixed) = all.get(head::MAGIC.len()..head::HEAD_BYTES) else {
             return Err(truncated(path, "it ends in its header"));
         };
         let found = u16::from_le_bytes([fixed[0], fixed[1]]);
@@ -135,7 +135,7 @@ impl<R: Read + Seek> Reader<R> {
             return Err(TraceError::Version { path, found });
         }
         let body = usize::from(u16::from_le_bytes([fixed[2], fixed[3]]));
-        let end = head::FIXED + body + 8;
+        let end = head::HEAD_BYTES + body + 8;
         match all.get(..end) {
             None if end > head::MAX_HEADER => {
                 Err(TraceError::corrupt(&path, None, 10, "the header is too long"))

@@ -214,9 +214,9 @@ pub(crate) struct Output {
 
 enum To {
     /// A temporary file, and its final path.
-    Beside(NamedTempFile, PathBuf),
+    Temporary(NamedTempFile, PathBuf),
     /// A device or pipe, which is written directly.
-    Through(File),
+    Direct(File),
 }
 
 impl Output {
@@ -231,18 +231,18 @@ impl Output {
             }
             Ok(metadata) if !metadata.is_file() => {
                 let file = File::options().write(true).open(path);
-                To::Through(file.map_err(io("cannot be written"))?)
+                To::Direct(file.map_err(io("cannot be written"))?)
             }
             Ok(_) if !replace => return Err(TraceError::Exists { path: path.to_path_buf() }),
             Ok(_) => {
                 // A symbolic link stays; its target is replaced.
                 let target = fs::canonicalize(path).map_err(io("cannot be found"))?;
                 let file = beside(&target).map_err(io("cannot be written"))?;
-                To::Beside(file, target)
+                To::Temporary(file, target)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let file = beside(path).map_err(io("cannot be written"))?;
-                To::Beside(file, path.to_path_buf())
+                To::Temporary(file, path.to_path_buf())
             }
             Err(error) => return Err(io("cannot be written")(error)),
         };
@@ -251,15 +251,15 @@ impl Output {
 
     /// Writes to an open file; `path` is named in errors.
     pub fn through(file: File, path: &Path) -> Self {
-        let to = To::Through(file);
+        let to = To::Direct(file);
         Self { path: path.to_path_buf(), to, replace: true, written: 0 }
     }
 
     /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
         let file: &mut dyn Write = match &mut self.to {
-            To::Beside(file, _) => file,
-            To::Through(file) => file,
+            To::Temporary(file, _) => file,
+            To::Direct(file) => file,
         };
         file.write_all(bytes).map_err(TraceError::io(&self.path, "cannot be written"))?;
         self.written += bytes.len() as u64;
@@ -269,7 +269,7 @@ impl Output {
     /// Renames the file to its final path.
     pub fn finish(self) -> Result<(), TraceError> {
         let Self { path, to, replace, .. } = self;
-        let To::Beside(file, name) = to else { return Ok(()) };
+        let To::Temporary(file, name) = to else { return Ok(()) };
         let io = |doing| TraceError::io(&path, doing);
         // Sync before the rename: after a system crash the path must not lead to an incomplete file.
         file.as_file().sync_all().map_err(io("cannot be written to disk"))?;
@@ -325,7 +325,7 @@ impl Tally {
 
     /// Counts an event; `false` if its process number is too large.
     pub fn event(&mut self, event: &Event) -> bool {
-        self.regions.see(event);
+        self.regions.update(event);
         self.totals.events += 1;
         let mut regions = self.regions.count();
         if let Some(pages) = event.pages() {

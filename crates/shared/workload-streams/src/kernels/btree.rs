@@ -75,7 +75,7 @@ pub(super) fn next(queries: &mut Queries, turn: &mut usize) -> Option<Query> {
 }
 
 /// Number of remaining queries.
-pub(super) fn left(queries: &Queries) -> u64 {
+pub(super) fn remaining(queries: &Queries) -> u64 {
     queries.iter().map(|queries| queries.size_hint().0 as u64).sum()
 }
 
@@ -109,10 +109,10 @@ impl Step for Lookups {
             let (place, found) = self.place(query);
             for (number, layer) in self.layers.iter().enumerate().rev() {
                 let read = place >> (KEYS.ilog2() * (number as u32 + 1));
-                block.one(Access::read(layer.page(read / BLOCKS)));
+                block.access(Access::read(layer.page(read / BLOCKS)));
             }
             if found {
-                block.one(Access::read(self.values.page(place / WORDS)));
+                block.access(Access::read(self.values.page(place / WORDS)));
             }
         }
         true
@@ -120,7 +120,7 @@ impl Step for Lookups {
 
     fn records(&self) -> Option<u64> {
         // One read per layer, and one of the value for the 3 of 4 keys that are present.
-        Some(left(&self.queries) * (self.layers.len() as u64 * 4 + 3) / 4)
+        Some(remaining(&self.queries) * (self.layers.len() as u64 * 4 + 3) / 4)
     }
 }
 

@@ -68,8 +68,8 @@ impl Step for Link {
                 return false;
             };
             self.next.swap(i as usize, j as usize);
-            block.one(Access::write(self.area.page(j / NODES)));
-            block.one(Access::write(self.area.page(i / NODES)));
+            block.access(Access::write(self.area.page(j / NODES)));
+            block.access(Access::write(self.area.page(i / NODES)));
         }
         true
     }
@@ -94,7 +94,7 @@ impl Step for Walk {
         while self.left > 0 && block.accesses.len() < BLOCK {
             self.left -= 1;
             for here in &mut self.here {
-                block.one(Access::read(self.area.page(u64::from(*here) / NODES)));
+                block.access(Access::read(self.area.page(u64::from(*here) / NODES)));
                 *here = next[*here as usize];
             }
         }

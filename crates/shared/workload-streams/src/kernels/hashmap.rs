@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use trace::{Access, Block};
 use workload::hashmap::Plan;
 
-use super::btree::{Queries, left, lookups, next};
+use super::btree::{Queries, lookups, next, remaining};
 use crate::program::{Built, Program, Step};
 use crate::space::{Area, Extent, PAGE, Space};
 use crate::{Emit, Figure, Setup, Tables};
@@ -163,7 +163,7 @@ impl Step for Lookups {
     }
 
     fn records(&self) -> Option<u64> {
-        Some(left(&self.queries))
+        Some(remaining(&self.queries))
     }
 }
 

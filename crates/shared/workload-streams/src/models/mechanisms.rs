@@ -64,7 +64,7 @@ pub(crate) fn sparse(setup: &Setup, tables: &Tables) -> Built {
         .pace(setup.pace(tables.mechanisms.setup, 1))
         .counted(regions, move |block: &mut Block| {
             while !block.is_full() && touched < regions {
-                block.one(Access::write(page(touched)));
+                block.access(Access::write(page(touched)));
                 touched += 1;
             }
             touched < regions
@@ -74,7 +74,7 @@ pub(crate) fn sparse(setup: &Setup, tables: &Tables) -> Built {
         .counted(left, move |block: &mut Block| {
             let most = BLOCK.saturating_sub(block.accesses.len()) as u64;
             for _ in 0..most.min(left) {
-                block.one(Access::read(page(below(rng.draw(), regions))));
+                block.access(Access::read(page(below(rng.draw(), regions))));
             }
             left -= most.min(left);
             left > 0
@@ -134,7 +134,7 @@ pub(crate) fn alloc_free(setup: &Setup, tables: &Tables) -> Built {
                 left -= 1;
                 block.event(area.map_part(piece * PIECE, PIECE));
                 for page in 0..PIECE {
-                    block.one(Access::write(area.page((piece * PIECE + page).into())));
+                    block.access(Access::write(area.page((piece * PIECE + page).into())));
                 }
             }
             left > 0

@@ -246,7 +246,7 @@ impl Step for Mix {
             let target = &mut self.targets[number];
             let writes = u32::from(((draw >> 16) as u16) < target.writes) << 31;
             let access = Access(target.page(draw) | writes);
-            if self.runs { block.run(access, target.run) } else { block.one(access) }
+            if self.runs { block.run(access, target.run) } else { block.access(access) }
         }
         self.left -= visits;
         self.left > 0

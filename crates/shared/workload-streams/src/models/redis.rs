@@ -56,7 +56,7 @@ fn build(setup: &Setup, table: &Redis, warm: bool) -> Built {
         free: None,
     };
     let regions = space.next_region() - setup.first_region;
-    let stored = if warm { keys } else { reached(setup.seed, keys, operations) };
+    let stored = if warm { keys } else { distinct_keys(setup.seed, keys, operations) };
     let (pages, superpages) = store.reach(stored);
 
     let mut program = Program::new(setup);
@@ -105,7 +105,7 @@ fn key(rng: &mut SplitMix64, keys: u64) -> u64 {
 }
 
 /// Number of distinct keys that `operations` sets reach, from the same draws as the run.
-fn reached(seed: u64, keys: u64, operations: u64) -> u64 {
+fn distinct_keys(seed: u64, keys: u64, operations: u64) -> u64 {
     let (mut rng, mut met, mut count) =
         (SplitMix64::new(seed), vec![0u64; (keys as usize).div_ceil(64)], 0);
     for _ in 0..operations {

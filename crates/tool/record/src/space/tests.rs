@@ -95,7 +95,7 @@ proptest! {
 
     #[test]
     fn the_stream_maps_what_the_process_does(calls in prop::collection::vec(call(), 1..40)) {
-        let (mut commons, mut out) = (Commons::new(), vec![Event::Spawn(Process(0))]);
+        let (mut shared, mut out) = (SharedState::new(), vec![Event::Spawn(Process(0))]);
         let mut all = vec![(Space::new(Process(0)), Twin::default())];
         let (mut checker, mut next) = (Checker::new(), 1);
         for call in calls {
@@ -103,7 +103,7 @@ proptest! {
             let (space, twin) = &mut all[last];
             match call {
                 Call::Map(begin, end, kind, rights) => {
-                    space.map(begin, end, kind, rights, &mut commons, &mut out).unwrap();
+                    space.map(begin, end, kind, rights, &mut shared, &mut out).unwrap();
                     twin.unmap(begin, end);
                     twin.map(begin, end, rights);
                 }
@@ -112,7 +112,7 @@ proptest! {
                     twin.unmap(begin, end);
                 }
                 Call::Protect(begin, end, rights) => {
-                    space.protect(begin, end, rights, &mut commons, &mut out).unwrap();
+                    space.protect(begin, end, rights, &mut shared, &mut out).unwrap();
                     for page in begin..end {
                         if twin.areas.contains_key(&page) {
                             twin.map(page, page + 1, rights);
@@ -121,7 +121,7 @@ proptest! {
                 }
                 Call::Remap(old, end, new, new_end) => {
                     let rights = twin.areas.get(&old).copied().unwrap_or(Rights::Write);
-                    space.remap((old, end), (new, new_end), false, &mut commons, &mut out).unwrap();
+                    space.remap((old, end), (new, new_end), false, &mut shared, &mut out).unwrap();
                     if old == new {
                         twin.unmap(new_end.min(end), end.max(new_end));
                         twin.map(end.min(new_end).max(end), new_end, rights);
@@ -132,12 +132,12 @@ proptest! {
                     }
                 }
                 Call::Declare(begin, end, kind) => {
-                    space.declare(begin, end, kind, Rights::Write, &mut commons, &mut out).unwrap();
+                    space.declare(begin, end, kind, Rights::Write, &mut shared, &mut out).unwrap();
                     twin.map(begin, end, Rights::Write);
                 }
                 Call::Touch(page) => {
                     let known = out.len();
-                    let got = space.touch(page, &mut commons, &mut out).unwrap();
+                    let got = space.touch(page, &mut shared, &mut out).unwrap();
                     prop_assert_eq!(out.len() == known, twin.mapped.contains(&page));
                     if !twin.areas.contains_key(&page) {
                         twin.map(page, page + 1, Rights::Write);
@@ -150,7 +150,7 @@ proptest! {
                 }
                 Call::Fork if few => {
                     let mut fork = Vec::new();
-                    let child = space.fork(Process(next), &mut commons, &mut fork).unwrap();
+                    let child = space.fork(Process(next), &mut shared, &mut fork).unwrap();
                     let [Event::Fork { offset, .. }] = fork[..] else { panic!("{fork:?}") };
                     let mut copy = twin.clone();
                     copy.places = twin.places.iter().map(|(page, at)| (page + offset, *at)).collect();
@@ -162,7 +162,7 @@ proptest! {
                 Call::Exit(which) if last > 0 => {
                     let (space, _) = all.remove(which % all.len());
                     out.push(Event::Exit(space.process));
-                    space.end(&mut commons);
+                    space.end(&mut shared);
                     out.push(Event::Run(all.last().unwrap().0.process));
                 }
                 Call::Fork | Call::Exit(_) => {}
@@ -183,21 +183,21 @@ proptest! {
 
 #[test]
 fn a_mapping_too_long_to_number_is_placed_as_it_is_touched() {
-    let (mut commons, mut out) = (Commons::new(), Vec::new());
+    let (mut shared, mut out) = (SharedState::new(), Vec::new());
     let mut space = Space::new(Process(0));
-    space.map(100, 1 << 40, Kind::Anonymous, Rights::Write, &mut commons, &mut out).unwrap();
+    space.map(100, 1 << 40, Kind::Anonymous, Rights::Write, &mut shared, &mut out).unwrap();
     assert_eq!(out, []);
-    space.touch(7 * 512 + 3, &mut commons, &mut out).unwrap();
-    space.touch(150, &mut commons, &mut out).unwrap();
+    space.touch(7 * 512 + 3, &mut shared, &mut out).unwrap();
+    space.touch(150, &mut shared, &mut out).unwrap();
     let lengths: Vec<u32> = out.iter().filter_map(Event::pages).map(|pages| pages.count).collect();
     assert_eq!(lengths, [512, 412], "one window each, cut at the mapping's begin");
 }
 
 #[test]
 fn more_than_can_be_numbered_is_full_and_no_panic() {
-    let (mut commons, mut out) = (Commons::new(), Vec::new());
+    let (mut shared, mut out) = (SharedState::new(), Vec::new());
     let mut space = Space::new(Process(0));
     let many = (0..crate::numbers::MAX_NUMBERS as u64 + 1)
-        .try_for_each(|region| space.touch(region * 1024, &mut commons, &mut out).map(|_| ()));
+        .try_for_each(|region| space.touch(region * 1024, &mut shared, &mut out).map(|_| ()));
     assert_eq!(many, Err(Full));
 }

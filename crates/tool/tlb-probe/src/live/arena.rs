@@ -60,7 +60,7 @@ pub(super) struct Arena {
 const MAX_PAGES: usize = 30_000;
 
 /// Maximum number of former files that are kept.
-const FORMER: usize = 3;
+const KEPT_FILES: usize = 3;
 
 impl Arena {
     /// An empty arena, over as large an address range as possible, up to `span` pages.
@@ -123,7 +123,7 @@ impl Arena {
         };
         let made = source.again.and_then(|again| again(self.offer.page, source.pages));
         if let Some(new) = made {
-            if self.former.len() == FORMER {
+            if self.former.len() == KEPT_FILES {
                 self.former.remove(0);
             }
             self.former.push(std::mem::replace(&mut source.file, new));

@@ -17,7 +17,7 @@ pub(super) struct Meter {
 }
 
 /// Tolerated relative change of the clock during a chase.
-const STEADY: f64 = 0.01;
+const CLOCK_TOLERANCE: f64 = 0.01;
 /// Maximum attempts to get a chase with a steady clock.
 const ATTEMPTS: u32 = 4;
 /// Rounds of a hundred additions: about 5 microseconds.
@@ -38,7 +38,7 @@ impl Meter {
             let after = ratio();
             let (Some(before), Some(after)) = (before, after) else { return ticks };
             let mean = (before + after) / 2.0;
-            if (before - after).abs() <= STEADY * mean || attempt == ATTEMPTS {
+            if (before - after).abs() <= CLOCK_TOLERANCE * mean || attempt == ATTEMPTS {
                 self.ratios.push(mean);
                 return ticks * mean;
             }

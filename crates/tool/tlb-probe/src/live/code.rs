@@ -24,7 +24,7 @@ use crate::probe::{Clock, Offer, Place, Probe, ProbeError};
 const PAGES: u64 = 1 << 10;
 /// Superpages of one chase, limited by the range of a jump; and of memory, which are mapped repeatedly.
 const SUPERPAGES: u64 = 1 << 9;
-const SHOWN: u64 = 64;
+const FILE_SUPERPAGES: u64 = 64;
 /// Minimum number of jumps in a window.
 const JUMPS: u64 = 1 << 13;
 
@@ -171,27 +171,28 @@ fn base_pages(page: PageSize, line: u64) -> Result<Area, ProbeError> {
 /// Superpages of shared memory, each read back; or the reason for none.
 fn superpages(page: PageSize, line: u64) -> Result<Area, String> {
     let bytes = page.bytes() as usize;
-    let said = |error: &dyn ToString| format!("pages of {page}: {}", error.to_string());
-    let file = means::collapsed(page, SHOWN).map_err(|why| said(&why))?;
+    let error_text = |error: &dyn ToString| format!("pages of {page}: {}", error.to_string());
+    let file = means::collapsed(page, FILE_SUPERPAGES).map_err(|why| error_text(&why))?;
     let get = || -> Result<Mapping, SysError> {
         let mut memory = Mapping::sparse(SUPERPAGES as usize * bytes, page)?;
         for index in 0..SUPERPAGES as usize {
-            let (start, from) = (index * bytes, index as u64 % SHOWN * page.bytes());
+            let (start, from) = (index * bytes, index as u64 % FILE_SUPERPAGES * page.bytes());
             memory.put_file(start, bytes, file.as_fd(), from)?;
             memory.bytes_mut()[start] = 1;
         }
         Ok(memory)
     };
-    let memory = get().map_err(|error| said(&error))?;
+    let memory = get().map_err(|error| error_text(&error))?;
     let (address, length) = (memory.address(), memory.len() as u64);
-    let words = format!("shared memory, MADV_COLLAPSE; {SHOWN} of them shown again and again");
-    let area = area(page, memory, line, &words).map_err(|error| said(&error))?;
+    let words =
+        format!("shared memory, MADV_COLLAPSE; {FILE_SUPERPAGES} of them shown again and again");
+    let area = area(page, memory, line, &words).map_err(|error| error_text(&error))?;
     // Without PAGEMAP_SCAN (Linux 6.7) they cannot be checked, which the result says.
     let scanned = Pagemap::open(sys::param::own_pid())
         .ok()
         .and_then(|pagemap| host::coverage::scan(&pagemap, address, address + length).ok());
     match scanned {
-        Some(found) if found.huge.bytes() != length => Err(said(&"not all are superpages")),
+        Some(found) if found.huge.bytes() != length => Err(error_text(&"not all are superpages")),
         Some(_) => Ok(area),
         None => {
             let means = area.offer.means + " (not read back: this kernel has no PAGEMAP_SCAN)";

@@ -127,14 +127,14 @@ impl Probe for Live {
 }
 
 /// Maximum number of CPUs to try, and the time for each.
-const TRIED: usize = 8;
+const MAX_CPUS: usize = 8;
 const TRIAL: Duration = Duration::from_millis(4);
 
 /// The CPU on which additions run fastest, so with the least other load: in this system, in another guest or on its SMT
 /// sibling. Among equals, the last.
 fn quietest(allowed: &[usize]) -> Result<usize, ProbeError> {
     let mut best = (0.0, *allowed.last().expect("this thread runs somewhere"));
-    for cpu in allowed.iter().rev().take(TRIED) {
+    for cpu in allowed.iter().rev().take(MAX_CPUS) {
         sys::affinity::pin(*cpu)?;
         let start = Instant::now();
         let mut done = 0;

@@ -1,7 +1,7 @@
 //! AMD's Zen cores, from `memory.json` and `branch.json` of each in `tools/perf/pmu-events/arch/x86` (manual). Their
 //! events count misses and walks but not walk cycles, so the cost of a miss must be known.
 
-use super::Meaning::{Beside, SecondLevelHits, Walks, WalksOfOneSize};
+use super::Meaning::{PrintedOnly, SecondLevelHits, Walks, WalksOfOneSize};
 use super::Side::{Data, Fetch};
 use super::{Event, Table, event};
 
@@ -56,6 +56,6 @@ const fn misses(fetch_miss: &'static str, fetch_umask: u64, fetch_hit: &'static 
 const SIZES: [Event; 4] = [
     event("ls_l1_d_tlb_miss.tlb_reload_4k_l2_miss", 0x45, 0x10, Data, WalksOfOneSize),
     event("ls_l1_d_tlb_miss.tlb_reload_2m_l2_miss", 0x45, 0x40, Data, WalksOfOneSize),
-    event("ls_tablewalker.dside", 0x46, 0x03, Data, Beside),
-    event("ls_tablewalker.iside", 0x46, 0x0c, Fetch, Beside),
+    event("ls_tablewalker.dside", 0x46, 0x03, Data, PrintedOnly),
+    event("ls_tablewalker.iside", 0x46, 0x0c, Fetch, PrintedOnly),
 ];

@@ -3,10 +3,10 @@
 //! walks, AMD's and Arm's count first-level misses, whether or not they hit in the second level
 //! (arch/x86/events/intel/core.c, arch/x86/events/amd/core.c, drivers/perf/arm_pmuv3.c).
 
-use super::{Meaning, Says, Side};
+use super::{EventMeaning, Meaning, Side};
 
 /// The meaning of the event with this normalized name.
-pub(super) fn says(name: &str) -> Option<Says> {
+pub(super) fn meaning_of(name: &str) -> Option<EventMeaning> {
     use Meaning::{FirstLevelMisses, HitsOfOneSize, Walks, WalksOfOneSize};
     let (side, meaning) = match name {
         "dtlb-load-misses" => (Side::Load, FirstLevelMisses),
@@ -45,5 +45,5 @@ pub(super) fn says(name: &str) -> Option<Says> {
             }
         }
     };
-    Some(Says { side, meaning })
+    Some(EventMeaning { side, meaning })
 }

@@ -5,7 +5,7 @@
 
 use super::Meaning::{Outstanding, SecondLevelHits, Walks};
 use super::Side::{Fetch, Load, Nested, Store};
-use super::{Event, Says, Table, active, event};
+use super::{Event, EventMeaning, Table, active, event};
 
 /// Event select codes of loads, stores and instruction fetches.
 struct Selects {
@@ -149,7 +149,8 @@ const fn duration(umasks: [u64; 3]) -> [Event; 3] {
 const fn summed(mut events: [Event; 3]) -> [Event; 3] {
     let mut index = 0;
     while index < events.len() {
-        events[index].says = Says { side: events[index].says.side, meaning: Outstanding };
+        events[index].meaning =
+            EventMeaning { side: events[index].meaning.side, meaning: Outstanding };
         index += 1;
     }
     events

@@ -26,12 +26,12 @@ pub struct Event {
     /// Counter mask: counts cycles with at least this many occurrences; 0 counts occurrences.
     pub cmask: u64,
     /// Its meaning.
-    pub says: Says,
+    pub meaning: EventMeaning,
 }
 
 /// The meaning of an event for address translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Says {
+pub struct EventMeaning {
     /// Kind of access.
     pub side: Side,
     /// The quantity counted.
@@ -73,7 +73,7 @@ pub enum Meaning {
     /// Second-level hits for pages of one size.
     HitsOfOneSize,
     /// Printed only, not part of any sum.
-    Beside,
+    PrintedOnly,
 }
 
 /// The events of one microarchitecture.
@@ -113,22 +113,28 @@ pub fn table(vendor: &str, family: Option<u32>, number: Option<u32>) -> Option<&
 
 /// The meaning of the event with this normalized name: from `table` if the CPU is known, otherwise from any table or
 /// the generic events.
-pub fn says(normal_name: &str, table: Option<&Table>) -> Option<Says> {
+pub fn meaning_of(normal_name: &str, table: Option<&Table>) -> Option<EventMeaning> {
     let event_of = |table: &'static Table| table.groups.iter().copied().flatten();
     let own = table.map(|table| table.groups.iter().copied().flatten());
     let own = own.and_then(|mut events| events.find(|event| event.name == normal_name));
     let any = || tables().flat_map(event_of).find(|event| event.name == normal_name);
-    own.or_else(any).map(|event| event.says).or_else(|| generic::says(normal_name))
+    own.or_else(any).map(|event| event.meaning).or_else(|| generic::meaning_of(normal_name))
 }
 
 /// For the tables: an event without a counter mask.
 const fn event(name: &'static str, select: u64, umask: u64, side: Side, meaning: Meaning) -> Event {
-    Event { name, select, umask, cmask: 0, says: Says { side, meaning } }
+    Event { name, select, umask, cmask: 0, meaning: EventMeaning { side, meaning } }
 }
 
 /// For the tables: cycles in which an event of walks in progress is at least 1.
 const fn active(name: &'static str, select: u64, umask: u64, side: Side) -> Event {
-    Event { name, select, umask, cmask: 1, says: Says { side, meaning: Meaning::Active } }
+    Event {
+        name,
+        select,
+        umask,
+        cmask: 1,
+        meaning: EventMeaning { side, meaning: Meaning::Active },
+    }
 }
 
 #[cfg(test)]
@@ -165,11 +171,11 @@ mod tests {
     /// A name means the same on all CPUs unless a table is given: files do not always name the CPU.
     #[test]
     fn a_name_means_one_thing_but_for_broadwells_two_walkers() {
-        let mut meanings: HashMap<&str, Says> = HashMap::new();
+        let mut meanings: HashMap<&str, EventMeaning> = HashMap::new();
         for table in tables().filter(|table| table.name != "Broadwell") {
             for event in table.groups.iter().copied().flatten() {
-                let before = *meanings.entry(event.name).or_insert(event.says);
-                assert_eq!(before, event.says, "{} of {}", event.name, table.name);
+                let before = *meanings.entry(event.name).or_insert(event.meaning);
+                assert_eq!(before, event.meaning, "{} of {}", event.name, table.name);
             }
         }
     }
@@ -215,7 +221,7 @@ mod tests {
                 let names: Vec<&str> = group.iter().map(|event| event.name).collect();
                 assert!(names.iter().all(|name| normal(name) == **name), "{names:?}");
             }
-            let first = table.groups[0].iter().map(|event| event.says.side);
+            let first = table.groups[0].iter().map(|event| event.meaning.side);
             assert!(first.clone().any(|side| side == Side::Fetch), "{}", table.name);
             assert!(first.clone().any(|side| side != Side::Fetch), "{}", table.name);
         }

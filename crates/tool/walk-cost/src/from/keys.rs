@@ -21,9 +21,9 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
         }
         for (key, value) in pairs(text).ok_or_else(|| lines.bad(text, EXPECTED))? {
             // Unlike a kernel file, this one is written by hand: an unknown key is a mistake.
-            let place = GIVEN_KEYS.iter().find(|(name, _)| *name == key);
-            let (_, place) = place.ok_or_else(|| lines.bad(text, EXPECTED))?;
-            let old = place(&mut reading.given).replace(value);
+            let field = GIVEN_KEYS.iter().find(|(name, _)| *name == key);
+            let (_, field) = field.ok_or_else(|| lines.bad(text, EXPECTED))?;
+            let old = field(&mut reading.given).replace(value);
             if old.is_some() {
                 return Err(lines.bad(text, "each key once"));
             }

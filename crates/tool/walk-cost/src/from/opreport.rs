@@ -24,7 +24,7 @@ pub(super) fn is_line(line: &str) -> bool {
 pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError> {
     let mut reading = Reading::default();
     // The current event: where its sum goes, and the events per sample.
-    let mut event: Option<(Place, f64)> = None;
+    let mut event: Option<(FieldAccessor, f64)> = None;
     let mut in_table = true;
     while let Some(line) = lines.next()? {
         let text = line.trim();
@@ -32,21 +32,21 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
             if !in_table {
                 return Err(lines.bad(text, ONE_EVENT));
             }
-            let place = place(name).ok_or_else(|| lines.bad(text, EVENT))?;
-            if place(&mut reading.given).replace(0.0).is_some() {
+            let field = field_of(name).ok_or_else(|| lines.bad(text, EVENT))?;
+            if field(&mut reading.given).replace(0.0).is_some() {
                 return Err(lines.bad(text, EVENT));
             }
-            (event, in_table) = (Some((place, count)), false);
+            (event, in_table) = (Some((field, count)), false);
         } else if text.starts_with("samples") {
             if text.contains('|') || text.matches("samples").count() > 1 {
                 return Err(lines.bad(text, SYMBOLS));
             }
             in_table = true;
-        } else if let Some((place, count)) = event.filter(|_| in_table && !text.is_empty()) {
+        } else if let Some((field, count)) = event.filter(|_| in_table && !text.is_empty()) {
             let samples = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
             match samples {
                 Some(samples) => {
-                    *place(&mut reading.given).get_or_insert(0.0) += samples as f64 * count
+                    *field(&mut reading.given).get_or_insert(0.0) += samples as f64 * count
                 }
                 // First line of the next report.
                 None if text.starts_with("CPU:") => {}
@@ -57,10 +57,10 @@ pub(super) fn read<R: BufRead>(mut lines: Lines<R>) -> Result<Reading, FromError
     Ok(reading)
 }
 
-type Place = fn(&mut Given) -> &mut Option<f64>;
+type FieldAccessor = fn(&mut Given) -> &mut Option<f64>;
 
 /// Maps an event name to the quantity it counts; oprofile's names differ by CPU.
-fn place(event: &str) -> Option<Place> {
+fn field_of(event: &str) -> Option<FieldAccessor> {
     let is_miss = event.contains("MISS");
     match event {
         _ if is_miss && event.contains("DTLB") => Some(|given| &mut given.dtlb_misses),

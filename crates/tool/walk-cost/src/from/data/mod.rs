@@ -366,7 +366,7 @@ const COMPRESSED2: u32 = 83;
 const EXEC: u16 = 1 << 13;
 
 /// Maximum number of buffered records, of 80 bytes each.
-const MAX_WAITING: usize = 1 << 20;
+const MAX_BUFFERED: usize = 1 << 20;
 /// Bytes decompressed per step.
 const CHUNK: usize = 64 << 10;
 
@@ -383,7 +383,7 @@ struct Records {
     spaces: Spaces,
     tallies: Vec<(Tally, WithoutPeriod)>,
     lost: u64,
-    waiting: Vec<(u64, Record)>,
+    buffered: Vec<(u64, Record)>,
     /// Latest timestamps of this round and of the previous one.
     latest: u64,
     settled: u64,
@@ -395,9 +395,9 @@ type WithoutPeriod = bool;
 
 impl Records {
     pub fn new(events: Events) -> Self {
-        let (spaces, tallies, waiting) = Default::default();
+        let (spaces, tallies, buffered) = Default::default();
         let (lost, latest, settled) = (0, 0, 0);
-        Self { events, spaces, tallies, lost, waiting, latest, settled, unpacker: None }
+        Self { events, spaces, tallies, lost, buffered, latest, settled, unpacker: None }
     }
 
     /// Reads `length` bytes of records, or all until the end of the stream.
@@ -428,16 +428,16 @@ impl Records {
             if size > 8 && !source.fill(&mut record[8..])? {
                 return Err(source.broken("truncated record"));
             }
-            let behind = self.bytes_behind(&record);
-            if behind > end - source.offset {
+            let payload = self.payload_size(&record);
+            if payload > end - source.offset {
                 return Err(source.broken("a record ends beyond the records"));
             }
-            source.skip(behind)?;
-            if !self.take(&record) {
+            source.skip(payload)?;
+            if !self.process(&record) {
                 return Err(source.broken("damaged compressed records"));
             }
         }
-        self.pass_on(u64::MAX);
+        self.flush_until(u64::MAX);
         match self.events.list.is_empty() {
             true => Err(source.broken("no event descriptions")),
             false => Ok(self),
@@ -449,7 +449,7 @@ impl Records {
     }
 
     /// Number of bytes after a record that its size does not include; only two types have some.
-    fn bytes_behind(&self, record: &[u8]) -> u64 {
+    fn payload_size(&self, record: &[u8]) -> u64 {
         let order = self.events.order;
         match order.u32_at(record, 0) {
             Some(AUXTRACE) => order.u64_at(record, 8).unwrap_or(0),
@@ -459,7 +459,7 @@ impl Records {
     }
 
     /// Processes a record; `false` if it is compressed and damaged.
-    fn take(&mut self, record: &[u8]) -> bool {
+    fn process(&mut self, record: &[u8]) -> bool {
         let order = self.events.order;
         let word = |at| order.u64_at(record, at);
         match order.u32_at(record, 0).unwrap_or(0) {
@@ -470,7 +470,7 @@ impl Records {
                 return packed.is_some_and(|packed| self.unpack(packed));
             }
             FINISHED_ROUND => {
-                self.pass_on(self.settled);
+                self.flush_until(self.settled);
                 self.settled = self.latest;
             }
             LOST => self.lost = self.lost.saturating_add(word(16).unwrap_or(0)),
@@ -487,7 +487,7 @@ impl Records {
                     self.events.feature(number, section);
                 }
             }
-            kind => self.wait(kind, record),
+            kind => self.buffer(kind, record),
         }
         true
     }
@@ -507,7 +507,7 @@ impl Records {
                     return false;
                 }
                 let Some(record) = rest.get(..size) else { break };
-                self.take(record);
+                self.process(record);
                 done += size;
             }
             unpacker.bytes.drain(..done);
@@ -520,23 +520,23 @@ impl Records {
     }
 
     /// Buffers a kernel record until its round is over.
-    fn wait(&mut self, kind: u32, record: &[u8]) {
+    fn buffer(&mut self, kind: u32, record: &[u8]) {
         let misc = self.events.order.u16_at(record, 4).unwrap_or(0);
         let Some((time, one)) = parse(kind, misc, record, &self.events) else { return };
         self.latest = self.latest.max(time);
-        self.waiting.push((time, one));
-        if self.waiting.len() == MAX_WAITING {
-            self.pass_on(u64::MAX);
+        self.buffered.push((time, one));
+        if self.buffered.len() == MAX_BUFFERED {
+            self.flush_until(u64::MAX);
         }
     }
 
     /// Processes the buffered records up to `time`, in order.
-    fn pass_on(&mut self, time: u64) {
-        let mut waiting = std::mem::take(&mut self.waiting);
+    fn flush_until(&mut self, time: u64) {
+        let mut buffered = std::mem::take(&mut self.buffered);
         // A stable sort: records of equal time stay in file order.
-        waiting.sort_by_key(|(time, _)| *time);
-        let end = waiting.partition_point(|(at, _)| *at <= time);
-        for (_, record) in waiting.drain(..end) {
+        buffered.sort_by_key(|(time, _)| *time);
+        let end = buffered.partition_point(|(at, _)| *at <= time);
+        for (_, record) in buffered.drain(..end) {
             match record {
                 Record::Sample(sample) => self.sample(sample),
                 Record::Map { pid, start, length, name } => {
@@ -546,7 +546,7 @@ impl Records {
                 Record::Exec { pid } => self.spaces.exec(pid),
             }
         }
-        self.waiting = waiting;
+        self.buffered = buffered;
     }
 
     fn sample(&mut self, sample: Sample) {

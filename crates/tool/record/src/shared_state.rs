@@ -12,27 +12,27 @@ use crate::parts::Kind;
 pub struct Full;
 
 /// State shared by all processes.
-pub struct Commons {
+pub struct SharedState {
     /// Free region numbers.
     pub numbers: Numbers,
     /// Object numbers by object and the object's page at which a mapping begins; only looked up, so the map's order
     /// does not matter.
     objects: HashMap<(u64, u64), u32>,
     files: HashMap<u64, u32>,
-    nameless: u64,
+    anonymous_id: u64,
 }
 
-impl Commons {
+impl SharedState {
     /// The state at the beginning of a recording.
     pub fn new() -> Self {
         let (objects, files) = (HashMap::new(), HashMap::new());
-        Self { numbers: Numbers::all(), objects, files, nameless: 0 }
+        Self { numbers: Numbers::all(), objects, files, anonymous_id: 0 }
     }
 
     /// A new identity for anonymous shared memory: even, whereas those of files are odd.
-    pub fn nameless(&mut self) -> u64 {
-        self.nameless += 2;
-        self.nameless
+    pub fn anonymous_id(&mut self) -> u64 {
+        self.anonymous_id += 2;
+        self.anonymous_id
     }
 
     /// The backing of a mapping in trace terms. In a trace all mappings of an object start at the object's first page,

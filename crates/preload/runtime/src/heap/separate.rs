@@ -1,7 +1,7 @@
 //! Separate mappings for large objects that glibc cut from the top of an arena that was grown ahead. Without the
 //! library the top of an arena is short, glibc maps such objects, and freeing one unmaps it.
 //!
-//! glibc maps an object that is larger than the mmap threshold and than the arena's top. `moved` allocates an object
+//! glibc maps an object that is larger than the mmap threshold and than the arena's top. `move_to_own_mapping` allocates an object
 //! larger than any top, and shrinks it to the wanted size; `realloc` does that by `mremap`.
 //!
 //! # Safety
@@ -37,7 +37,7 @@ fn can_be_moved() -> bool {
         && thresholds::are_known()
         && !ARE_FILLED.load(Ordering::Relaxed)
         && !filter::may_be_in_place()
-        && limits::are_none()
+        && limits::has_no_memory_rlimits()
 }
 
 /// Moves an object that was cut from an arena's top to a separate mapping, with the first `kept` bytes of its contents;
@@ -46,7 +46,7 @@ fn can_be_moved() -> bool {
 /// # Safety
 /// This thread has just allocated the object, and has not returned it to the program.
 #[cold]
-pub unsafe fn moved(chunk: Chunk, kept: usize) -> Option<Chunk> {
+pub unsafe fn move_to_own_mapping(chunk: Chunk, kept: usize) -> Option<Chunk> {
     // SAFETY: the contract, throughout.
     unsafe {
         if !can_be_moved() || !arenas::is_cut_from_top(chunk) {

@@ -116,7 +116,7 @@ pub fn discard_untouched(start: usize, end: usize) {
         }
         let size = superpage();
         let facts = executor::facts(low, high - low, size);
-        if executor::on(Event::Shown, &facts) != Action::Release {
+        if executor::decide(Event::Shown, &facts) != Action::Release {
             continue;
         }
         let (low, high) = (low.next_multiple_of(size), high - high % size);
