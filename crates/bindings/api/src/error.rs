@@ -7,7 +7,7 @@ use units::PageSize;
 
 use crate::kernel;
 
-/// Errnos of Linux, the same on all its architectures.
+/// Linux errno values, the same on all its architectures.
 mod errno {
     pub const EPERM: i32 = 1;
     pub const ENOMEM: i32 = 12;
@@ -24,9 +24,9 @@ pub enum Reason {
     PoolTooSmall {
         /// The pool's page size.
         page: PageSize,
-        /// Superpages that the request needs, in pages of that size, rounded up.
+        /// Number of superpages that the request needs, in pages of that size, rounded up.
         needed: u64,
-        /// Superpages that could have been reserved, those made on demand included.
+        /// Number of superpages that could have been reserved, including overcommit.
         free: u64,
     },
     /// The machine has no pool of this size, not even an empty one.
@@ -35,10 +35,10 @@ pub enum Reason {
     /// The kernel was built without hugetlb.
     #[error("this kernel has no hugetlb pools")]
     NotSupported,
-    /// `EPERM` or `EACCES`: this user may not have them.
+    /// `EPERM` or `EACCES`: no permission for this user.
     #[error("no permission")]
     NoPermission,
-    /// The pool has them, and a hugetlb limit of the cgroup, a cpuset or a memory policy forbids their use.
+    /// The pool has free superpages, but a hugetlb limit of the cgroup, a cpuset or a memory policy forbids their use.
     #[error("a limit of the cgroup, cpuset or memory policy forbids it")]
     Limit,
     /// The node does not exist, or has no free superpages.
@@ -47,16 +47,16 @@ pub enum Reason {
     /// No memory, address space, or a limit on them.
     #[error("no memory or address space")]
     NoMemory,
-    /// Anything else: the error's source says what.
+    /// Another reason; see the error's source.
     #[error("the kernel refused")]
     Other,
 }
 
-/// A request that got nothing.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 #[error("no superpages for {len} bytes: {reason}")]
 pub struct Error {
-    /// Bytes that were requested.
+    /// Number of bytes requested.
     pub len: usize,
     /// The reason.
     pub reason: Reason,
@@ -65,7 +65,7 @@ pub struct Error {
 }
 
 impl Reason {
-    /// Why a mapping of the pool failed, as the pool's counters are now: under contention a guess.
+    /// Why a mapping of the pool failed, judged by the pool's current counters: a guess under contention.
     pub(crate) fn from_mapping(error: &SysError, len: usize, page: PageSize) -> Self {
         if [errno::EPERM, errno::EACCES].contains(&error.errno()) {
             return Self::NoPermission;

@@ -1,13 +1,13 @@
-//! What the kernel says of its superpages, as far as a request needs it. `root` stands for `/`.
+//! The kernel's superpage parameters that a request needs. `root` stands for `/`.
 //!
-//! `superpage-host` reads all of it, for reports, and needs more crates for that than a program's allocator should.
+//! `superpage-host` reads all parameters, but needs more dependencies than an allocator should have.
 
 use std::fs;
 use std::path::Path;
 
 use units::PageSize;
 
-/// The size that `MAP_HUGETLB` means (`Hugepagesize` of /proc/meminfo).
+/// The page size that `MAP_HUGETLB` means (`Hugepagesize` of /proc/meminfo).
 pub fn default_size(root: &Path) -> Option<PageSize> {
     let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
@@ -15,7 +15,7 @@ pub fn default_size(root: &Path) -> Option<PageSize> {
     PageSize::new(kib.checked_mul(1024)?).ok()
 }
 
-/// The size of a transparent superpage.
+/// The size of a transparent superpage (PMD mapping).
 pub fn transparent_size(root: &Path) -> Option<PageSize> {
     let bytes = number(&root.join("sys/kernel/mm/transparent_hugepage/hpage_pmd_size"))?;
     PageSize::new(bytes).ok()
@@ -27,7 +27,7 @@ pub fn has_pools(root: &Path) -> bool {
     entries.next().is_some()
 }
 
-/// How many pages of this size a new mapping can reserve, those that are made on demand included. `None`: no pool.
+/// Number of pages of this size that a new mapping can reserve, including overcommit. `None`: no such pool.
 pub fn available(root: &Path, page: PageSize) -> Option<u64> {
     let pool = root.join(POOLS).join(format!("hugepages-{}kB", page.bytes() / 1024));
     let pages = |file: &str| number(&pool.join(file)).unwrap_or(0);
@@ -50,7 +50,7 @@ mod tests {
 
     use super::*;
 
-    /// This machine and the fixtures of others.
+    /// This machine and the fixtures of other machines.
     fn roots() -> Vec<PathBuf> {
         let fixtures =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/host/tests/fixtures");
@@ -69,7 +69,7 @@ mod tests {
             assert_eq!(transparent_size(root), Thp::pmd_size_of(&all).ok());
             let sizes = HugetlbPools::read_sizes(&all);
             assert_eq!(has_pools(root), !sizes.is_empty(), "{root:?}");
-            // Pools of this machine change beside the test.
+            // Pools of this machine may change during the test.
             for (size, pool) in sizes.iter().filter(|_| root != Path::new("/")) {
                 let more = pool.overcommit.unwrap() - pool.surplus.unwrap();
                 assert_eq!(available(root, *size), Some(pool.unreserved().unwrap() + more));

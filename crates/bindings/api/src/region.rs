@@ -11,29 +11,29 @@ use units::{ByteSize, NodeId, PageSize};
 use crate::kernel;
 use crate::{Error, Reason};
 
-/// What to give when the pool has too few superpages.
+/// What to allocate if the pool has too few superpages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// Nothing.
+    /// Nothing; the request fails.
     Error,
-    /// Memory aligned as superpages are, advised to become some (transparent superpages).
+    /// Memory aligned to superpages and advised to become transparent superpages.
     Thp,
     /// Base pages.
     Base,
 }
 
-/// What a region is made of.
+/// The pages of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Superpages of the pool of this size, all of them.
+    /// Only pool superpages of this size.
     Superpages(PageSize),
-    /// Advised memory, for this reason; [`Region::coverage`] says what came of it.
+    /// Memory advised to use THP, for this reason; [`Region::coverage`] reports the result.
     Advised(Reason),
     /// Base pages, for this reason.
     Base(Reason),
 }
 
-/// What to ask for; [`Region::new`] is the short way.
+/// A request for memory; [`Region::new`] is the short form.
 ///
 /// ```
 /// use superpage_api::{Fallback, PageSize, Request};
@@ -57,26 +57,26 @@ impl Request {
         Self { len, page: None, fallback: Fallback::Error, node: None }
     }
 
-    /// Superpages of this size. Without it: of the size that `MAP_HUGETLB` means.
+    /// Sets the superpage size. Default: the size that `MAP_HUGETLB` means.
     pub fn page_size(self, page: PageSize) -> Self {
         Self { page: Some(page), ..self }
     }
 
-    /// What to give where there are too few superpages. Without it: [`Fallback::Error`].
+    /// Sets the fallback. Default: [`Fallback::Error`].
     pub fn or(self, fallback: Fallback) -> Self {
         Self { fallback, ..self }
     }
 
-    /// On this NUMA node.
+    /// Places the memory on this NUMA node.
     pub fn on_node(self, node: NodeId, binding: Binding) -> Self {
         Self { node: Some((node, binding)), ..self }
     }
 
-    /// The memory: zeroed, and if it is of the pool, with all its superpages faulted in.
+    /// Allocates the memory: zeroed; pool superpages are all faulted in.
     ///
     /// # Errors
-    /// [`Error::reason`] says why there are too few superpages, where no fallback was allowed. With a fallback:
-    /// [`Reason::NoMemory`] if not even base pages can be mapped, [`Reason::Node`] if there is no such node.
+    /// Without a fallback, [`Error::reason`] says why there are too few superpages. With a fallback:
+    /// [`Reason::NoMemory`] if not even base pages can be mapped, [`Reason::Node`] if the node does not exist.
     pub fn allocate(self) -> Result<Region, Error> {
         let page = self.page.unwrap_or_else(usual_size);
         let (reason, source) = match self.superpages(page) {
@@ -91,7 +91,7 @@ impl Request {
         }
         .map_err(|source| error(Reason::NoMemory, source))?;
         self.bind(&mut mapping).map_err(|source| error(Reason::Node, source))?;
-        // A kernel without THP refuses the advice: then these are base pages.
+        // A kernel without THP rejects the advice: the memory stays on base pages.
         let advised = self.fallback == Fallback::Thp && mapping.advise(Advice::HugePage).is_ok();
         let backing = if advised { Backing::Advised(reason) } else { Backing::Base(reason) };
         Ok(self.region(mapping, backing))
@@ -120,14 +120,14 @@ impl Request {
     }
 }
 
-/// The pool's default size; where the kernel has no pools, the alignment that serves THP best.
+/// The pool's default size; without pools the THP size, for alignment.
 fn usual_size() -> PageSize {
     let root = Path::new("/");
     let usual = PageSize::new(2 << 20).expect("a power of two");
     kernel::default_size(root).or_else(|| kernel::transparent_size(root)).unwrap_or(usual)
 }
 
-/// Zeroed private memory of this process alone, unmapped on drop.
+/// Zeroed private memory, unmapped on drop.
 #[derive(Debug)]
 pub struct Region {
     mapping: Mapping,
@@ -136,7 +136,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// `len` bytes on superpages of the default size, or what `fallback` says.
+    /// Allocates `len` bytes on superpages of the default size, or as `fallback` says.
     ///
     /// # Errors
     /// Those of [`Request::allocate`].
@@ -144,7 +144,7 @@ impl Region {
         Request::new(len).or(fallback).allocate()
     }
 
-    /// Bytes that were requested, not rounded up to pages.
+    /// Number of bytes requested, not rounded up to pages.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -164,16 +164,16 @@ impl Region {
         &mut self.mapping.bytes_mut()[..self.len]
     }
 
-    /// What it is made of, and why if not of what was requested.
+    /// The pages of the region, and the reason if they are not the requested ones.
     pub fn backing(&self) -> Backing {
         self.backing
     }
 
-    /// How much of it lies on superpages now, of the pool or transparent, read from the page tables; at most
+    /// Number of bytes on superpages now, of the pool or transparent, read from the page tables; at most
     /// [`Region::len`].
     ///
     /// # Errors
-    /// `ENOTTY`: Linux before 6.7 cannot say. `ENOENT`: /proc is not mounted.
+    /// `ENOTTY`: Linux before 6.7 cannot report it. `ENOENT`: /proc is not mounted.
     pub fn coverage(&self) -> Result<ByteSize, SysError> {
         let start = self.mapping.address();
         let end = start + self.len as u64;
@@ -186,7 +186,7 @@ impl Region {
         Ok(ByteSize(huge.map(|region| bytes(region.start, region.end)).sum()))
     }
 
-    /// The node that holds the byte at `offset`; `None` where no page is there yet.
+    /// The node that holds the byte at `offset`; `None` if its page is not populated.
     ///
     /// # Errors
     /// Those of `move_pages(2)`.

@@ -1,4 +1,4 @@
-//! Work away from the interpreter: its lock is released, ^C is heeded, and neither a failure nor a panic is lost.
+//! Runs work without the interpreter lock; ^C interrupts it, and errors and panics are passed on.
 
 use std::fmt::Display;
 use std::ops::ControlFlow;
@@ -15,16 +15,16 @@ use pyo3::prelude::*;
 
 create_exception!(superpage, Error, PyException, "What superpage could not do, in one line.");
 
-/// How often signals are looked for.
+/// Poll interval for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What could not be done, in one line.
+/// A Python exception with the error in one line.
 pub fn failed(why: impl Display) -> PyErr {
     Error::new_err(why.to_string().replace('\n', "; "))
 }
 
-/// Does `work` on a thread of its own. What a handler of signals raises meanwhile (^C: KeyboardInterrupt) makes `work` be
-/// told to stop, and is raised when it has.
+/// Runs `work` on a separate thread. If a Python signal handler raises meanwhile (^C: KeyboardInterrupt), `work` is
+/// cancelled, and the exception is raised after it has ended.
 pub fn apart<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(Going<'_>) -> Result<T, Failure> + Send,
@@ -36,7 +36,7 @@ pub fn apart<T: Send>(
     };
     py.detach(|| {
         scope(|scope| {
-            // Dropped when the work is done, however it ends.
+            // Dropped when the work ends, even by a panic.
             let (alive, done) = channel::<()>();
             let worker = Builder::new().spawn_scoped(scope, || {
                 let _alive = alive;

@@ -1,4 +1,4 @@
-//! `superpage.lab`: each function takes the words that `superpage lab` would take, and returns what that would print.
+//! `superpage.lab`: each function takes the arguments of a `superpage lab` command and returns its output.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use operations::Failure;
 
 use crate::call::{apart, failed};
 
-/// Document, table, figures.
+/// JSON document, table and figures.
 type Texts = (String, String, String);
 
 fn texts(
@@ -26,34 +26,34 @@ fn texts(
     Ok((json, text, serde_json::to_string(&figures).map_err(failed)?))
 }
 
-/// One design.
+/// `superpage lab run`.
 #[pyfunction]
 pub fn lab_run(py: Python<'_>, words: Vec<String>) -> PyResult<Texts> {
     texts(py, &words, documents::run)
 }
 
-/// Several.
+/// `superpage lab compare`.
 #[pyfunction]
 pub fn lab_compare(py: Python<'_>, words: Vec<String>) -> PyResult<Texts> {
     texts(py, &words, documents::compare)
 }
 
-/// Published tables, rerun.
+/// `superpage lab table`.
 #[pyfunction]
 pub fn lab_table(py: Python<'_>, words: Vec<String>) -> PyResult<Texts> {
     texts(py, &words, documents::table)
 }
 
-/// The document of their names.
+/// The JSON list of published tables.
 #[pyfunction]
 pub fn lab_tables() -> PyResult<String> {
     documents::tables().map_err(failed)
 }
 
-/// JSON, Parquet, cells, cells of the plan, and passes that could not be run with the reason.
+/// JSON, Parquet, number of cells with results, number of planned cells, and failed passes with the reasons.
 type Swept<'py> = (String, Bound<'py, PyBytes>, usize, usize, Vec<(String, String)>);
 
-/// A sweep.
+/// `superpage lab sweep`: plans, runs and merges.
 #[pyfunction]
 pub fn lab_sweep(
     py: Python<'_>,
@@ -64,7 +64,7 @@ pub fn lab_sweep(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Swept<'_>> {
     let max_time = max_seconds.map(Duration::try_from_secs_f64).transpose().map_err(failed)?;
-    // What the caller's function raised; it stops the sweep.
+    // The exception raised by the caller's progress function, which cancels the sweep.
     let raised: Mutex<Option<PyErr>> = Mutex::new(None);
     let swept = apart(py, |going| {
         let going = || match raised.lock().is_ok_and(|raised| raised.is_some()) {

@@ -1,9 +1,8 @@
-//! The module of Python below `superpage`: simulations and traces, computed here; a comparison's verdicts, from its
-//! document. Results are handed over as the documents that the command prints, and as columns of bytes; what they look like
-//! to a user of Python is said in `python/superpage`.
+//! The native part of the Python module `superpage`: simulations and traces, and the verdicts of a comparison's
+//! document. Results are passed as the command's JSON documents and as byte columns; `python/superpage` gives them
+//! their Python form.
 //!
-//! The lock of the interpreter is not held while anything is computed; signals are looked for meanwhile, on the thread
-//! that called.
+//! The interpreter lock is released during computations; the calling thread polls for signals.
 //! See docs/decisions/python.md#1.
 #![forbid(unsafe_code)]
 
@@ -16,11 +15,11 @@ use pyo3::prelude::*;
 
 use crate::call::{Error, failed};
 
-/// Simulated page tables and frames are read at random.
+/// Simulated page tables and frames are accessed at random, so the heap is on superpages.
 #[global_allocator]
 static HEAP: sys::heap::Heap = sys::heap::Heap::new();
 
-/// What a comparison says: its document, the analysis and, in short, the table and the runs as CSV.
+/// A comparison's analysis as JSON, its table, and its runs as CSV.
 #[pyfunction]
 fn analyse(json: &str) -> PyResult<(String, String, String)> {
     let document = Document::parse(json, "comparison").map_err(failed)?;
@@ -29,14 +28,14 @@ fn analyse(json: &str) -> PyResult<(String, String, String)> {
     Ok((text, cli::comparison_text(&document, &analysis), experiment::csv::samples(&document)))
 }
 
-/// The page of a comparison.
+/// The HTML page of a comparison.
 #[pyfunction]
 fn html(json: &str) -> PyResult<String> {
     let document = Document::parse(json, "comparison").map_err(failed)?;
     Ok(experiment::html::page(&document, &experiment::analysis::analyse(&document)))
 }
 
-/// The module.
+/// The Python module.
 #[pymodule]
 mod _superpage {
     use super::*;

@@ -1,4 +1,4 @@
-//! `superpage.trace`: a recorded stream, as columns of so many records at a time.
+//! `superpage.trace`: a recorded stream, read as batches of columns.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use trace::{Block, Reader, SLOTS, Source};
 
 use crate::call::failed;
 
-/// A trace that is being read.
+/// A trace being read.
 #[pyclass(frozen)]
 pub struct Trace {
     state: Mutex<State>,
@@ -20,20 +20,20 @@ struct State {
     block: Block,
     /// Bytes of a base page.
     page: u64,
-    /// Of each region: the address of its first page.
+    /// Address of the first page of each region.
     addresses: Vec<u64>,
 }
 
-/// Columns of native numbers; what happens, with the record that it is before.
+/// Columns of numbers in native byte order; events with the index of the following record.
 #[derive(Default)]
 struct Columns {
-    /// u32: region and slot.
+    /// u32: region and slot of the page.
     pages: Vec<u8>,
-    /// u8: whether it writes.
+    /// u8: whether it is a write.
     writes: Vec<u8>,
-    /// u32: how many accesses it stands for.
+    /// u32: number of accesses that the record stands for.
     counts: Vec<u8>,
-    /// u64.
+    /// u64: address of the page.
     addresses: Vec<u8>,
     events: Vec<(usize, String)>,
 }
@@ -46,7 +46,7 @@ type Batch<'py> = (
     Vec<(usize, String)>,
 );
 
-/// No page's address.
+/// The address of a page whose address is unknown.
 const UNKNOWN_ADDRESS: u64 = u64::MAX;
 
 #[pymethods]
@@ -62,7 +62,7 @@ impl Trace {
                     run.address.wrapping_add(at as u64).wrapping_mul(page * u64::from(SLOTS));
                 match addresses.get_mut(region as usize) {
                     Some(place @ None) => *place = Some(address),
-                    // The number was used for several places in turn, and accesses do not say for which.
+                    // The region number was reused for several addresses, and accesses do not say which.
                     Some(Some(place)) if *place != address => *place = UNKNOWN_ADDRESS,
                     _ => {}
                 }
@@ -72,17 +72,17 @@ impl Trace {
         Ok(Self { state: Mutex::new(State { reader, block: Block::default(), page, addresses }) })
     }
 
-    /// The document of its head and foot.
+    /// The trace's header and footer as JSON.
     fn info(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| cli::trace_info(&mut self.lock().reader)).map_err(failed)
     }
 
-    /// The next batch begins with this chunk.
+    /// Starts the next batch at this chunk.
     fn seek(&self, py: Python<'_>, chunk: usize) {
         py.detach(|| self.lock().reader.seek(chunk));
     }
 
-    /// About so many records more; none at the end.
+    /// The next batch of about `records` records; `None` at the end.
     fn next<'py>(&self, py: Python<'py>, records: usize) -> PyResult<Option<Batch<'py>>> {
         let columns = py.detach(|| self.lock().read(records)).map_err(failed)?;
         let bytes = |column: &[u8]| PyBytes::new(py, column);

@@ -1,4 +1,4 @@
-//! `superpage lab compare`: several designs on one stream, side by side.
+//! `superpage lab compare`: several designs on one access stream, side by side.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,12 @@ use crate::simulate::Parts;
 use cli::exit::{self, Done, Failure};
 use operations::json::to_json as json;
 
-/// The version of the document.
+/// Schema of the document.
 pub const SCHEMA: &str = "superpage.lab.compare/1";
 
 /// Run a workload under several designs, in one pass, and compare them.
 ///
-/// The first design is what the others are relative to.
+/// The other designs are compared with the first.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = words::COLUMNS, after_help = words::COLUMNS)]
 pub struct Args {
@@ -28,8 +28,8 @@ pub struct Args {
     #[arg(long = "design", short, value_name = "DESIGN", required_unless_present = "from")]
     designs: Vec<String>,
 
-    /// Say in words why the fastest design was faster than the first, and what held the others back. A
-    /// bound that no system reaches (`ideal`) is left out while there are two others.
+    /// Say in words why the fastest design was faster than the first, and what held the others back. An unreachable
+    /// bound (`ideal`) is left out while there are two others.
     #[arg(long)]
     explain: bool,
 
@@ -44,7 +44,7 @@ pub struct Args {
     outputs: Outputs,
 }
 
-/// Several reports, and what was computed from them.
+/// Several reports and their figures.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     schema: &'a str,
@@ -52,7 +52,7 @@ struct Document<'a> {
     figures: Vec<Figures>,
 }
 
-/// What is read back: figures are computed again.
+/// The fields read back; figures are computed again.
 #[derive(Deserialize)]
 struct Facts {
     reports: Vec<Report>,
@@ -88,7 +88,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Runs it, and writes nothing.
+/// Runs the comparison; writes nothing.
 pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
     let Some(experiment) = &args.experiment else { return Err(nothing_to_run()) };
     let designs = what::several(&args.designs, "design", what::design)?;
@@ -108,7 +108,7 @@ pub fn nothing_to_run() -> Failure {
     Failure::usage("nothing to run; name a --workload (superpage lab workloads lists them)")
 }
 
-/// Reports from a file that `run --json` or `compare --json` wrote.
+/// Reads reports from a file that `run --json` or `compare --json` wrote.
 pub fn read(path: &Path) -> Result<Vec<Report>, Failure> {
     let text = what::text(path, WANTED)?;
     let bad = |why: String| Failure::usage(format!("{}: {why}; give {WANTED}", path.display()));
@@ -117,10 +117,10 @@ pub fn read(path: &Path) -> Result<Vec<Report>, Failure> {
 
 const WANTED: &str = "a file that `lab run --json` or `lab compare --json` wrote";
 
-/// The reports in the text of such a file.
+/// Parses the text of such a file.
 ///
 /// # Errors
-/// The field that cannot be what it is, and why, in one line.
+/// The invalid field and the reason, in one line.
 pub fn reports(text: &str) -> Result<Vec<Report>, String> {
     #[derive(Deserialize)]
     struct Head {

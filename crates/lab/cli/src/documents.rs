@@ -1,4 +1,4 @@
-//! What `superpage lab` prints, for a program that calls it: the same words, the same checks, the same bytes.
+//! Results of `superpage lab` for programs that call it: same arguments, same checks, same output.
 
 use clap::Parser;
 use lab::analysis::Figures;
@@ -10,11 +10,11 @@ pub use lab::Going;
 /// A result.
 #[derive(Debug)]
 pub struct Printed {
-    /// As `--json` prints it.
+    /// The output of `--json`.
     pub json: String,
-    /// As a table.
+    /// The output as a table.
     pub text: String,
-    /// What the table of a run or a comparison is made of, a line each; the speed-up is over the first.
+    /// The figures in the table of a run or a comparison, one per row; the speedup is over the first.
     pub figures: Vec<Figures>,
 }
 
@@ -25,21 +25,21 @@ struct Only<A: clap::Args> {
     args: A,
 }
 
-/// The words after a subcommand, read.
+/// Parses the arguments of a subcommand.
 pub(crate) fn parse<A: clap::Args>(words: &[String]) -> Result<A, Failure> {
     let read = Only::<A>::try_parse_from(words);
     read.map(|only| only.args).map_err(|error| Failure::usage(exit::mistake(&error, &[])))
 }
 
-/// `superpage lab run`.
+/// Runs `superpage lab run`.
 ///
 /// # Errors
-/// What the command would say, or that `going` broke.
+/// The error of the command, or that `going` cancelled it.
 pub fn run(words: &[String], going: Going) -> Result<Printed, Failure> {
     crate::run::printed(&parse(words)?, going)
 }
 
-/// `superpage lab compare`.
+/// Runs `superpage lab compare`.
 ///
 /// # Errors
 /// As [`run`].
@@ -47,7 +47,7 @@ pub fn compare(words: &[String], going: Going) -> Result<Printed, Failure> {
     crate::compare::printed(&parse(words)?, going)
 }
 
-/// `superpage lab table`.
+/// Runs `superpage lab table`.
 ///
 /// # Errors
 /// As [`run`].
@@ -55,10 +55,10 @@ pub fn table(words: &[String], going: Going) -> Result<Printed, Failure> {
     crate::table::printed(&parse(words)?, going)
 }
 
-/// The tables that there are, as `superpage lab table list --json` prints them.
+/// The list of tables, as `superpage lab table list --json` prints it.
 ///
 /// # Errors
-/// None but of JSON.
+/// Only errors of JSON.
 pub fn tables() -> Result<String, Failure> {
     crate::table::list_json()
 }

@@ -1,4 +1,4 @@
-//! `superpage lab explain`: why one design was faster than another, in words.
+//! `superpage lab explain`: explains why one design was faster than another.
 
 use std::path::Path;
 
@@ -14,8 +14,7 @@ use operations::json::to_json as json;
 
 /// Tell in words why one design was faster than another.
 ///
-/// Two designs and a --workload are run; two results (FILE.json, as `lab run --json` wrote them) are
-/// read.
+/// Two designs need a --workload, and are run; two results (FILE.json, written by `lab run --json`) are read.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A design, or a result.
@@ -61,7 +60,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Two runs; none, if they were only to be told.
+/// Runs two designs; `None` for a dry run.
 fn simulate(args: &Args) -> Result<Option<Vec<Report>>, Failure> {
     let words = [args.a.clone(), args.b.clone()];
     let designs = what::several(&words, "design", what::design)?;
@@ -77,7 +76,7 @@ fn simulate(args: &Args) -> Result<Option<Vec<Report>>, Failure> {
     parts.run_shown(&designs, args.outputs.quiet).map(Some)
 }
 
-/// The one report of a file.
+/// Reads the single report of a file.
 fn one(word: &str) -> Result<Report, Failure> {
     let mut reports = compare::read(Path::new(word))?;
     match reports.len() {

@@ -1,6 +1,7 @@
-//! `superpage-lab`, which is `superpage lab`: superpage designs on a simulated machine, as subcommands over the crate `lab`.
+//! `superpage-lab`, the program behind `superpage lab`: superpage designs on a simulated machine; subcommands over the
+//! crate `lab`.
 //!
-//! A library for the module of Python, which runs the same ([`documents`]), and for tests of what is read back.
+//! A library, because the Python module runs the same ([`documents`]) and tests read results back.
 #![forbid(unsafe_code)]
 
 mod compare;
@@ -57,15 +58,15 @@ enum Command {
     Sweep(sweep::Args),
     Machines(lists::MachinesArgs),
     Workloads(lists::WorkloadsArgs),
-    /// Those of the whole command: `superpage completions` asks for them.
+    /// Completions of the whole command; called by `superpage completions`.
     #[command(hide = true)]
     Completions(docs::CompletionsArgs),
-    /// Likewise: `superpage man`.
+    /// Man pages of the whole command; called by `superpage man`.
     #[command(hide = true)]
     Man(docs::ManArgs),
 }
 
-/// The program.
+/// The main function.
 pub fn main() -> ExitCode {
     operations::reporter::report_to(cli::progress::Terminal);
     cli::on_enough_stack(|| {
@@ -94,11 +95,11 @@ fn run(command: Command) -> Result<Done, Failure> {
     }
 }
 
-/// The whole command: `superpage` with this as its `lab`.
+/// The whole command: `superpage` with this program as its `lab`.
 fn whole() -> clap::Command {
     let names: Vec<String> =
         cli::command().get_subcommands().map(|one| one.get_name().to_string()).collect();
-    // A subcommand that is changed goes to the end: all are, so that they stay in their order.
+    // `mut_subcommand` moves a subcommand to the end: change all, so that they keep their order.
     names.iter().fold(cli::command(), |whole, name| {
         whole.mut_subcommand(name, |own| if name == "lab" { Args::command() } else { own })
     })

@@ -1,4 +1,4 @@
-//! `superpage lab machines` and `superpage lab workloads`: what there is to choose from.
+//! `superpage lab machines` and `superpage lab workloads`: lists of machines and workloads.
 
 use machine::Machine;
 use serde_json::json;
@@ -46,7 +46,7 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
     for name in machine::names() {
         all.push(machine::preset(name).map_err(Failure::usage)?);
     }
-    // Measured by `superpage tlb --save`, if it was; a damaged file is told of when it is used.
+    // The machine saved by `superpage tlb --save`, if any; a damaged file is reported when it is used.
     if let Ok((path, text)) = this_machine::read()
         && let Ok(machine) = Machine::from_toml(&text, &path)
     {
@@ -110,7 +110,7 @@ pub fn workloads(args: WorkloadsArgs) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// `size=8 GiB`, as it can be typed; of what follows from others, the name alone.
+/// `size=8GiB`, as it can be typed; only the name if the default follows from other options.
 fn short(parameter: &Parameter) -> String {
     match parameter.default {
         Given::Follows(_) => parameter.name.to_string(),
@@ -118,7 +118,7 @@ fn short(parameter: &Parameter) -> String {
     }
 }
 
-/// A default in words, with its unit.
+/// A default as text, with its unit.
 fn value(unit: &str, given: Given) -> String {
     match given {
         Given::Number(number) if unit == "bytes" => ByteSize(number).to_string(),
@@ -127,7 +127,7 @@ fn value(unit: &str, given: Given) -> String {
     }
 }
 
-/// `4G` for 2^32, as a count can be typed; others in full.
+/// `4G` for 2^32, as a count can be typed; other numbers with all digits.
 fn counted(number: u64) -> String {
     let units = [(1 << 30, 'G'), (1 << 20, 'M')];
     let unit = units.iter().find(|(scale, _)| number > 0 && number.is_multiple_of(*scale));

@@ -1,7 +1,8 @@
-//! Completions of the whole command, with names: designs, machines and workloads, where a file may be given instead.
+//! Completions of the whole command, including names of designs, machines and workloads, for which a file may be given
+//! instead.
 //!
-//! clap's flags take any text there; only completions are made from flags that take these names. They are made here
-//! and not in `cli`, of which they would be 4 KB.
+//! clap's flags accept any text for these; only the completions use flags that accept the names. Made here and not in
+//! `cli`, which they would grow by 4 KB.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
@@ -9,14 +10,14 @@ use cli::docs::{self, CompletionsArgs, Shell};
 use cli::exit::{self, Done, Failure};
 use workload::Workload;
 
-/// Prints them.
+/// Prints the completions.
 pub fn completions(args: &CompletionsArgs, command: Command) -> Result<Done, Failure> {
     let script = docs::script(args, with_names(command, ""));
     exit::print(&or_files(args.shell, script))?;
     Ok(Done::Fine)
 }
 
-/// The command, which is below another, with names as the values of its flags.
+/// The command, below the command `above`, with names as the possible values of its flags.
 fn with_names(command: Command, above: &str) -> Command {
     let name = command.get_name().to_string();
     let offer = |arg: Arg| match names(&arg, &name, above) {
@@ -26,10 +27,10 @@ fn with_names(command: Command, above: &str) -> Command {
     command.mut_args(offer).mut_subcommands(|below| with_names(below, &name))
 }
 
-/// What a flag names, by how its help calls it.
+/// The names that a flag accepts, by its value name.
 fn names(arg: &Arg, command: &str, above: &str) -> Option<Vec<&'static str>> {
     match (command, arg.get_value_names()?.first()?.as_str()) {
-        // Its machines are others.
+        // `faults` has its own machines.
         ("faults", "MACHINE") => Some(busy_machines()),
         (_, "DESIGN" | "A" | "B") => Some(designs()),
         (_, "MACHINE") => Some(machines()),
@@ -59,7 +60,7 @@ fn kernels() -> Vec<&'static str> {
     Workload::ALL.iter().map(|workload| workload.name()).collect()
 }
 
-/// The script, in which names are not all that may be given: bash falls back to files by itself.
+/// Makes the script complete files too; bash falls back to files by itself.
 fn or_files(shell: Shell, script: String) -> String {
     let lists = [designs(), machines(), busy_machines(), workloads()];
     lists.iter().fold(script, |script, names| match shell {

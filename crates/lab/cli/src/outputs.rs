@@ -1,4 +1,4 @@
-//! Where results go: standard output or a file, a table or JSON, and a picture.
+//! Outputs: standard output or a file, a table or JSON, and a chart.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use lab::Report;
 use cli::exit::{self, Failure};
 use cli::files;
 
-/// The flags.
+/// Output flags.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct Outputs {
-    /// Print JSON: everything, the time line included.
+    /// Print JSON: everything, including the time line.
     #[arg(long)]
     pub json: bool,
 
@@ -41,12 +41,12 @@ fn picture(text: &str) -> Result<PathBuf, String> {
 }
 
 impl Outputs {
-    /// Fails now rather than after the run, if a file cannot be written or exists.
+    /// Fails early if an output file exists or cannot be written.
     pub fn check(&self) -> Result<(), Failure> {
         files::check_outputs(self.output.as_deref(), "--plot", self.plot.as_deref(), self.force)
     }
 
-    /// Writes a text, and what `draw` draws: a page, or a picture alone.
+    /// Writes the text, and the result of `draw`: an HTML page if true, else an SVG.
     pub fn deliver(&self, text: &str, draw: impl Fn(bool) -> String) -> Result<(), Failure> {
         let is_page = |path: &PathBuf| path.extension().is_some_and(|found| found == "html");
         let drawn = self
@@ -56,14 +56,14 @@ impl Outputs {
         files::deliver(self.output.as_deref(), self.force, text).and(drawn)
     }
 
-    /// Writes everything asked for.
+    /// Writes all requested outputs.
     pub fn write(&self, text: &str, reports: &[Report]) -> Result<(), Failure> {
         let to = self.output.as_deref();
         let written = self.deliver(text, |is_page| match is_page {
             true => lab::plot::page(reports),
             false => lab::plot::svg(reports),
         });
-        // A table says at its end how its runs ended; a document, or a file, nobody may look into.
+        // A table ends with how its runs ended; print that too if the output is a document or a file.
         if self.json || to.is_some_and(|path| !files::is_stdout(path)) {
             let ends: Vec<String> = reports.iter().filter_map(super::words::end_of).collect();
             if !ends.is_empty() {

@@ -1,4 +1,4 @@
-//! `superpage lab profile`: where a program misses the TLB, for designs that weigh it.
+//! `superpage lab profile`: records where a program misses the TLB, for designs that use TLB misses.
 
 use std::path::PathBuf;
 
@@ -13,15 +13,15 @@ use cli::files;
 
 /// Run a workload with base pages and write where it misses the TLB.
 ///
-/// What is written is a profile, for --profile of `lab run`, `compare` and `explain`: spans of the program's memory
-/// with the page-table walks to each 2M of them in 10 s, rounded down to two digits (docs/facts.md). The walks are
-/// counted, not sampled.
+/// The output is a profile, for --profile of `lab run`, `compare` and `explain`: spans of the program's memory with the
+/// page-table walks to each 2M of them in 10 s, rounded down to two digits (docs/facts.md). The walks are counted, not
+/// sampled.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     experiment: ExperimentArgs,
 
-    /// Print JSON, with what was run. It is not what --profile reads.
+    /// Print JSON, with the experiment. --profile does not read it.
     #[arg(long, help_heading = "Output")]
     json: bool,
 
@@ -48,7 +48,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             "--profile: base pages, of which a profile is made, weigh none; leave it out, or give -o FILE to write one",
         ));
     }
-    // Pages that are touched do not matter here.
+    // Touched pages are not needed here.
     experiment.no_utilisation = true;
     let parts = Parts::read(&experiment)?;
     let base = what::design(BASE)?;
@@ -82,7 +82,7 @@ fn counted(
     crate::simulate::shown(&doing, quiet, |watch| parts.profile(base, watch))
 }
 
-/// What `--profile` reads.
+/// The format that `--profile` reads.
 fn text(report: &Report, profile: &Profile) -> String {
     let cell = &report.cell;
     let memory = units::ByteSize(cell.memory_bytes);

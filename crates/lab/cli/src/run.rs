@@ -1,4 +1,4 @@
-//! `superpage lab run`: one design.
+//! `superpage lab run`: runs one design.
 
 use design::Design;
 use lab::Report;
@@ -13,7 +13,7 @@ use crate::simulate::Parts;
 use cli::exit::{self, Done, Failure};
 use operations::json::to_json as json;
 
-/// What a report of a design with such a table ends with.
+/// Note at the end of a report on a design with a `[fault]` table.
 const NO_FAULT_TABLE: &str = "\n* the design's [fault] table has no effect here; superpage lab faults -d DESIGN simulates it\n";
 
 /// Run a workload under one design and say where its time went.
@@ -49,7 +49,7 @@ fn table(design: &NamedInput, report: &Report) -> Result<String, Failure> {
     Ok(words::run(report) + if has_fault_table { NO_FAULT_TABLE } else { "" })
 }
 
-/// Runs it, and writes nothing.
+/// Runs the design; writes nothing.
 pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
     let design = what::design(&args.design)?;
     let report = Parts::read(&args.experiment)?.run(&[&design], |_| going())?.remove(0);

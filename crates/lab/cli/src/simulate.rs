@@ -1,4 +1,4 @@
-//! From ingredients to reports: one pass of the laboratory.
+//! Runs experiments: from their inputs to reports, in one pass of the laboratory.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ use super::words;
 use operations::Failure;
 use operations::reporter::Progress;
 
-/// What an experiment is made of, but for designs.
+/// The inputs of an experiment except its designs.
 pub struct Parts {
     pub machine: NamedInput,
     pub workload: NamedInput,
@@ -28,17 +28,17 @@ pub struct Parts {
     pub seed: u64,
     pub swap: ByteSize,
     pub utilisation: bool,
-    /// A file's name, and its text.
+    /// Name and text of the profile's file.
     pub profile: Option<(String, String)>,
 }
 
-/// The least memory: a pageblock for each kind of page, and room to work.
+/// Minimum memory: a pageblock for each migrate type, and enough to work.
 const MIN_MEMORY: ByteSize = ByteSize::mib(16);
-/// The most: 2^27 frames of 4 KiB.
+/// Maximum memory: 2^27 frames of 4 KiB.
 const MAX_MEMORY: ByteSize = ByteSize::gib(512);
 
 impl Parts {
-    /// From flags.
+    /// Reads the inputs that the flags name.
     pub fn read(asked: &ExperimentArgs) -> Result<Self, Failure> {
         let Some(workload) = &asked.workload else {
             return Err(super::compare::nothing_to_run());
@@ -58,18 +58,18 @@ impl Parts {
         Ok(parts)
     }
 
-    /// Whether a machine can be so.
+    /// Fails if no machine can have these parameters.
     pub fn check(&self) -> Result<(), Failure> {
         self.fits(&self.machine()?)
     }
 
-    /// Whether a machine can be so, and runs these designs.
+    /// Fails if no machine can have these parameters or run these designs.
     pub fn can_run(&self, designs: &[&NamedInput]) -> Result<(), Failure> {
         self.check()?;
         lab::check(&self.machine()?, &self.designs(designs)?).map_err(Failure::usage)
     }
 
-    /// Of a sweep.
+    /// The inputs of a group of a sweep.
     pub fn of(group: &Group) -> Self {
         Self {
             machine: group.machine.clone(),
@@ -84,15 +84,15 @@ impl Parts {
         }
     }
 
-    /// The machine, under the name that reports call it by.
+    /// The machine, with its name in reports.
     fn machine(&self) -> Result<Machine, Failure> {
         let machine = Machine::from_toml(&self.machine.content, &self.machine.name);
         let name = self.machine.name.clone();
         Ok(Machine { name, ..machine.map_err(Failure::usage)? })
     }
 
-    /// What the simulated operating system cannot be: too small to boot, larger than frames have numbers for, or with
-    /// pages smaller than a workload's.
+    /// Fails if the simulated system is impossible: too little memory to boot, more frames than numbers, or pages
+    /// smaller than the workload's.
     fn fits(&self, machine: &Machine) -> Result<(), Failure> {
         self.nodes(machine)?;
         if !(MIN_MEMORY..=MAX_MEMORY).contains(&self.memory) {
@@ -123,7 +123,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The memory of each node.
+    /// Bytes of each node.
     fn nodes(&self, machine: &Machine) -> Result<Vec<ByteSize>, Failure> {
         let kernel = kernel_memory(self.memory);
         let sizes = self.layout.sizes(self.memory, machine.base_page.bytes(), kernel);
@@ -151,14 +151,14 @@ impl Parts {
                     one.name
                 )));
             }
-            // As it is called here, which tells a file from a preset.
+            // Use the name given here, which distinguishes a file from a preset.
             design.name.clone_from(&one.name);
             read.push(design);
         }
         Ok(read)
     }
 
-    /// What would be run, in words, without running it.
+    /// The experiment as text, without running it.
     pub fn describe(&self, designs: &[&NamedInput]) -> Result<String, Failure> {
         self.designs(designs)?;
         let names: Vec<&str> = designs.iter().map(|one| one.name.as_str()).collect();
@@ -203,7 +203,7 @@ impl Parts {
         ))
     }
 
-    /// Runs it under these designs, and shows how far it is; the reports come in their order.
+    /// Runs the experiment under these designs and shows progress; returns the reports in their order.
     pub fn run_shown(&self, designs: &[&NamedInput], quiet: bool) -> Result<Vec<Report>, Failure> {
         let under = match designs {
             [one] => one.name.clone(),
@@ -214,7 +214,8 @@ impl Parts {
         shown(&doing, quiet, |watch| self.run(designs, watch))
     }
 
-    /// Runs it under these designs and tells `watch` how far it is, which may stop it; the reports come in their order.
+    /// Runs the experiment under these designs, calling `watch` with the progress; `watch` can cancel. Returns the
+    /// reports in their order.
     pub fn run(
         &self,
         designs: &[&NamedInput],
@@ -231,7 +232,7 @@ impl Parts {
         lab::run_stream(&experiment, &designs, regions, open).map_err(Failure::usage)
     }
 
-    /// Runs it with base pages, and learns where it misses the TLB.
+    /// Runs the experiment on base pages, and records where it misses the TLB.
     pub fn profile(
         &self,
         base: &NamedInput,
@@ -257,7 +258,7 @@ impl Parts {
     fn experiment(&self) -> Result<Experiment, Failure> {
         let machine = self.machine()?;
         self.fits(&machine)?;
-        // A trace needs no set-up; the experiment has one all the same.
+        // A trace needs no set-up, but the experiment requires one.
         let is_trace = what::is_trace(&self.workload.name);
         let setup = if is_trace { "touch" } else { self.workload.name.as_str() };
         let workload: Setup = setup.parse().map_err(Failure::usage)?;
@@ -275,7 +276,7 @@ impl Parts {
         })
     }
 
-    /// The trace that is the workload.
+    /// Opens the trace that is the workload.
     fn trace(&self, experiment: &Experiment) -> Result<Reader, Failure> {
         let reader = what::trace(&self.workload.name)?;
         if what::content_of(&reader) != self.workload.content {
@@ -297,7 +298,7 @@ impl Parts {
     }
 }
 
-/// A trace's stream, where its program's memory and processes are put.
+/// A trace's stream, with its program's memory and processes moved to these numbers.
 fn placed<F: FnMut(Pass) -> ControlFlow<()>>(
     reader: Reader,
     region: u32,
@@ -310,7 +311,7 @@ fn placed<F: FnMut(Pass) -> ControlFlow<()>>(
     Ok(Watched::new(stream, Some(records), watch))
 }
 
-/// Runs what is being done, and shows how far it is.
+/// Calls `run` and shows its progress.
 pub fn shown<R>(
     doing: &str,
     quiet: bool,

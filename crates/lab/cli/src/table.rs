@@ -1,4 +1,4 @@
-//! `superpage lab table`: published tables, rerun, one or several at once.
+//! `superpage lab table`: reruns one or several published tables.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -16,9 +16,8 @@ use operations::reporter::Progress;
 
 /// Rerun published tables and say how well they agree.
 ///
-/// What several tables need is simulated once. The longest simulations begin first, one on each CPU, with 0.2 to
-/// 0.3 GB of memory each. Exit code 1: the order of a pair that the paper separates by more than 5 %, of checks too, came
-/// out otherwise.
+/// Simulations that several tables share run once. The longest begin first, one per CPU, with 0.2 to 0.3 GB of memory
+/// each. Exits with 1 if a pair that the paper separates by more than 5 %, including checks, is in the other order.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Tables, `all` of them, or `list`.
@@ -38,7 +37,7 @@ pub struct Args {
     quiet: bool,
 }
 
-/// The version of the document of several tables.
+/// Schema of the document of several tables.
 const SEVERAL_SCHEMA: &str = "superpage.lab.several-tables/1";
 
 #[derive(Serialize)]
@@ -49,7 +48,7 @@ struct Document {
     agreement: Agreement,
 }
 
-/// Each as it is printed alone.
+/// Several tables, each as it is printed alone.
 #[derive(Serialize)]
 struct Several {
     schema: &'static str,
@@ -99,7 +98,7 @@ fn unknown(name: &str) -> Failure {
     Failure::usage(format!("no table `{name}`; there are: {}{near}", known.join(", ")))
 }
 
-/// Runs tables and prints each as soon as it and those before it are whole; a document at the end.
+/// Runs tables and prints each as soon as it and all before it are complete; JSON at the end.
 fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Failure> {
     let progress = Mutex::new(Progress::new(args.quiet, "tables"));
     let mut step = |step: Step<'_>| {
@@ -138,7 +137,7 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
     Ok(if is_wrong { Done::Negative } else { Done::Fine })
 }
 
-/// The document of these tables.
+/// The JSON document of these tables.
 fn document(mut documents: Vec<Document>, are_several: bool) -> Result<String, Failure> {
     match documents.pop() {
         Some(one) if !are_several => to_text(&one),
@@ -149,7 +148,7 @@ fn document(mut documents: Vec<Document>, are_several: bool) -> Result<String, F
     }
 }
 
-/// Runs tables, and prints nothing.
+/// Runs tables; prints nothing.
 pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
     let mut documents = Vec::new();
     let mut whole = |table: Table| {
@@ -163,7 +162,7 @@ pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
     Ok(Printed { json, text: texts.join("\n"), figures: Vec::new() })
 }
 
-/// The document of all tables' names.
+/// The JSON list of all tables.
 pub fn list_json() -> Result<String, Failure> {
     let all: Vec<_> = tables::list()
         .map(|one| json!({ "name": one.name, "source": one.source, "summary": one.summary }))
@@ -184,10 +183,10 @@ fn list(json: bool) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// The columns of CSV.
+/// Header line of the CSV.
 const CSV: &str = "table,row,column,role,published,simulated\n";
 
-/// A line for each cell.
+/// One line per cell.
 fn lines(table: &Table) -> String {
     let line = |row: &str, column: &str, cell: &tables::Cell| {
         let role = match cell.role {
@@ -205,7 +204,7 @@ fn lines(table: &Table) -> String {
     table.rows.iter().map(of_row).collect()
 }
 
-/// Published and simulated side by side, `f` for fitted; then how well they agree.
+/// Published and simulated values side by side, `f` for fitted; then their agreement.
 fn text(table: &Table, agreement: &Agreement) -> String {
     let mut header = vec![""];
     header.extend(table.columns.iter().map(String::as_str));
@@ -259,7 +258,7 @@ fn text(table: &Table, agreement: &Agreement) -> String {
     text
 }
 
-/// Pairs in the wrong order, a line each.
+/// Pairs in the wrong order, one per line.
 fn wrong(pairs: &[Pair]) -> String {
     let line = |pair: &Pair| {
         format!(

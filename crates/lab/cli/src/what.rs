@@ -1,5 +1,5 @@
-//! What an experiment is made of, from names and files on the command line to their contents. The only
-//! file of `lab` that reads designs, machines, traces and this machine's free lists.
+//! Resolves the inputs of an experiment: from names and files on the command line to their contents. The only file of
+//! `lab` that reads designs, machines, traces and this machine's free lists.
 //! See docs/decisions/lab.md#6.
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use operations::Failure;
 use operations::design::Named;
 use operations::this_machine;
 
-/// What runs, on what.
+/// Workload, machine and parameters of an experiment.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Experiment")]
 pub struct ExperimentArgs {
@@ -28,17 +28,16 @@ pub struct ExperimentArgs {
     #[arg(long, short, value_name = "WORKLOAD")]
     pub workload: Option<String>,
 
-    /// The machine: a name (see `superpage lab machines`), a file, or `this` for what `superpage tlb --save`
-    /// measured.
+    /// The machine: a name (see `superpage lab machines`), a file, or `this` for the result of `superpage tlb --save`.
     #[arg(long, short, value_name = "MACHINE", default_value = MACHINE)]
     pub machine: String,
 
-    /// The machine's memory [default: what --nodes adds up to, else 32G].
+    /// The machine's memory [default: the sum of --nodes, else 32G].
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<ByteSize>,
 
     /// NUMA nodes that memory is divided into: how many (2), or the memory of each (8G,8G). Programs run on node 0 and
-    /// get memory of the next node where theirs has none; all of it takes the same time to access.
+    /// get memory of the next node if theirs is full; all memory has the same access time.
     #[arg(long, value_name = "N|SIZE,...", default_value = "1")]
     pub nodes: Nodes,
 
@@ -47,15 +46,15 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "SIZE", default_value = "0")]
     pub movable: ByteSize,
 
-    /// How memory is fragmented beforehand: none, frag-L (L per cent of the superpages that the workload needs
-    /// are not free), pinned-L (L per cent of all superpages hold a page that cannot be moved),
-    /// ingens-normal, ingens-severe, from-machine (as this machine's free lists are now; a report keeps
-    /// them), FILE.json (as they were for that report).
+    /// How memory is fragmented beforehand: none, frag-L (L per cent of the superpages that the workload needs are not
+    /// free), pinned-L (L per cent of all superpages hold a page that cannot be moved), ingens-normal, ingens-severe,
+    /// from-machine (as this machine's free lists are now; a report keeps them), FILE.json (the free lists kept in that
+    /// report).
     #[arg(long, short, value_name = "HOW", default_value = FRAGMENTATION)]
     pub fragmentation: String,
 
-    /// Where the program misses the TLB, for designs that weigh it (cbmm): a file with `spans = ["0 512M 40000"]`,
-    /// each from, to, and the misses of each 2M of it in 10 s; see docs/facts.md.
+    /// Where the program misses the TLB, for designs that use it (cbmm): a file with `spans = ["0 512M 40000"]`, each
+    /// from, to, and the misses of each 2M of it in 10 s; see docs/facts.md.
     #[arg(long, value_name = "FILE")]
     pub profile: Option<String>,
 
@@ -67,7 +66,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "N", default_value_t = SEED, value_parser = seed)]
     pub seed: u64,
 
-    /// Keep no count of the pages that are touched: quicker; bloat and utilisation are unknown.
+    /// Keep no count of the pages that are touched: faster; bloat and utilisation are unknown.
     #[arg(long)]
     pub no_utilisation: bool,
 
@@ -82,20 +81,20 @@ fn seed(text: &str) -> Result<u64, String> {
 
 /// The machine of the ATC'20 evaluation (Zhu, Cox, Rixner), which most designs were compared on.
 pub const MACHINE: &str = "e3-1245v6";
-/// Its memory; what --help says of it is the same.
+/// Its memory; --help states the same.
 pub const MEMORY: ByteSize = ByteSize::gib(32);
-/// A machine just booted.
+/// An unfragmented machine, just booted.
 pub const FRAGMENTATION: &str = "none";
 /// Default RNG seed.
 pub const SEED: u64 = 1;
 
-/// The memory that is meant.
+/// The memory size: given, or the sum of the nodes, or the default.
 pub fn memory<'a>(asked: Option<ByteSize>, mut nodes: impl Iterator<Item = &'a Nodes>) -> ByteSize {
     asked.or_else(|| nodes.find_map(Nodes::memory)).unwrap_or(MEMORY)
 }
 
-/// The design that is meant, and its contents. One from a file is called by its name; where that is a
-/// preset's as well, by its file too, so that nobody takes it for the preset.
+/// Finds a design and its contents. A design from a file goes by its own name; if a preset has the same name, the file
+/// is appended to tell them apart.
 pub fn design(word: &str) -> Result<NamedInput, Failure> {
     let named = operations::design::load(word)?;
     if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
@@ -107,19 +106,19 @@ pub fn design(word: &str) -> Result<NamedInput, Failure> {
     Ok(NamedInput { name, content: design.to_toml() })
 }
 
-/// A design's rule that is not carried out: where it is, and why.
+/// The error about a design's rule that the laboratory does not simulate: position and reason.
 pub fn refused(named: &Named, key: &str, why: &str) -> Failure {
     let file = named.file.clone().unwrap_or_else(|| format!("designs/{}.toml", named.label));
     let line = design::Design::line_of(&named.text, key);
     Failure::usage(format!("{file}:{line}: {key}: {why}"))
 }
 
-/// A profile: the file, and its text.
+/// Reads a profile: name and text of the file.
 pub fn profile(file: &str) -> Result<(String, String), Failure> {
     Ok((file.to_string(), files::text(Path::new(file), files::LARGEST, "a profile")?))
 }
 
-/// The machine that is meant, and its contents.
+/// Finds a machine and its contents.
 pub fn machine(word: &str) -> Result<NamedInput, Failure> {
     if let Some((path, content)) = file(word, "toml")? {
         let machine = Machine::from_toml(&content, &path).map_err(Failure::usage)?;
@@ -137,7 +136,7 @@ pub fn machine(word: &str) -> Result<NamedInput, Failure> {
     }
 }
 
-/// What a design or a machine is called that may come from a file.
+/// The name of a design or machine, with its file if the name is taken.
 pub fn called(name: &str, file: Option<&str>, taken: bool) -> String {
     match file {
         Some(file) if taken => format!("{name} ({file})"),
@@ -145,7 +144,7 @@ pub fn called(name: &str, file: Option<&str>, taken: bool) -> String {
     }
 }
 
-/// The workload that is meant. A trace's contents are its digest, so that a changed one is another.
+/// Finds a workload. The contents of a trace are its digest, so that a changed trace differs.
 pub fn workload(word: &str) -> Result<NamedInput, Failure> {
     if is_trace(word) {
         let content = content_of(&trace(word)?);
@@ -153,7 +152,7 @@ pub fn workload(word: &str) -> Result<NamedInput, Failure> {
     }
     match word.parse::<Setup>() {
         Ok(setup) => {
-            // What its options do not allow shows here, before anything is run.
+            // Check the options before anything is run.
             setup.describe().map_err(Failure::usage)?;
             Ok(NamedInput { name: word.to_string(), content: String::new() })
         }
@@ -161,14 +160,14 @@ pub fn workload(word: &str) -> Result<NamedInput, Failure> {
     }
 }
 
-/// What stands for a trace's contents: its digest.
+/// The digest that stands for a trace's contents.
 pub fn content_of(reader: &Reader) -> String {
     let checksums = reader.info().chunks.iter().map(|chunk| format!("{:016x}", chunk.checksum));
     let chunks: Vec<String> = checksums.collect();
     format!("trace {}", Hash::new(chunks.iter().map(String::as_str)))
 }
 
-/// Why a specification is none, with the name that is spelt most like it.
+/// The error about an invalid workload, with the most similar name.
 pub fn unknown_workload(word: &str, error: WorkloadError) -> Failure {
     match error {
         WorkloadError::Unknown { .. } => {
@@ -179,13 +178,13 @@ pub fn unknown_workload(word: &str, error: WorkloadError) -> Failure {
     }
 }
 
-/// A recorded trace.
+/// Opens a recorded trace.
 pub fn trace(word: &str) -> Result<Reader, Failure> {
     operations::traces::open(Path::new(word)).map_err(Failure::usage)
 }
 
-/// The fragmentation that is meant. A machine's free lists are contents: those of this machine as they
-/// are now, or those that a report has kept.
+/// Finds a fragmentation. Its contents are the free lists, if it has any: this machine's now, or those kept in a
+/// report.
 pub fn fragmentation(word: &str) -> Result<NamedInput, Failure> {
     let lists = match word {
         FROM_MACHINE => Some(free_lists()?),
@@ -197,7 +196,7 @@ pub fn fragmentation(word: &str) -> Result<NamedInput, Failure> {
         Some(lists) => {
             let content = serde_json::to_string(&lists);
             let content = content.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
-            // The lists are in the name: other lists are another fragmentation, also in a table.
+            // The digest is in the name, so that other lists have another name in tables.
             let digest = Hash::new([content.as_str()]).to_string();
             NamedInput { name: format!("{FROM_MACHINE}-{}", &digest[..8]), content }
         }
@@ -206,7 +205,7 @@ pub fn fragmentation(word: &str) -> Result<NamedInput, Failure> {
     Ok(ingredient)
 }
 
-/// What an ingredient says.
+/// Parses a fragmentation.
 pub fn fragmentation_of(ingredient: &NamedInput) -> Result<Fragmentation, Failure> {
     let name = &ingredient.name;
     if ingredient.content.is_empty() {
@@ -225,21 +224,21 @@ pub fn fragmentation_of(ingredient: &NamedInput) -> Result<Fragmentation, Failur
     Fragmentation::from_machine(&lists).map_err(Failure::usage)
 }
 
-/// The fragmentation of the machine that superpage runs on.
+/// The fragmentation of this machine.
 const FROM_MACHINE: &str = "from-machine";
 
-/// What this machine says of its free memory; kept as it was said.
+/// Free lists of this machine, as raw text.
 fn free_lists() -> Result<FreeLists, Failure> {
     let root = Root::real();
     let buddyinfo = root.read("/proc/buddyinfo")?;
-    // Takes root; without it the mobility of free blocks is not known, and that is all.
+    // Needs root; without it only the mobility of free blocks is unknown.
     let pagetypeinfo = root.read("/proc/pagetypeinfo").ok();
     let total = MemInfo::read(&root).ok().and_then(|memory| memory.total);
     let frames = total.map(|total| total.bytes() / root.page_size().bytes());
     Ok(FreeLists { buddyinfo, pagetypeinfo, frames })
 }
 
-/// The free lists that a report was run with.
+/// The free lists kept in a report.
 fn kept(file: &str) -> Result<FreeLists, Failure> {
     let reports = compare::read(Path::new(file))?;
     let lists = reports.into_iter().find_map(|report| report.cell.free_lists);
@@ -255,7 +254,7 @@ pub fn is_trace(word: &str) -> bool {
     word.ends_with(".spt")
 }
 
-/// Several of a kind; two of one name would be one in every table.
+/// Resolves several inputs; rejects two of the same name, which tables could not distinguish.
 pub fn several(
     words: &[String],
     kind: &str,
@@ -284,7 +283,7 @@ pub fn several(
     Ok(all)
 }
 
-/// The machine of `lab faults` that is meant.
+/// Finds a machine of `lab faults`.
 pub fn faults_machine(word: &str) -> Result<fault_scaling::Machine, Failure> {
     if let Some((path, content)) = file(word, "toml")? {
         return fault_scaling::Machine::from_toml(&content, &path).map_err(Failure::usage);
@@ -292,7 +291,7 @@ pub fn faults_machine(word: &str) -> Result<fault_scaling::Machine, Failure> {
     fault_scaling::preset(word).map_err(|error| unknown(word, fault_scaling::names(), error))
 }
 
-/// A word's file, if it is meant as one: it looks like a path, or ends like such files do.
+/// The file that a word names, if it contains a slash or has the extension.
 fn file(word: &str, extension: &str) -> Result<Option<(String, String)>, Failure> {
     let path = PathBuf::from(word);
     if !word.contains('/') && path.extension().is_none_or(|found| found != extension) {
@@ -301,12 +300,12 @@ fn file(word: &str, extension: &str) -> Result<Option<(String, String)>, Failure
     Ok(Some((word.to_string(), text(&path, "a machine's file (superpage lab machines)")?)))
 }
 
-/// The text of a file, which should be `wanted`.
+/// The text of a file; `wanted` names the expected input in errors.
 pub fn text(path: &Path, wanted: &str) -> Result<String, Failure> {
     files::text(path, files::LARGEST, wanted)
 }
 
-/// That a name is not known, with the one that is spelt most like it.
+/// The error about an unknown name, with the most similar known one.
 fn unknown<'a>(
     word: &str,
     known: impl Iterator<Item = &'a str>,

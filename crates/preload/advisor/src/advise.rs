@@ -10,10 +10,11 @@ use crate::{Advisor, Facts, Fallback, Kind, Pages, Request, Source, Use};
 /// Pieces of at least this size are decided individually; for smaller ones a read of free memory is valid for this
 /// many bytes in all.
 const MIN_DECIDED: u64 = 8 << 20;
-/// Superpages probed in addition to the free ones: only a probe of more than the free ones tells whether others can
-/// be had.
+/// Number of superpages probed in addition to the free ones: only a larger probe shows whether further superpages can
+/// be made.
 const EXTRA_TRIED: u64 = 4;
-/// A probe zeroes memory that is not used, so it may be at most this fraction of the bytes requested since the last probe.
+/// A probe zeroes memory that is not used, so it may be at most this fraction of the bytes requested since the last
+/// one.
 const TRIED_SHARE: u64 = 16;
 /// Minimum number of superpages to obtain, so that small pieces do not ask for one at a time.
 const LEAST_OBTAINED: u64 = 64;
@@ -69,7 +70,7 @@ impl Facts {
     }
 }
 
-/// Whether its page tables can be made before it is touched.
+/// Whether page tables can be made before the memory is touched ([`Action::AdviseSmaller`]).
 fn may_be_smaller(facts: &Facts) -> bool {
     facts.used == Use::Fresh && matches!(facts.kind, Kind::Mapping | Kind::Heap)
 }
@@ -114,8 +115,8 @@ impl Advisor {
         self.weigh(facts)
     }
 
-    /// Advises no superpages of the largest size during a pause; the last read is valid for small pieces. (No
-    /// piece: the process ends.)
+    /// Advises no superpages of the largest size during a pause; the last read is valid for small pieces. (A length of
+    /// 0 means that the process ends.)
     pub(super) fn weigh(&mut self, facts: &Facts) -> Action {
         if facts.length == 0 {
             return Action::Nothing;
@@ -251,7 +252,7 @@ impl Advisor {
         Some(Action::Probe { count, limit: MAX_US })
     }
 
-    /// A probe ended: the next one is due the later, the more probes in a row failed.
+    /// A probe ended: each further failure in a row delays the next probe longer.
     pub(super) fn tried(&mut self, result: Outcome, in_time: bool, facts: &Facts) -> Action {
         let state = &mut self.state;
         let is_good = in_time && matches!(result, Outcome::Done { .. });

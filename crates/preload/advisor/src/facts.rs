@@ -23,7 +23,7 @@ pub struct Facts {
     pub kind: Kind,
     /// Use of the memory.
     pub used: Use,
-    /// What is wanted where the pool has no superpages for the mapping.
+    /// Fallback if the pool has no superpages for the mapping.
     pub fallback: Fallback,
     /// Length before the mapping grew.
     pub old: u64,
@@ -94,7 +94,7 @@ pub enum Kind {
     Whole,
     /// A private mapping of the program, which may have advised it.
     Mapping,
-    /// malloc's memory; nobody else gives advice for it.
+    /// malloc's memory; only the library advises it.
     Heap,
     /// The main thread's stack, which the kernel grows as one mapping.
     Stack,
@@ -161,7 +161,7 @@ pub enum Event {
     PassedBy,
     /// The program unmaps a mapping with the bounds that it was handed out with.
     Unmapped,
-    /// The program maps something at the place of a kept mapping.
+    /// The program maps memory at the address of a kept mapping.
     Claimed,
     /// Memory or address space is short, or nothing may be kept from now on.
     Pressure,

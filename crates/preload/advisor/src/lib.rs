@@ -1,12 +1,13 @@
-//! How much of a program's memory is advised on this machine now: decided for an executor inside the process.
+//! Decides for an executor inside the process how much of the program's memory is advised on this machine now.
 //!
-//! The facts are those that a process can learn about real memory (bytes of mappings, free blocks, counters); what a superpage
-//! design means is another layer (the crate `policy`), with facts and actions of its own. The state is a few words ([`State`])
-//! that an executor loads before a decision and stores after it: signal handlers, threads and forks share it without a lock.
+//! The facts are those that a process can learn about real memory (bytes of mappings, free blocks, counters). The
+//! meaning of a superpage design is another layer (the crate `policy`), with its own facts and actions. The state is a
+//! few words ([`State`]) that an executor loads before a decision and stores after it: signal handlers, threads and
+//! forks share it without a lock.
 //! See docs/decisions/live.md#1.
 //!
-//! One event may need several answers: if the decision needs an expensive fact, the answer is [`Action::Read`], and its outcome
-//! is reported with the fact.
+//! One event may need several answers: if the decision needs an expensive fact, the answer is [`Action::Read`], and its
+//! outcome is reported with the fact.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -27,7 +27,7 @@ impl Request {
 
 impl Facts {
     /// Bytes of `asked` that may be prepared in a process that requests `more` than it has, without its cgroups'
-    /// limits: too little for anyone to miss.
+    /// limits: a small share of its memory.
     fn allowed(&self, asked: u64, more: u64) -> u64 {
         let memory = self.resident.unwrap_or(0).saturating_add(more);
         let bytes = asked.min(MAX_PREPARED).min(memory / SHARE);
@@ -70,7 +70,7 @@ impl Advisor {
         }
     }
 
-    /// A request that a kept mapping of its length may serve. Nothing where nothing is ever kept.
+    /// A request that a kept mapping of its length may serve. Nothing if mappings are never kept.
     pub(super) fn wanted(&mut self, facts: &Facts) -> Action {
         let is_whole = facts.length.is_multiple_of(facts.superpage);
         if self.request.prezero == 0 || !self.prepares(facts) || !is_whole {
@@ -101,7 +101,7 @@ impl Advisor {
         let is_done = matches!(result, Outcome::Done { .. });
         match action {
             Action::Populate { .. } if is_done => self.populate(facts),
-            // Another thread was faster.
+            // Another thread took the mapping.
             Action::HandOut if result == Outcome::Unavailable => Action::GiveUp,
             Action::HandOut | Action::Keep if !is_done => Action::Release,
             Action::Populate { .. } | Action::HandOut | Action::Keep => Action::Nothing,

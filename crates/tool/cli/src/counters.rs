@@ -1,10 +1,11 @@
-//! What libsuperpage.so did in the processes of a run, in words.
+//! What libsuperpage.so did in the processes of a run, as text.
 
 use abi::{Column, Kind, Prepared, Reason, Shortage, Totals};
 use experiment::counters::CounterFile;
 use units::ByteSize;
 
-/// What they got, in one line; so many of them could not add to it. What fell back got `fallback`.
+/// The counters in one line; `uncounted` is the number of processes that could not add to them, `fallback` the pages
+/// that memory without superpages got.
 pub fn summary(ledger: &CounterFile, uncounted: usize, fallback: &str, in_place: bool) -> String {
     let missing = match uncounted {
         0 => String::new(),
@@ -67,7 +68,7 @@ fn in_words(totals: &Totals, fallback: &str, in_place: bool) -> String {
     format!("in {processes}: {}{why}", parts.join("; "))
 }
 
-/// Where no superpage was asked for: the requests that were left on base pages, which may be as large as some superpages.
+/// Text for a run without superpage requests: bytes of requests left on base pages, by kind.
 fn nothing_asked(totals: &Totals) -> String {
     let left = |kind: &Kind| totals.bytes(*kind, Column::Small);
     let kinds = Kind::ALL.into_iter().filter(|kind| left(kind) > 0);
@@ -82,7 +83,7 @@ fn nothing_asked(totals: &Totals) -> String {
     )
 }
 
-/// What the pool could not serve, and what would.
+/// What the pool could not serve, and the remedy.
 pub fn shortage_in_words(shortage: &Shortage, has_grown: bool) -> String {
     let Shortage { page, wanted, had, missing, why } = *shortage;
     let why = why.map_or("no reason is known", Reason::words);
@@ -100,7 +101,7 @@ pub fn shortage_in_words(shortage: &Shortage, has_grown: bool) -> String {
     )
 }
 
-/// What was ready before it was touched, and what of the memory was never the program's.
+/// Memory prepared before its first touch, and prepared memory that the program never used.
 fn prepared_in_words(totals: &Totals) -> Option<String> {
     let is_any = |what: &Prepared| totals.prepared(*what) > 0;
     if !Prepared::ALL.iter().any(is_any) {
@@ -127,7 +128,7 @@ fn prepared_in_words(totals: &Totals) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The line about a ledger with these words in it.
+    /// The summary line of a counter file with these words set.
     fn line(words: &[(usize, u64)]) -> String {
         let mut bytes = abi::empty();
         for (word, value) in words {

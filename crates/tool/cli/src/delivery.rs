@@ -1,4 +1,4 @@
-//! The report of a command that runs a program: in which form, and where to.
+//! Reports of commands that run a program: format and destination.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::exit::{self, Failure};
 use crate::files;
 
-/// Flags of a command that runs a program and reports on it; each says itself what its `--quiet` leaves out.
+/// Report flags of a command that runs a program; each command documents its own `--quiet`.
 #[derive(Debug, clap::Args)]
 pub struct ReportFlags {
     /// Print what would be done; do nothing.
@@ -28,13 +28,13 @@ pub struct ReportFlags {
 }
 
 impl ReportFlags {
-    /// Whether the report can be written, before the program runs.
+    /// Fails before the program runs if the report cannot be written.
     pub fn check(&self) -> Result<(), Failure> {
         self.output.as_ref().map_or(Ok(()), |path| files::check_new(path, self.force))
     }
 
-    /// Writes the report, and prints it unless `quiet`; `in_words` prints it otherwise than as JSON. The program's own
-    /// end is what we end with, whatever becomes of it.
+    /// Writes the report, and prints it unless `quiet`, as JSON or by `in_words`. Failures are only printed: the exit
+    /// code is the program's.
     pub fn deliver(&self, quiet: bool, document: impl FnOnce() -> Value, in_words: impl FnOnce()) {
         let is_printed = self.json && !quiet;
         if self.output.is_some() || is_printed {

@@ -1,4 +1,4 @@
-//! Completions and man pages, from the same definitions as the flags.
+//! Shell completions and man pages, generated from the clap definitions.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct ManArgs {
     force: bool,
 }
 
-/// Written by hand: the options of these commands are not clap's.
+/// Hand-written man pages: these commands do not use clap.
 const LEGACY: [(&str, &str); 4] = [
     ("hugeadm.8", include_str!("../../../../docs/man/hugeadm.8")),
     ("hugectl.8", include_str!("../../../../docs/man/hugectl.8")),
@@ -34,20 +34,20 @@ const LEGACY: [(&str, &str); 4] = [
     ("pagesize.1", include_str!("../../../../docs/man/pagesize.1")),
 ];
 
-/// Prints the completions of `command`.
+/// Prints the shell completions of `command`.
 pub fn completions(args: &CompletionsArgs, command: clap::Command) -> Result<Done, Failure> {
     exit::print(&script(args, command))?;
     Ok(Done::Fine)
 }
 
-/// The completions of `command`.
+/// The shell completions of `command`.
 pub fn script(args: &CompletionsArgs, mut command: clap::Command) -> String {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut command, "superpage", &mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Writes the man pages of `command`, and those written by hand.
+/// Writes the generated man pages of `command` and the hand-written ones.
 pub fn man(args: &ManArgs, command: clap::Command) -> Result<Done, Failure> {
     let failed = |error: std::io::Error| {
         Failure::usage(format!("{}: {error}; give an existing directory", args.directory.display()))
@@ -71,14 +71,14 @@ pub fn man(args: &ManArgs, command: clap::Command) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Completions of both programs: whoever has both writes them.
+/// Prints completions of `superpage` and `superpage-lab`.
 pub fn completions_of_both(args: &CompletionsArgs) -> Result<Done, Failure> {
     let shell = args.shell.to_string();
     lab::run_for_both(["completions", &shell].map(OsString::from).to_vec())?;
     completions(args, crate::command())
 }
 
-/// Man pages of both programs.
+/// Writes man pages of `superpage` and `superpage-lab`.
 pub fn man_of_both(args: &ManArgs) -> Result<Done, Failure> {
     let mut words = vec![OsString::from("man")];
     words.extend(args.force.then(|| OsString::from("--force")));

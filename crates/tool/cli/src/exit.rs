@@ -1,4 +1,4 @@
-//! Exit codes and error lines: decided here and nowhere else.
+//! Exit codes and error lines: all decided here.
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
@@ -14,16 +14,16 @@ pub const HELP: &str = "\
 Exit codes: 0 success; 1 a negative result that was asked about; 2 wrong usage or an error; 3 not \
 possible on this machine. `run` exits with the program's code, or 125, 126, 127 if it cannot start it.";
 
-/// How a subcommand ended well.
+/// How a subcommand ended without an error.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Done {
-    /// As asked.
+    /// Success.
     Fine,
-    /// With the negative finding that was asked about.
+    /// With the negative result that the user asked about (exit code 1).
     Negative,
-    /// A launcher: the program's exit code.
+    /// The exit code of a launched program.
     Code(u8),
-    /// A launcher: the signal that ended the program.
+    /// The signal that ended a launched program.
     Signal(i32),
 }
 
@@ -37,11 +37,11 @@ impl From<ExitStatus> for Done {
     }
 }
 
-/// The program was not found.
+/// Program not found.
 pub const NOT_FOUND: u8 = 127;
-/// The program cannot be executed.
+/// Program not executable.
 pub const NOT_EXECUTABLE: u8 = 126;
-/// A launcher's own failure.
+/// The launcher itself failed.
 pub const LAUNCHER: u8 = 125;
 
 /// The exit code of a failure.
@@ -56,14 +56,14 @@ fn code_of(kind: FailureKind) -> u8 {
     }
 }
 
-/// The command that root would type.
+/// The command to run as root, without `--dry-run`.
 fn as_root() -> String {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--dry-run").collect();
     format!(": sudo superpage {}", report::format::command(&words))
 }
 
-/// Prints what clap has to say: help to stdout and 0, a mistake as one line to stderr and 2. After `launchers` a program
-/// may be meant.
+/// Prints clap's output: help to stdout with exit code 0, an error as one line to stderr with 2. For `launchers` the
+/// error suggests `--` before a program.
 pub fn of_clap(error: &clap::Error, launchers: &[&str]) -> ExitCode {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
@@ -74,20 +74,20 @@ pub fn of_clap(error: &clap::Error, launchers: &[&str]) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// A mistake that clap found, in one line. After `launchers` a program may be meant.
+/// A clap error in one line. For `launchers` it suggests `--` before a program.
 pub fn mistake(error: &clap::Error, launchers: &[&str]) -> String {
-    // clap's first paragraph is the mistake, a `tip:` paragraph may follow; the rest is usage.
+    // clap's first paragraph is the error, a `tip:` paragraph may follow; the rest is usage.
     let text = error.render().to_string();
     let paragraphs: Vec<String> = text
         .split("\n\n")
         .map(|lines| lines.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
     let mistake = plainly(paragraphs[0].trim_start_matches("error: "));
-    // To pass it all the same is no help where no number below 0 is taken.
+    // clap's tip to pass a negative number after `--` is wrong for options that take none.
     let tip = paragraphs.iter().find_map(|one| one.strip_prefix("tip: "));
     let tip = tip.filter(|_| !mistake.ends_with("below 0"));
     let tip = tip.map_or(String::new(), |tip| format!("; {tip}"));
-    // The commonest slip: superpage compare ./app.
+    // The most common error: superpage compare ./app.
     use clap::error::ErrorKind::{UnknownArgument, ValueValidation};
     let lossy = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
     let words: Vec<String> = std::env::args_os().map(lossy).collect();
@@ -102,7 +102,7 @@ pub fn mistake(error: &clap::Error, launchers: &[&str]) -> String {
     format!("{mistake}{tip}{dashes}; see --help")
 }
 
-/// A mistake about a number in words of people, not of the parser.
+/// Rephrases parser errors about numbers.
 fn plainly(mistake: &str) -> String {
     for (its, ours) in [
         ("invalid digit found in string", "not a whole number"),
@@ -122,7 +122,7 @@ fn plainly(mistake: &str) -> String {
         };
         return format!("{before} is not {least} to {most}");
     }
-    // Ours names the value again: `--size: invalid size ...`.
+    // Our own message repeats the value: `--size: invalid size ...`.
     if let Some((head, ours)) = mistake.split_once("': ")
         && ours.starts_with("invalid ")
         && let Some((_, flag)) = head.split_once("' for '")
@@ -139,7 +139,7 @@ fn plainly(mistake: &str) -> String {
     }
 }
 
-/// Turns the end of a subcommand into the end of the process.
+/// Ends the process as the subcommand ended.
 pub fn finish(done: Result<Done, Failure>) -> ExitCode {
     match done {
         Ok(Done::Fine) => ExitCode::SUCCESS,
@@ -165,29 +165,29 @@ pub fn finish(done: Result<Done, Failure>) -> ExitCode {
     }
 }
 
-/// The shell's convention, for a signal that does not kill us (it was blocked for good).
+/// The shell's convention (128 + signal), for a signal that is blocked and does not kill us.
 fn by_signal(signal: i32) -> u8 {
     128u8.saturating_add(signal as u8)
 }
 
-/// Writes one line of ours to stderr. That nobody reads it is no reason to fail.
+/// Writes one line to stderr, prefixed with the program's name. Ignores write errors.
 pub fn say(line: &str) {
     use std::io::Write;
     let _ = writeln!(anstream::stderr(), "superpage: {}", visible(line));
 }
 
-/// Writes text of several lines to stderr, for commands whose stdout is a program's.
+/// Writes text of several lines to stderr, for commands whose stdout belongs to a program.
 pub fn print_aside(text: &str) {
     use std::io::Write;
     let _ = anstream::stderr().write_all(visible(text).as_bytes());
 }
 
-/// Writes to stdout. A reader that went away (`| head`) is success, as for every filter.
+/// Writes to stdout. A closed pipe (`| head`) is success, as for every filter.
 pub fn print(text: &str) -> Result<(), Failure> {
     print_some(text).map(|_| ())
 }
 
-/// The same, for what has more to print: whether somebody still reads.
+/// As `print`, for output in parts: returns whether the reader is still there.
 pub fn print_some(text: &str) -> Result<bool, Failure> {
     use std::io::Write;
     match anstream::stdout().write_all(visible(text).as_bytes()) {
@@ -197,7 +197,7 @@ pub fn print_some(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Prints a document whose first key is its schema.
+/// Prints a JSON document whose first key is its schema.
 pub fn print_json(schema: &str, body: serde_json::Value) -> Result<(), Failure> {
     print(&json_text(schema, body)?)
 }
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_a_signal_interrupted_ends_by_it() {
-        // This test again, in a process of its own.
+        // Runs this test again in a child process.
         if std::env::var_os(CHILD).is_some() {
             finish(Err(Failure::interrupted(libc::SIGTERM, "the prediction").on("gups")));
             std::process::exit(17);

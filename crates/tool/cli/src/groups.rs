@@ -1,8 +1,8 @@
-//! `superpage --help`: the commands, grouped by what a person wants to do.
+//! `superpage --help`: the commands, grouped by task.
 
 use clap::Command;
 
-/// Headings, and the commands below each.
+/// Headings and their commands.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Compare and run", &["compare", "evaluate", "run", "workload"]),
     ("Pools and settings", &["pool", "restore"]),
@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
 /// The command, with its subcommands listed by group.
 pub fn grouped(command: Command) -> Command {
     let about = |name: &str| match name {
-        // clap makes it when it parses.
+        // clap adds `help` only when it parses.
         "help" => Some("Print help for a command".to_string()),
         name => Some(command.find_subcommand(name)?.get_about()?.to_string()),
     };

@@ -1,4 +1,4 @@
-//! `superpage lab`, a program of its own: found as `git` finds its commands, beside this one, then along PATH.
+//! `superpage lab` starts the separate program `superpage-lab`, found next to this one or along PATH.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -11,19 +11,19 @@ use operations::programs::{LABORATORY as PROGRAM, find};
 
 use crate::exit::{self, Done, Failure};
 
-/// What it does, in a line.
+/// Help of `superpage lab`, in a line.
 pub const ABOUT: &str = "Try superpage designs on a simulated machine";
-/// The same, and what to know of it.
+/// Long help of `superpage lab`.
 pub const LONG_ABOUT: &str = "\
 Try superpage designs on a simulated machine.
 
 The same experiment gives the same report, bit by bit, on any computer. A machine that is too small for the workload \
 is an outcome in the report, not an error.";
 
-/// The package that `superpage-lab` is built from.
+/// The Cargo package of `superpage-lab`.
 const PACKAGE: &str = "superpage-lab-cli";
 
-/// What it is told.
+/// Arguments of `superpage lab`.
 #[derive(Debug, clap::Args)]
 #[command(about = ABOUT, long_about = LONG_ABOUT, disable_help_flag = true)]
 pub struct Args {
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// `superpage help lab …`, which is for it to answer.
+    /// The arguments of `superpage help lab …`, which `superpage-lab` answers.
     pub(crate) fn of_help(words: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = words.skip(1);
         let is_help = words.next()? == "help" && words.next()? == "lab";
@@ -41,10 +41,10 @@ impl Args {
     }
 }
 
-/// Becomes `superpage-lab`.
+/// Executes `superpage-lab` in place of this process.
 ///
 /// # Errors
-/// It is not there, or cannot be started.
+/// `superpage-lab` is not found or cannot be started.
 pub fn run(args: Args) -> Result<Done, Failure> {
     let own = sys::param::own_executable();
     if let Some(checkout) = own.as_deref().and_then(Checkout::of_cargo_run) {
@@ -59,7 +59,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// Becomes `superpage-lab` for what is made of the flags of both, if it is there; says so if not.
+/// Executes `superpage-lab` with arguments that apply to both programs; prints a note if it is not installed.
 pub fn run_for_both(arguments: Vec<OsString>) -> Result<(), Failure> {
     match find(PROGRAM, sys::param::own_executable().as_deref()) {
         Some(program) => Err(exec(&program, arguments)),
@@ -70,14 +70,14 @@ pub fn run_for_both(arguments: Vec<OsString>) -> Result<(), Failure> {
     }
 }
 
-/// Only comes back if that failed.
+/// Returns only if exec fails.
 fn exec(program: &Path, arguments: Vec<OsString>) -> Failure {
     let error = Command::new(program).args(arguments).exec();
     let why = format!("{}: {error}; install it anew", program.display());
     if error.kind() == ErrorKind::NotFound { Failure::cannot(why) } else { Failure::usage(why) }
 }
 
-/// A checkout whose `superpage` was started by `cargo run`, which builds what it runs and nothing else.
+/// A source checkout whose `superpage` was started by `cargo run`, which does not build `superpage-lab`.
 struct Checkout {
     cargo: OsString,
     manifest: PathBuf,
@@ -103,7 +103,7 @@ impl Checkout {
         })
     }
 
-    /// Brings `superpage-lab` beside `superpage` up to date.
+    /// Builds `superpage-lab` next to `superpage`.
     fn build(&self) -> Result<(), Failure> {
         exit::say(&format!("building {PROGRAM} (cargo build -p {PACKAGE})"));
         let mut cargo = Command::new(&self.cargo);

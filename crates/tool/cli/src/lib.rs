@@ -1,6 +1,6 @@
-//! The `superpage` command: flags, printing, exit codes. Nothing else.
+//! The `superpage` command: flags, printing, exit codes.
 //!
-//! A library for its other program, `superpage-lab`, which prints, writes files and fails in the same way.
+//! A library, because the program `superpage-lab` prints, writes files and fails in the same way.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -70,8 +70,8 @@ enum Command {
     Legacy(legacy::Command),
 }
 
-/// `run` alone, read as [`Cli`] reads it. The tree of all commands would leave the pages of a heap that waits for
-/// long half empty.
+/// `run` alone, parsed as [`Cli`] parses it. Building the tree of all commands would leave half-empty heap pages in a
+/// process that waits for a long time.
 #[derive(Debug, Parser)]
 #[command(name = "superpage", version, max_term_width = 100, after_help = exit::HELP)]
 struct OnlyRun {
@@ -84,15 +84,15 @@ enum RunCommand {
     Run(run::Args),
 }
 
-/// What takes a program after `--`.
+/// Commands that take a program after `--`.
 const LAUNCHERS: [&str; 3] = ["compare", "measure", "verify-cost"];
 
-/// All its flags and subcommands; `lab` without those of its own.
+/// The clap command with all flags and subcommands, except those of `lab`.
 pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Runs a command's main function, in a thread where the main thread's stack may not grow as far as it needs (`ulimit -s`).
+/// Runs a command's main function, in a new thread if the main thread's stack limit (`ulimit -s`) is too small.
 pub fn on_enough_stack(work: fn() -> ExitCode) -> ExitCode {
     const NEEDED: u64 = 1 << 20;
     if sys::param::stack_limit().is_none_or(|limit| limit >= NEEDED) {
@@ -104,10 +104,10 @@ pub fn on_enough_stack(work: fn() -> ExitCode) -> ExitCode {
     }
 }
 
-/// The program.
+/// The main function.
 pub fn main() -> ExitCode {
     operations::reporter::report_to(progress::Terminal);
-    // `run` needs little, and gives its main thread's stack back.
+    // `run` needs little stack; a second thread would cost memory while the program runs.
     match std::env::args_os().nth(1).is_some_and(|word| word == "run") {
         true => command_named(),
         false => on_enough_stack(command_named),
@@ -118,7 +118,7 @@ fn command_named() -> ExitCode {
     if let Some(code) = legacy::under_own_name() {
         return code;
     }
-    // `run` waits as long as its program runs.
+    // `run` stays in memory as long as its program runs.
     if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
         sys::mem::use_one_arena();
         return match in_passing(OnlyRun::try_parse) {

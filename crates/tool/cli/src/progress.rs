@@ -1,5 +1,5 @@
-//! Messages and progress on standard error. Progress of work that takes longer than two seconds: how much of it is done
-//! and how long it will take yet, where that is known.
+//! Messages and progress on standard error. Work that takes longer than two seconds shows the part done and, where
+//! known, the remaining time.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -13,16 +13,16 @@ use crate::exit;
 
 pub use operations::reporter::Progress;
 
-/// Work this quick needs no report.
+/// Delay before progress is shown.
 const SILENT: Duration = Duration::from_secs(2);
-/// How often the elapsed time is drawn again, whatever the work does.
+/// Redraw interval of the elapsed time.
 const REDRAWN: Duration = Duration::from_millis(200);
-/// How often a line is printed where there is no terminal.
+/// Interval of lines without a terminal.
 const EVERY: Duration = Duration::from_secs(15);
 
-/// So many of so many, with the time that is left.
+/// Template when the total is known: progress and remaining time.
 const COUNTED: &str = "{elapsed_precise} [{bar:30}] {percent} %, {eta} left  {msg}";
-/// Nobody knows how many there will be.
+/// Template when the total is unknown.
 const UNCOUNTED: &str = "{spinner} {elapsed_precise}  {msg}";
 
 /// Shows messages and progress of operations on standard error.
@@ -42,10 +42,10 @@ impl Reporter for Terminal {
     }
 }
 
-/// A bar on a terminal.
+/// Progress bar on a terminal.
 struct Drawn {
     bar: ProgressBar,
-    /// Dropped at the end: then nobody shows the bar any more.
+    /// Dropped at the end, so that the thread does not show the bar.
     shower: Option<Sender<()>>,
     counted: bool,
 }
@@ -57,14 +57,14 @@ impl Drawn {
         bar.set_message(what.to_string());
         let (shower, ended) = channel::<()>();
         let shown = bar.clone();
-        // Not from `tell`: the work may have nothing to tell for long.
+        // A separate thread, because the work may not call `tell` for long.
         let show = move || {
             if ended.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout) {
                 shown.set_draw_target(ProgressDrawTarget::stderr());
                 shown.enable_steady_tick(REDRAWN);
             }
         };
-        // Without a thread there is no bar.
+        // If the thread cannot start, no bar is shown.
         let _ = std::thread::Builder::new().spawn(show);
         Self { bar, shower: Some(shower), counted: false }
     }
@@ -78,7 +78,7 @@ impl Bar for Drawn {
                 self.bar.set_style(style(COUNTED));
             }
         }
-        // A count that was about right must not show more than all.
+        // An estimated total must not show more than 100 %.
         self.bar.set_position(of.map_or(done, |of| done.min(of)));
         self.bar.set_message(what());
     }
@@ -93,7 +93,7 @@ impl Bar for Drawn {
     }
 }
 
-/// Lines now and then, in a log.
+/// Occasional lines in a log.
 struct Lines {
     last: Instant,
 }
@@ -114,7 +114,7 @@ impl Bar for Lines {
     fn clear(&mut self) {}
 }
 
-/// Nothing, in a log.
+/// No progress in a log.
 struct Silent;
 
 impl Bar for Silent {

@@ -1,4 +1,4 @@
-//! `superpage restore`: put back what a killed superpage left changed.
+//! `superpage restore`: restores what a killed superpage left changed.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,9 @@ use operations::pool_guard::{self, is_left_changed};
 
 /// Restore settings that a killed superpage left changed, and remove its directories.
 ///
-/// The old value of every setting is saved before it is changed, and restored when superpage ends,
-/// also after ^C or a crash. This command is needed only after kill -9. Settings that were changed
-/// by others meanwhile are left alone and reported (exit code 1), as are directories below TMPDIR that cannot be removed.
+/// The old value of every setting is saved before it is changed, and restored when superpage ends, also after ^C or a
+/// crash. This command is needed only after kill -9. Settings that others changed meanwhile are left alone and reported
+/// (exit code 1), as are directories below TMPDIR that cannot be removed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.

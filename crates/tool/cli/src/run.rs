@@ -1,4 +1,4 @@
-//! `superpage run`: any unmodified program, on the pages asked for.
+//! `superpage run`: runs any unmodified program on the requested pages.
 
 mod explain;
 mod in_force;
@@ -36,28 +36,28 @@ use crate::exit::{self, Done, Failure};
 #[command(after_help = "\
 Exit codes: the program's, or its signal; 2 wrong usage; 125 superpage failed; 126 the program cannot be executed; 127 not found.")]
 pub struct Args {
-    /// Pages to use: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (hugetlb if the pool has free
-    /// pages, else thp), or system (change nothing) [default: auto with --heap and the like, else thp;
-    /// thp with --prezero or --prefault; hugetlb with --fallback error or --grow-pool]
+    /// Pages to use: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (hugetlb if the pool has free pages, else thp),
+    /// or system (change nothing) [default: auto with --heap and the like, else thp; thp with --prezero or --prefault;
+    /// hugetlb with --fallback error or --grow-pool]
     #[arg(long, value_name = "KIND")]
     pages: Option<Pages>,
 
-    /// Run as a superpage design says: a name from `superpage design list`, or a file. Superpages that it
-    /// makes later than at the first fault are made by superpage while the program runs (root). Rules
-    /// that cannot be applied to a process are listed.
+    /// Run as a superpage design says: a name from `superpage design list`, or a file. Superpages that the design
+    /// creates after the first fault are created by superpage while the program runs (root). Rules that cannot be
+    /// applied to a process are listed.
     #[arg(long, value_name = "DESIGN", conflicts_with_all = ["pages", "size"])]
     design: Option<String>,
 
-    /// How superpages are made of a design's reservations: collapse (their pages are copied into one), in-place (large
-    /// private mappings lie in superpages' frames from the beginning, which are then mapped as superpages: no copy), or pool
-    /// (they are pages of the hugetlb pool, which grows for the run). in-place is only for programs that make system calls about
-    /// memory through libc: what a program discards by its own syscall instruction (Go, JIT compilers, sandboxes) would keep
-    /// its contents [default: collapse]
+    /// How superpages are made of a design's reservations: collapse (the kernel copies their pages into one), in-place
+    /// (large private mappings lie in superpage frames from the beginning, which are later mapped as superpages: no
+    /// copy), or pool (pages of the hugetlb pool, which grows for the run). in-place is only for programs that make
+    /// memory system calls through libc: memory discarded by a program's own syscall instruction (Go, JIT compilers,
+    /// sandboxes) would keep its contents [default: collapse]
     #[arg(long, value_name = "KIND", requires = "design")]
     executor: Option<Executor>,
 
-    /// Run the program although a condition or threshold that decides whether the design makes superpages cannot be applied:
-    /// the report calls the run approximate. Without this flag such a design is refused.
+    /// Run the program although a condition or threshold that decides whether the design makes superpages cannot be
+    /// applied: the report calls the run approximate. Without this flag such a design is refused.
     #[arg(long, requires = "design")]
     approximate: bool,
 
@@ -79,8 +79,8 @@ pub struct Args {
     #[arg(long, help_heading = "Memory")]
     shm: bool,
 
-    /// Back the program's code: file (superpages of the page cache, where the kernel supports them) or
-    /// copy (else private copies; a program that looks for its code in /proc/self/maps may break).
+    /// Back the program's code: file (superpages of the page cache, where the kernel supports them) or copy (else
+    /// private copies; a program that looks for its code in /proc/self/maps may break).
     #[arg(
         long,
         value_name = "HOW",
@@ -106,9 +106,9 @@ pub struct Args {
     )]
     stack: Option<ByteSize>,
 
-    /// Back files of at least MIN that are mapped for reading, by superpages of the page cache, made when the
-    /// file is first read (ext4, XFS, btrfs, tmpfs). Parts that are already cached in small pages stay so; with copy
-    /// or copy:MIN, each process gets its own superpage copy of those parts in private mappings.
+    /// Back files of at least MIN that are mapped for reading, by superpages of the page cache, made when the file is
+    /// first read (ext4, XFS, btrfs, tmpfs). Parts already cached in small pages stay small; with copy or copy:MIN,
+    /// each process gets its own superpage copy of those parts in private mappings.
     #[arg(
         long,
         value_name = "MIN",
@@ -119,8 +119,8 @@ pub struct Args {
     )]
     files: Option<Files>,
 
-    /// Keep up to SIZE of the memory that the program unmaps, zeroed, for its next mapping of that length
-    /// (THP; not malloc's memory). At most 64M, and a tenth of the process's memory.
+    /// Keep up to SIZE of the memory that the program unmaps, zeroed, for its next mapping of that length (THP; not
+    /// malloc's memory). At most 64M, and a tenth of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",
@@ -143,14 +143,14 @@ pub struct Args {
     )]
     prefault: Option<ByteSize>,
 
-    /// Pages to use when the hugetlb pool is empty: thp, base or error. error implies --pages hugetlb; a request of 128 KiB
-    /// or more that the pool cannot serve then fails (ENOMEM), once the heap holds 4 MiB. error with thp:SIZE: do not start if
-    /// larger THP are enabled too.
+    /// Pages to use when the hugetlb pool is empty: thp, base or error. error implies --pages hugetlb; once the heap
+    /// holds 4 MiB, a request of 128 KiB or more that the pool cannot serve fails (ENOMEM). error with thp:SIZE: do not
+    /// start if larger THP are enabled too.
     #[arg(long, value_name = "PAGES", default_value = "thp", help_heading = "Memory")]
     fallback: Fallback,
 
-    /// Memory of child processes: base (a forked child gets copies on base pages), same (it shares the
-    /// superpages; not guaranteed), none (as base, and programs that it executes are not backed).
+    /// Memory of child processes: base (a forked child gets copies on base pages), same (it shares the superpages; not
+    /// guaranteed), none (as base, and programs that it executes are not backed).
     #[arg(long, value_name = "HOW", default_value = "base", help_heading = "Memory")]
     children: Children,
 
@@ -170,16 +170,16 @@ pub struct Args {
     )]
     grow_pool: Option<ByteSize>,
 
-    /// Print also, for each rule of the design (or for the pages requested), how many superpages were asked for, made and
-    /// refused, by what means, by whom, and how soon. Where superpage may not make them itself (CAP_SYS_NICE), the program
-    /// runs on base pages, and the table says what the design asked for.
+    /// Print also, for each rule of the design (or for the pages requested), the number of superpages requested, made
+    /// and refused, the mechanism, the actor, and the delay. If superpage lacks the privilege to make them
+    /// (CAP_SYS_NICE), the program runs on base pages, and the table says what the design asked for.
     #[arg(long, conflicts_with = "dry_run")]
     explain: bool,
 
     #[command(flatten)]
     report: ReportFlags,
 
-    /// Print no report and no notes: nothing but why the program cannot be started, or the pool not be put back.
+    /// Print no report and no notes; only why the program cannot be started or the pool cannot be restored.
     #[arg(long, short)]
     quiet: bool,
 
@@ -194,7 +194,7 @@ fn page_size(text: &str) -> Result<PageSize, String> {
 }
 
 impl Args {
-    /// What is asked for, what of its design is done otherwise, and why superpages cannot be made as it says.
+    /// The recipe, notes on design rules carried out differently, and why superpages cannot be made as the design says.
     fn recipe(&self) -> Result<(Recipe, Vec<RuleNote>, Option<String>), Failure> {
         let mut recipe = self.recipe_of_flags()?;
         if let Some(design) = &self.design {
@@ -244,10 +244,10 @@ impl Args {
             return Err(Failure::usage(what));
         }
         let ahead = Ahead { prezero: self.prezero, prefault: self.prefault };
-        // Only THP can be prepared, and only what the library hands out.
+        // Only THP can be prepared, and only memory that the library hands out.
         let memory = if memory.is_empty() && !ahead.is_empty() { Memory::USUAL } else { memory };
         let usual = match (memory.is_empty(), ahead.is_empty()) {
-            // Only the pool refuses requests, and grows.
+            // Only the pool refuses requests or grows.
             (_, true) if self.fallback == Fallback::Error || self.grow_pool.is_some() => {
                 Pages::Hugetlb(None)
             }
@@ -274,7 +274,7 @@ impl Args {
         if largest == Some(size) { Pages::Thp } else { Pages::ThpOf(size) }
     }
 
-    /// The pool of that size where there is one with pages to give, or that may be grown.
+    /// The pool of that size if it has free pages or may grow, else THP.
     fn best_of(&self, size: PageSize) -> Pages {
         let facts = facts::read();
         let pool = facts.pools.iter().find(|pool| pool.size == size);
@@ -292,7 +292,7 @@ impl Args {
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     in_passing(|| args.report.check()).map_err(Failure::in_launcher)?;
-    // Before anything is raised, so that no signal finds it raised and nobody to restore it.
+    // Installed before any setting is raised, so that no signal leaves it unrestored.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
     let heeding = relay.heeding();
     let (recipe, rules, refused) = in_passing(|| args.recipe())?;
@@ -365,7 +365,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(status.into())
 }
 
-/// On what memory lies that is not on the pages asked for, as far as that is known.
+/// The pages of memory that did not get the requested ones, as far as known.
 fn fallback_of(plan: &Plan, fallback: Fallback) -> &'static str {
     match (plan.pages, fallback) {
         (Pages::Hugetlb(_), Fallback::Thp) => "THP",

@@ -1,7 +1,7 @@
-//! `superpage verify-cost`: does what is predicted from translation's cost come true?
+//! `superpage verify-cost`: compares the predicted saving of superpages with the measured one.
 //!
-//! The check that the published work makes with STREAM, for any program: predict on base pages, run on
-//! superpages, report the error.
+//! The check that published work makes with STREAM, for any program: predict on base pages, run on superpages, report
+//! the error.
 //! See docs/decisions/prediction.md#6.
 
 use launch::Word;
@@ -20,12 +20,11 @@ use crate::pool::show::table;
 
 /// Predict what superpages save, then measure it, and report the error.
 ///
-/// Without a name: stream and gups. A program's accesses are recorded under QEMU, which takes 20 to 130 times
-/// its CPU time; those of built-in workloads are known. Compared is the share of CPU time that superpages
-/// save: of the program, or of the timed phase of a workload. Runs continue until their ratio is known
-/// within 2 % at 99 % confidence, or until --max-runs or --max-time; the saving has a confidence interval.
-/// The bounds of a prediction come from the least and the most favourable costs and run times; the lower one also
-/// assumes that page walks overlap with other work.
+/// Without a name: stream and gups. A program's accesses are recorded under QEMU, which takes 20 to 130 times its CPU
+/// time; those of built-in workloads are known. Compares the share of CPU time that superpages save: of the program, or
+/// of the timed phase of a workload. Runs continue until their ratio is known within 2 % at 99 % confidence, or until
+/// --max-runs or --max-time; the saving has a confidence interval. The bounds of a prediction come from the least and
+/// the most favourable costs and run times; the lower one also assumes that page walks overlap with other work.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Built-in workloads: gups, chase, stream, touch, pagerank, btree, hashmap.
@@ -55,7 +54,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "json")]
     dry_run: bool,
 
-    // Last: their headings hold for all flags after them.
+    // Last: the help headings of the flattened flags hold for all flags after them.
     #[command(flatten)]
     workload_args: WorkloadArgs,
 
@@ -82,7 +81,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             Err(failure) => ended = Err(failure.on(&subject.name())),
         }
         if !matches!(ended, Ok(Done::Fine)) {
-            break; // what was measured before is not thrown away
+            break; // keep the rows measured before
         }
     }
     if rows.is_empty() {
@@ -143,7 +142,7 @@ fn text(rows: &[Row], error: f64) -> String {
         "error (points)",
     ];
     let points = |share: f64| format!("{:+.1}", 100.0 * share);
-    // Of no width is only what has none: digits enough to see the rest.
+    // `n/a` only if the bounds are equal: two decimals show any other interval.
     let between = |low: f64, high: f64| match low == high {
         true => "n/a".to_string(),
         false => format!("{:.2} to {:.2} %", 100.0 * low, 100.0 * high),

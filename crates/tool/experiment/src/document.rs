@@ -1,5 +1,5 @@
-//! `Document`: one comparison as a file. Facts only; every judgement is computed from it again,
-//! so that a file redraws the same verdict byte for byte.
+//! `Document`: one comparison as a file. Holds only facts; every verdict is computed from it, so that a file reproduces
+//! the same verdict byte for byte.
 
 use crate::measure::Measure;
 use host::Snapshot;
@@ -24,73 +24,73 @@ pub const SCHEMA: &str = "superpage.compare/1";
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Version of superpage that made it.
+    /// Version of superpage that wrote it.
     pub superpage_version: String,
-    /// When it began, in seconds since 1970 (UTC).
+    /// Start time in seconds since 1970 (UTC).
     pub began_unix_seconds: u64,
-    /// The command that was compared, as words.
+    /// The compared command, as words.
     pub command: Vec<Word>,
-    /// What is around it, if that is a service: it alone has the arms, and is watched and counted; `wall_seconds` and
-    /// the figures are of its load.
+    /// The configuration of a service, if the command is one: arms, observation and counters then apply only to the
+    /// service; `wall_seconds` and the metrics are those of its load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
     /// Order, warm-ups, stopping rule.
     pub settings: Settings,
-    /// How to judge.
+    /// Thresholds of the verdicts.
     pub judging: Judging,
-    /// The program's own figure, if it was looked for.
+    /// The program's own metric, if requested.
     pub metric: Option<MetricSpec>,
-    /// Further figures of the same output, each with verdicts of its own.
+    /// Further metrics of the same output, each with its own verdicts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_metrics: Vec<MetricSpec>,
-    /// Whether the comparison is about the program's figures rather than wall time.
+    /// Whether the comparison is about the program's metrics rather than wall time.
     pub metric_is_primary: bool,
     /// The arms that ran; the first is the reference.
     pub arms: Vec<Arm>,
-    /// Arms that were asked for and could not run here.
+    /// Requested arms that could not run here.
     pub left_out: Vec<LeftOut>,
     /// The machine before the first run.
     pub machine: Snapshot,
-    /// Settings of the machine that were changed for the runs and put back afterwards, in words.
+    /// Settings that were changed for the runs and restored, as text.
     pub lent: Vec<String>,
-    /// Settings that somebody changed while the runs were made: they make the runs incomparable.
+    /// Settings that another process changed during the runs: the runs are then incomparable.
     pub changed_meanwhile: Vec<String>,
-    /// Every run, in the order they were made.
+    /// Every run, in the order of execution.
     pub samples: Vec<Sample>,
     /// Why the runs ended.
     pub stopped: Stopped,
-    /// Looks at the verdicts to decide whether to go on.
+    /// Interim looks at the verdicts to decide whether to continue.
     #[serde(default)]
     pub looks: Looks,
     /// Seconds from the first warm-up to the last run.
     #[serde(deserialize_with = "units::seconds")]
     pub elapsed_seconds: f64,
-    /// What superpages were predicted to bring, if that was asked.
+    /// The predicted effect of superpages, if requested.
     #[serde(default)]
     pub predicted: Option<Predicted>,
-    /// Where `compare stream` placed the arrays, unless it was told to.
+    /// Array placement of `compare stream`, unless `--offset` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrays: Option<Arrays>,
 }
 
 units::checked!(Document);
 
-/// Where STREAM's arrays were, and where else they were tried.
+/// Placement of STREAM's arrays, and the offsets tried before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrays {
-    /// By how much they are shifted at a time: a cache line.
+    /// Bytes of one shift: a cache line.
     #[serde(deserialize_with = "units::bytes")]
     pub line_bytes: u64,
     /// The `--offset` of the runs.
     #[serde(deserialize_with = "units::bytes")]
     pub offset_bytes: u64,
-    /// How much these runs differed; `null` under two runs.
+    /// Deviation of these runs; `null` with fewer than two runs.
     pub deviation: Option<Deviation>,
-    /// Runs with other offsets before them, given up because equal runs differed too much. They are in no verdict.
+    /// Runs with other offsets, abandoned because equal runs differed too much. No verdict uses them.
     pub earlier: Vec<Attempt>,
 }
 
-/// The largest standard deviation of an arm's figures.
+/// The largest standard deviation of an arm's metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Deviation {
     /// The arm's name.
@@ -102,44 +102,44 @@ pub struct Deviation {
     pub share: f64,
 }
 
-/// Runs with arrays that were shifted afterwards.
+/// Abandoned runs with another array offset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Their `--offset`.
+    /// `--offset` of the runs.
     #[serde(deserialize_with = "units::bytes")]
     pub offset_bytes: u64,
-    /// How much they differed.
+    /// Deviation of the runs.
     pub deviation: Option<Deviation>,
-    /// Names of the arms, as the samples count them.
+    /// Names of the arms, indexed by the samples' arm numbers.
     pub arms: Vec<String>,
-    /// Every run, in the order they were made.
+    /// Every run, in the order of execution.
     pub samples: Vec<Sample>,
     /// Seconds from the first warm-up to the last run.
     #[serde(deserialize_with = "units::seconds")]
     pub elapsed_seconds: f64,
 }
 
-/// What superpages should bring the reference arm's program.
+/// Predicted effect of superpages on the reference arm's program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
     /// The prediction.
     pub prediction: Prediction,
-    /// It is about the phase that the metric times; else about all CPU time.
+    /// Whether it is about the phase that the metric times; otherwise about all CPU time.
     pub of_metric: bool,
-    /// What it was made from, in words.
+    /// The source of the accesses, as text.
     pub source: String,
-    /// What is not in it.
+    /// Limitations of the prediction.
     pub notes: Vec<String>,
 }
 
 impl Predicted {
-    /// How many times faster it should be: at least, most likely, at most.
+    /// Predicted speedup: lower bound, most likely, upper bound.
     pub fn ratio(&self) -> [f64; 3] {
         let saved = self.prediction.saved;
         [saved.low, saved.mid, saved.high].map(|saved| 1.0 / (1.0 - saved).max(0.01))
     }
 
-    /// The same in words.
+    /// The predicted speedup as text.
     pub fn ratio_text(&self) -> String {
         let [low, mid, high] = self.ratio().map(report::format::ratio);
         let of = if self.of_metric { "" } else { " of CPU time" };
@@ -148,30 +148,30 @@ impl Predicted {
 }
 
 impl Document {
-    /// The program's figures that were looked for, in the order of [`Sample::metric_at`].
+    /// The program's metrics, in the order of [`Sample::metric_at`].
     pub fn metrics(&self) -> impl Iterator<Item = &MetricSpec> {
         self.metric.iter().chain(&self.more_metrics)
     }
 
-    /// CPUs, memory, kernel and THP setting of the machine, in a line.
+    /// CPUs, memory, kernel and THP setting of the machine, in one line.
     pub fn machine_line(&self) -> String {
         machine_line(&self.machine)
     }
 
-    /// Seconds of all runs, those with other offsets included.
+    /// Seconds of all runs, including those with other offsets.
     pub fn total_seconds(&self) -> f64 {
         let earlier = self.arrays.iter().flat_map(|arrays| &arrays.earlier);
         self.elapsed_seconds + earlier.map(|attempt| attempt.elapsed_seconds).sum::<f64>()
     }
 
-    /// The settings of the statistics.
+    /// Parameters of the statistics.
     pub fn statistics(&self) -> stats::Settings {
         let confidence = self.judging.confidence;
         let level = self.looks.level(confidence, self.stopped.end());
         stats::Settings { confidence, level, seed: self.settings.seed }
     }
 
-    /// The prediction, if it is about this quantity of an arm on superpages.
+    /// The prediction, if it is about this quantity and the arm is on superpages.
     pub fn predicted_for(&self, arm: &str, quantity: &Measure) -> Option<&Predicted> {
         let arm = self.arms.iter().find(|one| one.name == arm)?;
         let told = self.predicted.as_ref()?;
@@ -180,7 +180,7 @@ impl Document {
     }
 }
 
-/// CPUs, memory, kernel and THP setting of a machine, in a line.
+/// CPUs, memory, kernel and THP setting of a machine, in one line.
 pub fn machine_line(machine: &Snapshot) -> String {
     let cpu = machine.cpu.as_ref();
     let model = cpu.and_then(|cpu| cpu.model.clone()).unwrap_or("unknown CPU".to_string());
@@ -193,24 +193,24 @@ pub fn machine_line(machine: &Snapshot) -> String {
     format!("{cpus} x {model}, {memory}, Linux {kernel}, THP {thp}")
 }
 
-/// How verdicts are reached.
+/// Thresholds of the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judging {
-    /// Differences within this fraction are "the same", even if certain.
+    /// Differences within this fraction are "the same", even if significant.
     #[serde(deserialize_with = "units::share")]
     pub same_within: f64,
-    /// Differences that may be none are "the same" up to this fraction.
+    /// Arms that may be equal are "the same" if they differ by at most this fraction.
     #[serde(deserialize_with = "units::share")]
     pub same_at_most: f64,
     /// Confidence of the intervals.
     pub confidence: Confidence,
-    /// Least share of the memory that can be on superpages for an arm that promised them.
+    /// Minimum share of the eligible memory on superpages, for an arm that promised them.
     #[serde(deserialize_with = "units::share")]
     pub least_coverage: f64,
 }
 
 impl Default for Judging {
-    /// That of a comparison of which nothing else is said.
+    /// Defaults of a comparison.
     fn default() -> Self {
         Self {
             same_within: 0.02,
@@ -222,7 +222,7 @@ impl Default for Judging {
 }
 
 impl Judging {
-    /// How large a difference is worth a word, beside a noise floor.
+    /// The margin of the verdicts, given a noise floor.
     pub fn margin(&self, noise_floor: Option<f64>) -> Margin {
         Margin { same_within: self.same_within, same_at_most: self.same_at_most, noise_floor }
     }
@@ -233,9 +233,9 @@ impl Judging {
 pub struct Arm {
     /// Its name; unique in the document.
     pub name: String,
-    /// What was asked for.
+    /// The requested recipe.
     pub recipe: Recipe,
-    /// What that meant here.
+    /// Its plan on this machine.
     pub plan: Plan,
     /// The reference run a second time under another name, to measure the noise floor.
     pub is_noise_floor: bool,
@@ -246,20 +246,20 @@ pub struct Arm {
 pub struct LeftOut {
     /// Its name.
     pub name: String,
-    /// Why, and what would let it.
+    /// The reason, and the remedy.
     pub why: String,
 }
 
-/// Why a file is no document.
+/// Why a file is not a document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// Not JSON, or not of our fields.
+    /// Not JSON, or not of these fields.
     #[error("{0}: {1}; give a comparison that `superpage compare --json` wrote")]
     NotADocument(String, String),
-    /// The same of an evaluation.
+    /// Not an evaluation.
     #[error("{0}: {1}; give an evaluation that `superpage evaluate --json` wrote")]
     NotAnEvaluation(String, String),
-    /// Of another version.
+    /// Another version of the format.
     #[error(
         "{file}: unsupported schema `{found}` (expected {SCHEMA}); use the version of superpage \
          that wrote it"
@@ -267,13 +267,13 @@ pub enum DocumentError {
     OtherSchema {
         /// The file.
         file: String,
-        /// Its schema.
+        /// The schema found.
         found: String,
     },
 }
 
 impl Document {
-    /// Reads a document; `file` is for messages.
+    /// Parses a document; `file` is for messages.
     pub fn parse(text: &str, file: &str) -> Result<Self, DocumentError> {
         let broken = |why: String| DocumentError::NotADocument(file.into(), why);
         let value: serde_json::Value =
@@ -282,7 +282,7 @@ impl Document {
         if found != SCHEMA {
             return Err(DocumentError::OtherSchema { file: file.into(), found: found.into() });
         }
-        // From the text again, not from `value`: an error then names line and column.
+        // Parse the text again, not `value`: the error then has line and column.
         report::document::read(text).map_err(broken)
     }
 

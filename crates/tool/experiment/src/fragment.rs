@@ -1,10 +1,10 @@
 //! Fragments free memory while held: a percentage of the free superpages gets pages that are in use.
 //!
-//! Memory is faulted on superpages, each of which is split (MADV_COLD on a part of it), and given back but for a few of
-//! its pages: so hardly more is in use at any time than what stays. Movable pages are as many, and lie, as in
-//! Quicksilver's `fragment_level` (docs/sources/policies.md 4.1); compaction can make the superpage whole again. A
-//! pinned page ([`sys::pin`]) is not moved by anything. Nothing but memory is changed, and the kernel takes it back
-//! when this process ends, however it ends.
+//! Memory is faulted on superpages; each is split (MADV_COLD on a part of it) and freed except for a few pages, so that
+//! little more memory is in use at any time than the pages that stay. Movable pages match Quicksilver's
+//! `fragment_level` in number and position (docs/sources/policies.md 4.1); compaction can make the superpage whole
+//! again. A pinned page ([`sys::pin`]) cannot be moved. Only memory is changed, and the kernel frees it when this
+//! process ends, however it ends.
 //! See docs/decisions/bench.md#3.
 
 use std::ops::Range;
@@ -28,20 +28,21 @@ pub enum Kind {
 }
 
 const MOVABLE_PAGES: u64 = 16;
-/// Superpages faulted at a time, so that little more than what stays is in use meanwhile.
+/// Number of superpages faulted at a time, to limit the memory in use.
 const CHUNK: u64 = 64;
-/// Superpages that are split and given back last. The kernel keeps the base pages that were freed last in lists of the
-/// CPU, where nothing merges them, and one page of each superpage would be enough there: so these are of a few superpages.
+/// Number of superpages split and freed last. The kernel keeps the most recently freed base pages in per-CPU lists,
+/// where they are not merged; one such page per superpage would keep it from being free, so these pages come from few
+/// superpages.
 const CUSHION: u64 = 40;
-/// So often it is looked whether others are free once as many are fragmented as were, this much later each time.
+/// Maximum number of passes over superpages that became free meanwhile, with this pause before each.
 const MAX_PASSES: u32 = 3;
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
-/// So often in a row superpages may be fragmented without fewer of them being free: compaction, or others' memory,
-/// makes them as fast, or the kernel does not give the last ones to programs (zone DMA).
+/// Maximum number of consecutive batches without fewer free superpages: compaction or other processes free them as
+/// fast, or the kernel does not give the last ones to programs (zone DMA).
 const MAX_STUCK: u32 = 4;
 
 impl Kind {
-    /// The part of a superpage that stays in use, in bytes.
+    /// The byte range of a superpage that stays in use.
     fn kept(self, superpage: PageSize) -> Range<usize> {
         let (superpage, page) = (superpage.bytes(), sys::param::page_size().bytes());
         let kept = match self {
@@ -59,10 +60,10 @@ pub enum Extent {
     All,
     /// This many bytes; the rest is left alone, and stays available.
     Part(ByteSize),
-    /// All but this many bytes are occupied; the level applies to the rest.
+    /// All but this many bytes are occupied; the level applies to the remaining ones.
     Leave(ByteSize),
-    /// A program needs this many bytes, of which the level is unavailable; all other free memory is fragmented
-    /// too. This is the laboratory's Frag-L.
+    /// A program needs this many bytes, of which the level (in percent) is unavailable; all other free memory is
+    /// fragmented too. This is Frag-L of the laboratory.
     Needed(ByteSize),
 }
 
@@ -75,7 +76,7 @@ pub struct Free {
     pub superpages: u64,
     /// Memory available without swapping, within the limits of control groups.
     pub available: ByteSize,
-    /// The part of it that should stay.
+    /// The part of `available` that should stay free.
     pub margin: ByteSize,
 }
 
@@ -84,63 +85,63 @@ pub struct Free {
 pub struct Goal {
     /// The pages of a superpage that stay in use.
     pub kind: Kind,
-    /// In percent.
+    /// Fragmentation level in percent.
     pub level: u8,
     /// The size of superpages.
     pub superpage: PageSize,
-    /// Number of superpages to occupy whole.
+    /// Number of superpages to occupy entirely.
     pub occupied: u64,
     /// Number of superpages to fragment.
     pub fragmented: u64,
-    /// Number of free superpages to leave on the machine; `None`: the others are left alone.
+    /// Number of free superpages to leave on the machine; `None`: all others are left alone.
     pub left: Option<u64>,
     /// Maximum number of superpages to fragment, if more become free meanwhile.
     pub most: u64,
 }
 
-/// Why a goal cannot be.
+/// Why a goal is impossible.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum GoalError {
-    /// Nothing to work on.
+    /// Less than one superpage.
     #[error("{0} is less than a superpage of {1}; give at least that")]
     LessThanOne(ByteSize, PageSize),
-    /// More than lies free.
+    /// More than the free superpages.
     #[error(
         "{wanted} is more than lies free in superpages ({free}); give less, or free some memory"
     )]
     NotFree {
-        /// Asked for.
+        /// The requested size.
         wanted: ByteSize,
-        /// There is.
+        /// The free size.
         free: ByteSize,
     },
-    /// The machine would be left with too little.
+    /// Too little memory would remain.
     #[error(
         "{taken} would be taken of {available} available, but {margin} should stay with the rest of the machine; \
          leave more, or free some memory"
     )]
     NoHeadroom {
-        /// By us.
+        /// Memory that would be taken.
         taken: ByteSize,
-        /// Of which.
+        /// Available memory.
         available: ByteSize,
-        /// What should stay.
+        /// Memory that should remain.
         margin: ByteSize,
     },
 }
 
 impl GoalError {
-    /// Whether it is the machine that cannot.
+    /// Whether the machine, rather than the request, is the cause.
     pub fn is_cannot(&self) -> bool {
         !matches!(self, Self::LessThanOne(..))
     }
 }
 
 impl Goal {
-    /// What a level (in percent) means on a machine.
+    /// The goal of a level (in percent) on a machine.
     ///
     /// # Errors
-    /// There is not as much, or too little would stay.
+    /// Too few superpages are free, or too little memory would remain.
     pub fn new(kind: Kind, level: u8, extent: Extent, free: Free) -> Result<Self, GoalError> {
         let superpage = free.superpage;
         let size = |superpages: u64| ByteSize(superpages.saturating_mul(superpage.bytes()));
@@ -166,8 +167,8 @@ impl Goal {
             Extent::Leave(_) => (free.superpages - meant, of_meant, Some(left)),
             Extent::Needed(_) => (0, free.superpages - left, Some(left)),
         };
-        // All that is available may come to be free in superpages, as others give it back. Not as many as it takes,
-        // because the kernel makes movable ones whole about as fast.
+        // All available memory may become free superpages as other processes free it. Bounded, because the kernel makes
+        // movable ones whole about as fast.
         let half = fragmented + fragmented / 2;
         let most = match extent {
             Extent::All | Extent::Needed(_) if fragmented > 0 => {
@@ -185,8 +186,8 @@ impl Goal {
         Ok(goal)
     }
 
-    /// Superpages that are kept whole until all others are fragmented, so that they lie free then, and are not what
-    /// compaction makes others of.
+    /// Number of superpages held whole until all others are fragmented, so that they are free at the end and compaction
+    /// cannot use them to make others.
     fn kept_whole(&self) -> u64 {
         match self.kind {
             Kind::Pinned if self.fragmented > 0 => self.left.unwrap_or(0),
@@ -194,7 +195,7 @@ impl Goal {
         }
     }
 
-    /// What is held once it is reached.
+    /// Bytes held when the goal is reached.
     pub fn bytes(&self) -> ByteSize {
         bytes(self.kind, self.superpage, self.occupied, self.fragmented)
     }
@@ -210,7 +211,7 @@ fn bytes(kind: Kind, superpage: PageSize, occupied: u64, fragmented: u64) -> Byt
 /// Why memory was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum FragmentError {
-    /// Superpages lie free, and we got none.
+    /// Superpages are free, but none was allocated.
     #[error(
         "no superpage was had for fragmenting: transparent superpages are off, here or for this process; enable them with: \
          echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
@@ -222,33 +223,33 @@ pub enum FragmentError {
     /// Free memory cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Somebody wants an end.
+    /// Cancelled.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Fragmented and occupied memory, until it is dropped. It is not copied by a fork.
+/// Fragmented and occupied memory; freed on drop. A fork does not copy it.
 #[derive(Debug)]
 pub struct Held {
-    /// What was wanted.
+    /// The goal.
     pub goal: Goal,
     memory: Vec<Mapping>,
     pins: PinnedPages,
-    /// Dropped after these two, because it stands after them.
+    /// Declared after `memory` and `pins`, so dropped after them.
     cushion: Vec<Mapping>,
     pagemap: Pagemap,
-    /// Superpages that were taken whole.
+    /// Number of superpages taken whole.
     pub occupied: u64,
-    /// Superpages that were fragmented.
+    /// Number of superpages fragmented.
     pub fragmented: u64,
 }
 
 impl Held {
-    /// Takes memory until the goal is reached, or no more is to be had: what there is then is in the fields.
-    /// `goes_on` gets how many superpages of how many are done, and may end it.
+    /// Takes memory until the goal is reached or no more is available; the fields hold what was reached. `goes_on` gets
+    /// the numbers of superpages done and wanted; false cancels.
     ///
     /// # Errors
-    /// None is to be had, or `goes_on` said no. All is given back.
+    /// No superpage is available, or `goes_on` returned false. All memory is freed.
     pub fn take(
         root: &Root,
         goal: Goal,
@@ -281,7 +282,7 @@ impl Held {
             (Kind::Pinned, Some(_)) => held.fragment_all(&mut told)?,
             _ => held.fragment_free(root, &mut told)?,
         }
-        // What was given back a moment ago, by us or by others, may be whole only now.
+        // Recently freed memory may have been merged only now.
         for _ in 0..MAX_PASSES {
             let is_left =
                 |left: u64| superpages(root, goal.superpage).map(|free| free > left + CHUNK);
@@ -298,11 +299,11 @@ impl Held {
         Ok(held)
     }
 
-    /// Fragments again what lies free in superpages since, where a number of them is to be left: compaction makes movable
-    /// ones whole, and a program that ended gives them back.
+    /// If a number of superpages is to be left, fragments those that became free since: compaction makes movable ones
+    /// whole, and other programs free theirs.
     ///
     /// # Errors
-    /// As [`Held::take`]; what was held before still is.
+    /// As [`Held::take`]; memory held before stays held.
     pub fn renew(
         &mut self,
         root: &Root,
@@ -320,12 +321,12 @@ impl Held {
         renewed
     }
 
-    /// What is held.
+    /// Bytes held.
     pub fn bytes(&self) -> ByteSize {
         bytes(self.goal.kind, self.goal.superpage, self.occupied, self.fragmented)
     }
 
-    /// Takes `count` superpages whole into `pieces`; how many it got.
+    /// Takes `count` superpages whole into `pieces`; returns the number taken.
     fn whole(
         &mut self,
         count: u64,
@@ -345,7 +346,7 @@ impl Held {
         Ok(all)
     }
 
-    /// Fragments superpages that lie free until as few do as wanted, or so many are fragmented.
+    /// Fragments free superpages until as few are free as wanted, or the maximum is fragmented.
     fn fragment_free(
         &mut self,
         root: &Root,
@@ -369,8 +370,8 @@ impl Held {
         Ok(())
     }
 
-    /// Fragments superpages until no more are to be had: also those that compaction makes for our faults, as it would
-    /// for the program's, of memory that is free in smaller blocks or can be moved.
+    /// Fragments superpages until none is available, including those that compaction makes for our faults, as it would
+    /// for the program's.
     fn fragment_all(
         &mut self,
         told: &mut impl FnMut(&Self) -> Result<(), FragmentError>,
@@ -384,7 +385,7 @@ impl Held {
         Ok(())
     }
 
-    /// Fragments `count` superpages; how many it got.
+    /// Fragments `count` superpages; returns the number fragmented.
     fn fragment(&mut self, count: u64) -> Result<u64, FragmentError> {
         let (mut piece, got) = fault(&self.pagemap, self.goal.superpage, count)?;
         let superpage = self.goal.superpage.bytes() as usize;
@@ -393,7 +394,7 @@ impl Held {
             self.split(&mut piece, *start, &kept)?;
             let stays = start + kept.start..start + kept.end;
             if self.goal.kind == Kind::Pinned {
-                // After the split: a superpage with a further reference cannot be split.
+                // After the split: a superpage with an extra reference cannot be split.
                 self.pins.pin(&mut piece, stays.clone())?;
             }
             for rest in [*start..stays.start, stays.end..start + superpage] {
@@ -405,9 +406,9 @@ impl Held {
         Ok(got.len() as u64)
     }
 
-    /// Has the kernel split the superpage at `start`, of which the part `kept` is to stay. What is given back of one
-    /// that is whole stays in memory until memory is short; and of pages of zeroes none stays when it is split (Linux
-    /// 6.12, `try_to_map_unused_to_zeropage`).
+    /// Makes the kernel split the superpage at `start`, of which the part `kept` stays. Parts freed from a whole
+    /// superpage would stay in memory until memory is short; and zero pages are freed when a superpage is split (Linux
+    /// 6.12, `try_to_map_unused_to_zeropage`), hence the writes.
     fn split(
         &self,
         piece: &mut Mapping,
@@ -421,7 +422,7 @@ impl Held {
     }
 }
 
-/// Faults `count` superpages of memory; where in it are those that are superpages. Of the others nothing stays.
+/// Faults `count` superpages of memory; returns the offsets of those that really are superpages. The rest is freed.
 pub(crate) fn fault(
     pagemap: &Pagemap,
     superpage: PageSize,
@@ -431,11 +432,11 @@ pub(crate) fn fault(
     let page = sys::param::page_size().bytes() as usize;
     let mut piece = Mapping::aligned(count as usize * size, superpage)?;
     piece.advise(Advice::DontFork)?;
-    // A kernel without THP refuses.
+    // Fails on a kernel without THP.
     let _ = piece.advise(Advice::HugePage);
     let starts = (0..piece.len()).step_by(size);
     starts.clone().for_each(|start| piece.bytes_mut()[start] = 1);
-    // khugepaged would fill what is given back.
+    // khugepaged would refill the freed pages.
     let _ = piece.advise(Advice::NoHugePage);
     let mut got = Vec::new();
     for start in starts {
@@ -448,7 +449,7 @@ pub(crate) fn fault(
     Ok((piece, got))
 }
 
-/// How many superpages lie free; as many as could be, where the lists of free memory do not tell.
+/// Number of free superpages; 0 if the free lists do not report it.
 fn superpages(root: &Root, superpage: PageSize) -> Result<u64, ReadError> {
     Ok(FreeContiguity::read(root, superpage)?.superpages.unwrap_or(0))
 }

@@ -1,5 +1,5 @@
-//! This machine's [`Prices`], measured: the same accesses to memory that really lies on base pages and to
-//! memory that really lies on superpages, in turns.
+//! Measures this machine's [`Prices`]: the same accesses alternately to memory verified to be on base pages and on
+//! superpages.
 //!
 //! No setting of the machine is changed.
 //! See docs/decisions/prediction.md#2.
@@ -15,8 +15,7 @@ use crate::first_touch::{first_touches, pages_of};
 use crate::stats::describe::median;
 use crate::warm::{Blocks, warm};
 
-/// The binary logarithm of the smallest footprint, in base pages: 64 fit the first level of every TLB
-/// that is known.
+/// Binary logarithm of the smallest footprint, in base pages: 64 pages fit the first level of every known TLB.
 const MIN_OCTAVE: usize = 6;
 /// Number of measurements per visit; the median counts.
 const REPEATS: u64 = 3;
@@ -24,9 +23,9 @@ const REPEATS: u64 = 3;
 const FAR_REPEATS: u64 = 9;
 /// Approximate duration of one measurement, in nanoseconds.
 const SLICE: f64 = 12e6;
-/// Accesses of one measurement, at least and at most.
+/// Minimum and maximum number of accesses of one measurement.
 const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
-/// The least footprint to measure up to; beyond every cache.
+/// Minimum of the largest footprint, in bytes; larger than every cache.
 const STRETCH: usize = 256 << 20;
 
 /// Why there are no prices.
@@ -41,54 +40,54 @@ pub enum PricesError {
          measured"
     )]
     NoSuperpages,
-    /// Other memory came than was asked for.
+    /// The memory is not on the requested pages.
     #[error(
         "memory prices: only {got} of {of} requested are on {on}; free memory may be short or \
          fragmented, or THP off (never): superpage pool, \
          /sys/kernel/mm/transparent_hugepage/enabled"
     )]
     NotGot {
-        /// How much did.
+        /// Bytes on the requested pages.
         got: ByteSize,
-        /// Of how much.
+        /// Bytes requested.
         of: ByteSize,
-        /// What was asked for.
+        /// The requested pages.
         on: &'static str,
     },
-    /// Somebody wants an end.
+    /// Cancelled.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Measurements, from which prices are made: of one visit or of several. What a shared host does, and where
-/// frames lie, differs from one minute to the next; who compares with runs visits before and after them.
+/// Measurements of one or several visits, from which prices are made. Load of a shared host and positions of frames
+/// differ from one minute to the next; a comparison with runs needs visits before and after them.
 pub struct Samples {
     superpage: PageSize,
     base: PageSize,
     bytes: usize,
     footprints: Vec<usize>,
     points: Vec<[Point; 3]>,
-    /// Nanoseconds of a base page in order: read, written; on base pages and on superpages.
+    /// Nanoseconds per base page in sequential order: read, written; on base pages and on superpages.
     sequential: [[Vec<f64>; 2]; 2],
     /// Nanoseconds of first touches on base pages and on superpages.
     faults: [Vec<f64>; 2],
-    /// Visits that were finished; each adds as many times to every list.
+    /// Number of finished visits; each adds the same number of times to every list.
     visits: usize,
 }
 
 /// Accesses to memory far beyond the caches, in nanoseconds: on base pages and on superpages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FarAccesses {
-    /// The memory.
+    /// Bytes of each kind of page.
     pub memory: ByteSize,
-    /// Loads each of which needs the one before.
+    /// Dependent loads (pointer chase).
     pub dependent: [f64; 2],
-    /// Updates that do not wait for each other, as those of GUPS.
+    /// Independent updates, as in GUPS.
     pub independent: [f64; 2],
 }
 
 impl FarAccesses {
-    /// Measures them over so much memory of each kind of page. `step` as in [`Samples::visit`].
+    /// Measures over `memory` bytes of each kind of page. `step` as in [`Samples::visit`].
     pub fn measure(
         memory: ByteSize,
         superpage: Option<PageSize>,
@@ -115,13 +114,13 @@ impl FarAccesses {
     }
 }
 
-/// Memory of one kind of page.
+/// Memory on one kind of page.
 struct Side {
     memory: Mapping,
 }
 
 impl Samples {
-    /// None yet; of footprints up to `most`, twice which a visit takes of memory.
+    /// No measurements yet; footprints up to `most`. A visit needs twice that memory.
     pub fn new(most: ByteSize, superpage: Option<PageSize>) -> Result<Self, PricesError> {
         let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
         let base = sys::param::page_size();
@@ -134,7 +133,7 @@ impl Samples {
         Ok(Self { superpage, base, bytes, footprints, points, sequential, faults, visits: 0 })
     }
 
-    /// Measures everything, on memory got anew. `step` is told how far it is, of how much; false stops it.
+    /// Measures everything, on newly allocated memory. `step` gets the steps done and the total; false stops it.
     pub fn visit(&mut self, mut step: impl FnMut(usize, usize) -> bool) -> Result<(), PricesError> {
         let of = REPEATS as usize + 3;
         let mut next = |done: usize| match step(done, of) {
@@ -147,8 +146,7 @@ impl Samples {
             Side::new(self.bytes, self.superpage, Advice::HugePage, Touched::InOrder)?,
         ];
         let kernels: [Random; 3] = [kernels::dependent, kernels::reads, kernels::writes];
-        // Rounds outermost: what disturbs the machine for a second spoils one sample of some points, not all
-        // samples of one.
+        // Rounds outermost: a disturbance of a second then spoils one sample of several points, not all samples of one.
         for repeat in 0..=REPEATS {
             next(repeat as usize)?;
             let footprints = self.footprints.iter().enumerate();
@@ -160,7 +158,7 @@ impl Samples {
             }
         }
         next(REPEATS as usize + 1)?;
-        // The old memory first: both at once would be half as much again.
+        // Free the old memory first: both at once would need half as much again.
         let [base, superpage] = sides;
         drop(base);
         let base = Side::new(self.bytes, self.superpage, Advice::NoHugePage, Touched::InTurns)?;
@@ -176,10 +174,10 @@ impl Samples {
         Ok(())
     }
 
-    /// Of a base page, all its lines in order, read and written, on both sides: of streams side by side, as in
-    /// STREAM. A stream alone is fetched ahead so well that its translation hardly shows. A written page costs
-    /// what copying and the triad take beyond the three that they read: lines that are written are read and sent
-    /// back among others, and reading alone tells nothing of that.
+    /// Nanoseconds to read and write all lines of a base page in order, on both sides, with parallel streams as in
+    /// STREAM. A single stream is prefetched so well that its translation hardly shows. A written page costs what copy
+    /// and triad take beyond the three pages that they read: the write-allocate reads and write-backs mix with other
+    /// lines, so reading alone does not show that cost.
     fn visit_in_order(&mut self, sides: &mut [Side; 2]) {
         let pages = (self.bytes as u64 / 4 / self.base.bytes()) as f64;
         for repeat in 0..=REPEATS {
@@ -194,12 +192,12 @@ impl Samples {
         }
     }
 
-    /// Medians of all visits.
+    /// Median prices of all visits.
     pub fn prices(&self) -> Prices {
         self.priced(&middle)
     }
 
-    /// Medians of each visit, as far apart as prices were: frames and neighbours were others.
+    /// Median prices of each visit; their spread shows the effect of frames and other load.
     pub fn by_visit(&self) -> Vec<Prices> {
         (0..self.visits)
             .map(|visit| {
@@ -235,27 +233,27 @@ impl Samples {
     }
 }
 
-/// In what order base pages are touched first, and so lie in memory: AMD's TLB keeps neighbours that do in one
-/// entry, and a hypervisor's tables are used the less the closer frames lie.
+/// The order in which base pages are first touched, and therefore lie in memory: AMD's TLB coalesces neighbours touched
+/// in order into one entry, and hypervisor tables are used less, the closer frames lie.
 #[derive(Clone, Copy, PartialEq)]
 enum Touched {
-    /// As programs fill one structure.
+    /// In order, as programs fill one structure.
     InOrder,
-    /// Four quarters side by side, as STREAM's arrays are filled. (Priced in order, its translation was
-    /// nothing; it cost 13 %.)
+    /// Four quarters in turns, as STREAM's arrays are filled. (Priced in order, its translation cost nothing; it really
+    /// cost 13 %.)
     InTurns,
 }
 
 impl Side {
-    /// Populates so many bytes, and reads back that they are on what was asked for.
+    /// Populates `bytes` bytes, and verifies that they are on the requested pages.
     fn new(
         bytes: usize,
         superpage: PageSize,
         advice: Advice,
         touched: Touched,
     ) -> Result<Self, PricesError> {
-        // As before a run that is compared: base pages then lie where its pages lie. (Where they do decided
-        // between 0.76 and 1.3 s for the same GUPS.)
+        // As before a compared run, so that base pages lie where the run's pages lie. (Their position made the
+        // difference between 0.76 and 1.3 s for the same GUPS.)
         let blocks = if advice == Advice::HugePage { Blocks::Whole } else { Blocks::Small };
         warm(&Root::real(), bytes as u64, superpage, blocks, || false);
         let mut memory = Mapping::aligned(bytes, superpage)?;
@@ -270,11 +268,11 @@ impl Side {
         let Some(mut got) = side.got(advice) else { return Ok(side) };
         let mut side = side;
         if got < bytes as u64 && advice == Advice::HugePage {
-            // What faults did not get without waiting, compaction may. The read-back below tells.
+            // Compaction may provide what faults did not get without waiting. The read-back below verifies it.
             let _ = side.memory.advise(Advice::Collapse);
             got = side.got(advice).unwrap_or(got);
         }
-        // A few superpages that did not come do not show in a price.
+        // A few missing superpages do not affect a price.
         if got < bytes as u64 / 100 * 95 {
             let on = if advice == Advice::HugePage { "superpages" } else { "base pages" };
             return Err(PricesError::NotGot { got: ByteSize(got), of: ByteSize(bytes as u64), on });
@@ -282,7 +280,7 @@ impl Side {
         Ok(side)
     }
 
-    /// How many bytes are on what was asked for; `None` where the kernel does not tell (before Linux 6.7).
+    /// Number of bytes on the requested pages; `None` if the kernel does not report it (before Linux 6.7).
     fn got(&self, advice: Advice) -> Option<u64> {
         let found = pages_of(&self.memory)?;
         Some(match advice {
@@ -296,12 +294,12 @@ impl Side {
     }
 }
 
-/// One kind of access at one footprint, being measured.
+/// One access pattern at one footprint, being measured.
 #[derive(Default)]
 struct Point {
-    /// Accesses of a sample: as many as a slice holds, which the warming round finds out.
+    /// Accesses per sample: as many as fit into a slice; the warming round determines it.
     count: u64,
-    /// Nanoseconds of an access, on base pages and on superpages.
+    /// Nanoseconds per access, on base pages and on superpages.
     times: [Vec<f64>; 2],
 }
 
@@ -315,11 +313,10 @@ impl Point {
         seed: u64,
     ) {
         let count = if warming { ACCESSES.0 as u64 } else { self.count };
-        // Translations come from page tables, whose lines a program that goes on has in its caches as far as they
-        // fit. The other side has just used the caches, so they are filled again, a line of a table with its eight
-        // entries four times: by the same kind of accesses, because others drive lines out of a shared cache
-        // meanwhile, and a chase gives them more time than loads that need not wait (which made a chase's
-        // translation cheaper than a program finds it).
+        // A running program has page-table lines in its caches as far as they fit. The other side has just used the
+        // caches, so fill them again: four accesses per line of a table, which holds eight entries. Use the same
+        // kernel, because other processes evict lines from a shared cache meanwhile, and a chase leaves them more time
+        // than independent loads (which made a chase's translation cheaper than a program sees).
         let tables = footprint as u64 / sys::param::page_size().bytes() / 2;
         for (side, times) in sides.iter_mut().zip(&mut self.times) {
             kernel(side.words(footprint), tables, !seed);
@@ -332,7 +329,7 @@ impl Point {
     }
 }
 
-/// The median; 0 of nothing, before the first visit.
+/// The median; 0 if empty, before the first visit.
 fn middle(times: &[f64]) -> f64 {
     median(&mut times.to_vec()).unwrap_or(0.0)
 }

@@ -25,7 +25,7 @@ pub struct Settings {
     pub warm_ups: u32,
     /// The stopping rule.
     pub rule: Rule,
-    /// Time limit of all measured blocks.
+    /// Time limit in seconds of all measured blocks.
     #[serde(deserialize_with = "units::seconds")]
     pub max_seconds: Option<f64>,
     /// Soft limit in seconds, used when `--max-time` was not given: the time is extended up to this for a few
@@ -85,7 +85,7 @@ pub enum Event<'a> {
     Begins(Run),
     /// A run ended.
     Ended(&'a Sample),
-    /// A block is complete; with the maximum number of runs per arm that limit and time allow.
+    /// A block is complete; with the maximum number of runs per arm that limits and time allow.
     Block(&'a Progress, u32),
 }
 
@@ -135,7 +135,7 @@ pub fn run_by(
     Ok(Ran { samples, stopped, looks, elapsed: clock() })
 }
 
-#[allow(clippy::too_many_arguments)] // What it fills must outlive its failure.
+#[allow(clippy::too_many_arguments)] // The output parameters must survive a failure.
 fn make(
     clock: &dyn Fn() -> Duration,
     executor: &mut dyn Executor,
@@ -201,7 +201,7 @@ fn make(
     unreachable!("an endless range ended")
 }
 
-/// Whether a whole block of all arms was measured.
+/// Whether a complete block of all arms was measured.
 fn has_block(samples: &[Sample], arms: u32) -> bool {
     let first = |sample: &&Sample| sample.purpose == Purpose::Measured && sample.block == 0;
     samples.iter().filter(first).count() as u32 == 2 * arms
@@ -218,8 +218,8 @@ pub fn values(samples: &[Sample], of: impl Fn(&Sample) -> Option<f64>) -> Vec<st
         .collect()
 }
 
-/// "The same" ends an experiment once the ratio is known within this many times the precision that the rule
-/// requires: arms that may be equal within 5 % may differ by 3 %, and then more runs help.
+/// "The same" ends an experiment once the ratio is known within this many times the required precision: arms that may
+/// be equal within 5 % may differ by 3 %, and then more runs help.
 const SAME_ENOUGH: f64 = 1.5;
 
 /// The precision of the ratios if the runs end here.

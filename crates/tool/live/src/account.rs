@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(of([]).latency(), None);
         let one = of([7]).latency().unwrap();
         assert_eq!((one.median_seconds, one.p99_seconds), (7e-6, 7e-6));
-        // In any order; of an even number the lower of the two in the middle.
+        // In any order; of an even number the lower of the two middle values.
         let few = of([40, 10, 30, 20]).latency().unwrap();
         assert_eq!((few.median_seconds, few.p99_seconds), (20e-6, 40e-6));
         let many = of((1..=1000).rev()).latency().unwrap();

@@ -164,7 +164,7 @@ impl Executor {
         }
         let allowed = self.most_ahead(now);
         let Some(process) = self.processes.get_mut(&pid) else { return Vec::new() };
-        // Its handler would be told of a touch that the program did not make.
+        // A userfaultfd handler would be notified of a touch that the program did not make.
         if allowed < MIN_AHEAD || process.has_userfaultfd(&self.root, now) {
             return Vec::new();
         }

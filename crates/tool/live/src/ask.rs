@@ -41,7 +41,7 @@ fn reserves(policy: &Policy) -> bool {
     !policy.physical().reserved.is_empty()
 }
 
-/// Whether the first fault of the extent reserves a superpage. Smaller reservations are not carried out.
+/// Whether the first fault of the extent reserves a superpage. Smaller reservations are not made.
 fn is_reserved(policy: &mut Policy, extent: &Extent, is_shared: bool) -> bool {
     let facts = extent.facts_when_empty(policy, is_shared);
     let mut action = policy.fault(true, &facts);

@@ -1,11 +1,11 @@
 //! Time budget: superpages may cost the programs that get them 2 % of their CPU time, so that no design makes a
 //! program slower than base pages by more than 3 %. See docs/decisions/live.md#12.
 //!
-//! Credit accrues with the programs' CPU time. A call of MADV_COLLAPSE takes from it the time that the program may
-//! have waited: the whole call if the program was running before, nothing if it slept. Looking takes CPU time from
-//! it if no CPU is idle. Saved faults are credited, once the pages that a superpage was filled with are used.
-//! Without credit nothing is requested, and pending extents keep their place; superpages ahead of their first touch
-//! may go into debt if the faults that they save take longer than making them.
+//! Credit accrues with the programs' CPU time. A call of MADV_COLLAPSE costs the time that the program may have waited:
+//! the whole call if the program was running before, nothing if it slept. Scanning costs its CPU time if no CPU is
+//! idle. Saved faults are credited, once the pages that a superpage was filled with are used. Without credit no
+//! superpage is requested, and pending extents keep their place; superpages ahead of their first touch may go into debt
+//! if the faults that they save take longer than making them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -286,10 +286,10 @@ mod tests {
             budget.made(PID, 16, ms(10), Duration::ZERO);
         }
         assert!(!budget.waits());
-        // Also where it held others up before.
+        // Even if calls delayed it before.
         budget.looked(ms(5));
         assert_eq!((budget.waits(), budget.affordable(PID)), (false, usize::MAX));
-        // It wakes up: what it may wait for counts again.
+        // It wakes up: its waits count again.
         budget.ran(PID, ms(21), ms(20) + ms(10_000) + ms(20));
         assert_eq!((budget.waits(), budget.affordable(PID)), (true, 0));
     }
@@ -301,7 +301,7 @@ mod tests {
         let without = busy(&mut Budget::new(false), ms(1000), us(500), 448).0;
         let with = busy(&mut budget, ms(1000), us(500), 448).0;
         assert!(with > 5 * without, "{with} and {without}");
-        // Where a call takes no longer than the faults that it saves, all are made.
+        // If a call takes no longer than the faults it saves, all superpages are made.
         let mut budget = Budget::new(false);
         budget.learn_fault(Duration::from_nanos(1000));
         assert_eq!(busy(&mut budget, ms(1000), us(400), 448).0, 10_000);
@@ -325,10 +325,10 @@ mod tests {
             budget.saved(4 * 512);
         }
         assert!(!budget.waits() && budget.is_plentiful());
-        // They were not used.
+        // The pages were not used.
         budget.not_saved(100 * 4 * 512);
         assert_eq!((budget.waits(), budget.affordable_ahead(PID)), (true, 0));
-        // One that took longer than what it saves is made with credit alone.
+        // A superpage that costs more than it saves needs credit.
         let mut budget = Budget::new(true);
         budget.ran(PID, ms(0), ms(0));
         budget.learn_fault(us(1));
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(waits(&budget), (true, false));
         budget.ran(PID, ms(600), ms(600));
         assert_eq!(waits(&budget), (false, false));
-        // It sleeps.
+        // The program sleeps.
         budget.looked(ms(20));
         assert_eq!(waits(&budget), (true, true));
         budget.ran(PID, ms(600), ms(900));
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(all, MOST / EXPECTED);
         budget.made(PID, all as usize, Duration::from_nanos(MOST as u64), Duration::ZERO);
         assert!(budget.waits() && budget.affordable(PID) == 0);
-        // Another process's time is credit too.
+        // CPU time of another process gives credit too.
         budget.ran(Pid(8), ms(0), ms(0));
         budget.ran(Pid(8), ms(50), ms(50));
         assert_eq!(budget.affordable(Pid(8)), 1);
@@ -397,7 +397,7 @@ mod tests {
         assert!(budget.waits(), "what it used before it was seen is no credit");
         budget.ran(PID, ms(150), ms(150));
         assert!(!budget.waits());
-        // So does making, also for a program that sleeps.
+        // Calls cost credit even for a sleeping program, if no CPU is idle.
         budget.ran(PID, ms(150), ms(500));
         budget.made(PID, 1, ms(2), ms(2));
         budget.ran(PID, ms(170), ms(522));

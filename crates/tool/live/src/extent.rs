@@ -64,7 +64,7 @@ impl Extent {
         region.has_cow = is_shared;
         region.has_shared = is_shared;
         region.has_writable = self.populated > 0;
-        // Nobody clears accessed bits while memory is not reclaimed: each page has had its since it was faulted in.
+        // No accessed bits are cleared unless memory is reclaimed: each page has had its bit since it was faulted in.
         region.accessed = self.populated > 0;
         region.nothing_shared = !is_shared;
         region.dirty = first_bits(self.populated);
@@ -78,11 +78,11 @@ impl Extent {
         facts
     }
 
-    /// The facts before its first page.
+    /// The facts before the extent's first page.
     pub(crate) fn facts_when_empty(&self, policy: &Policy, is_shared: bool) -> Facts {
         let empty = Self { populated: 0, swapped: 0, is_reserved: false, ..*self };
         let mut facts = empty.facts(policy, false);
-        // What a fork left here has frames of its own.
+        // Pages inherited by a fork have frames of their own.
         let sizes = policy.physical().reserved;
         facts.region.unreserved = if is_shared { Orders::NONE } else { sizes };
         facts

@@ -1,5 +1,5 @@
-//! Limit on filled memory that programs do not use: zeroed pages of superpages, which a program did not ask for and
-//! nobody can take back. See docs/decisions/live.md#10.
+//! Limit on filled memory that programs do not use: zeroed pages of superpages, which a program did not request and
+//! which cannot be taken back. See docs/decisions/live.md#10.
 
 use std::collections::VecDeque;
 
@@ -14,11 +14,11 @@ use crate::turn::Executor;
 const SHARE_OF_MEMORY: u64 = 10;
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 64 << 20;
-/// Maximum shares of the machine's available memory and of the control group's remaining memory, so that nobody is
-/// killed for it.
+/// Maximum shares of the machine's available memory and of the control group's remaining memory, so that filling does
+/// not trigger the OOM killer.
 const SHARE_OF_AVAILABLE: u64 = 10;
 const SHARE_OF_GROUP: u64 = 64;
-/// Memory left in the control group beside what a call needs for its copy.
+/// Memory left in the control group in addition to what a call needs for its copy.
 const LEFT_IN_GROUP: u64 = 4 * BYTES;
 /// Ticks for which a control group's lack of a limit, and the size of programs, are cached.
 const BELIEVED: u64 = 20_000;
@@ -99,7 +99,7 @@ impl Executor {
         for &start in starts {
             let Some(process) = self.processes.get_mut(&pid) else { break };
             let Some(&extent) = process.extents.get(&start) else { continue };
-            // A fork since the policy was asked would have all its pages copied, which both could share.
+            // The pages may have become shared by a fork since the policy was asked; a superpage would copy them all.
             let is_shared = extent.is_reserved && process.is_shared(start);
             if is_short || is_shared {
                 let errno = if is_shared { make::SHARED } else { make::SHORT };
@@ -235,10 +235,11 @@ impl Executor {
         unused <= pages * 3 / 4
     }
 
-    /// Unused pages of those a superpage was filled with, by a sample; `None`: it is no longer a superpage.
+    /// By a sample, how many of the `pages` that the superpage was filled with are unused; `None`: it is no longer a
+    /// superpage.
     fn unused_of(&self, pid: Pid, start: u64, pages: u64) -> Option<u64> {
         let every = u64::from(PAGES) / SAMPLES;
-        // Not at one distance: programs use memory at such.
+        // Not equidistant: programs access memory at such strides.
         let page = |at: u64| at * every + (at * 13 + start / BYTES * 5) % every;
         Some(match self.zeros_of(pid, start, (0..SAMPLES).map(page))? {
             (0, _) => pages,
@@ -246,8 +247,8 @@ impl Executor {
         })
     }
 
-    /// Of these base pages of a superpage, how many could be read, and how many of those are all zero; `None`: it is no
-    /// longer a superpage, and a read of memory that the program discarded would fault it in.
+    /// Reads these base pages of a superpage: number of pages read, and number of all-zero pages among them. `None`: it
+    /// is no longer a superpage, and reading memory that the program discarded would fault it in.
     pub(crate) fn zeros_of(
         &self,
         pid: Pid,

@@ -1,4 +1,4 @@
-//! Designs in force on running programs: an executor of [`Policy`] beside the processes.
+//! Applies designs to running programs: an executor of [`Policy`] outside the processes.
 //!
 //! The programs are not modified and fault base pages. A thread reads the population of each aligned 2 MiB from
 //! their page tables (PAGEMAP_SCAN), asks the policy, and makes superpages with MADV_COLLAPSE
@@ -45,18 +45,18 @@ pub use limits::{
 };
 pub use report::{Delay, Report};
 
-/// A design in force.
+/// A design applied to running programs.
 #[derive(Debug)]
 pub struct Live {
     stop: Arc<AtomicBool>,
     wake: Option<PipeWriter>,
-    /// Why it is not in force: no thread could be started.
+    /// The thread, or why none could be started.
     thread: std::io::Result<JoinHandle<Report>>,
 }
 
 impl Live {
-    /// Puts a policy in force on the processes that `members` returns, which is called repeatedly. `fresh`: what
-    /// their first touches get.
+    /// Applies a policy to the processes that `members` returns, which is called repeatedly. `fresh`: the pages that
+    /// first touches get.
     pub fn start(
         policy: Policy,
         fresh: Fresh,

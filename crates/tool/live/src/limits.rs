@@ -1,4 +1,4 @@
-//! Which rules of a design are carried out, by what means, and which are not.
+//! Which rules of a design are applied, by what mechanism, and which are not.
 
 use host::{Root, Thp};
 use policy::{Daemon as Task, Mapping, Policy, Reads};
@@ -18,7 +18,7 @@ pub struct Rule {
     pub asked: &'static str,
     /// What is done instead; `None`: nothing.
     pub done: Option<&'static str>,
-    /// The rule decides whether superpages are made, and is not carried out.
+    /// Whether the rule decides if superpages are made and is not applied.
     #[serde(skip)]
     pub decides: bool,
 }
@@ -60,7 +60,8 @@ pub fn check_design(policy: &Policy) -> Result<(), String> {
     Ok(())
 }
 
-/// Tries whether a design can be put in force on this machine; the error says what is missing and the remedy.
+/// Checks by a trial whether a design can be applied on this machine; the error names the missing feature and the
+/// remedy.
 pub fn check_machine(root: &Root) -> Result<(), String> {
     check_reading(root)?;
     sys::pidfd::may_collapse().map_err(|error| match error.errno() {
@@ -87,7 +88,7 @@ pub fn check_reading(root: &Root) -> Result<(), String> {
         .map_err(|error| format!("page tables cannot be read: {error}; it takes Linux 6.7"))
 }
 
-/// Tries whether superpages can be made in place on this machine.
+/// Checks by a trial whether superpages can be made in place on this machine.
 pub fn check_in_place() -> Result<(), String> {
     sys::mount::superpage_files().map(drop).map_err(|error| {
         format!("there can be no files of superpages: {error}; it takes CAP_SYS_ADMIN: run superpage as root")

@@ -73,7 +73,7 @@ pub(crate) fn make(
                     tally.made(extent, stayed, now);
                     done(extent)
                 }
-                // Its memory was unmapped meanwhile, or the process ended: that is ENOMEM, EINVAL or ESRCH.
+                // The memory was unmapped meanwhile, or the process ended: ENOMEM, EINVAL or ESRCH.
                 None => {
                     tally.gone(extent);
                     extent.is_wanted = false;
@@ -91,7 +91,7 @@ pub(crate) fn make(
 
 /// Whether all pages are in the same frames as before.
 fn is_same(before: &[Option<u64>], after: &[Option<u64>]) -> bool {
-    // A frame that is not told is 0.
+    // A hidden frame number is 0.
     let mut present = before.iter().zip(after).filter(|(before, _)| before.is_some()).peekable();
     present.peek().is_some() && present.all(|(before, after)| before == after && *before != Some(0))
 }
@@ -144,21 +144,21 @@ pub(crate) fn failed(
     is_in_place: bool,
     now: u64,
 ) -> Ended {
-    // In place only what does not lie in one frame wants memory: it alone waits.
+    // In place, ENOMEM concerns only extents outside one frame: only this extent waits.
     if errno == Some(libc::ENOMEM) && !is_in_place {
-        return Ended::NoMemory; // none may be had for any other extent either: that is for the caller
+        return Ended::NoMemory; // other extents would fail too, so the caller backs off
     }
     let least = match errno {
-        // The call waited for another CPU, and the program ran meanwhile: the next waits for nobody. See
+        // The call waited for another CPU, and the program ran meanwhile: the next call waits for no CPU. See
         // docs/decisions/live.md#9.
         Some(libc::EAGAIN) if extent.failures == 0 => 0,
-        Some(libc::EAGAIN) => MIN_REST_OF_HELD / 2, // doubled once for the first
+        Some(libc::EAGAIN) => MIN_REST_OF_HELD / 2, // doubled once for the first failure
         _ => MIN_REST,
     };
     extent.retry_at = now + (least << extent.failures.min(16)).min(MAX_REST);
     extent.failures = extent.failures.saturating_add(1);
     match errno {
-        // A page was locked, or isolated, or referenced by the kernel; or a control group is at its limit.
+        // A page was locked, isolated, or referenced by the kernel; or a control group is at its limit.
         Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM | SHORT) => Ended::Unavailable,
         _ => Ended::Unfit,
     }

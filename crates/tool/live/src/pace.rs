@@ -74,7 +74,7 @@ impl Pace {
         self.fruitless = if is_wanted { 0 } else { self.fruitless.saturating_add(1) };
         let follows = self.saves_faults && self.fruitless < MAX_FRUITLESS;
         self.rest = match (cpu, self.rest) {
-            // Without samples: other programs took faults, or those that ended the wait were looked at before.
+            // Without samples: other programs took faults, or the faults that ended the wait were already examined.
             (None, Rest::Faults) | (Some(_), _) if follows => Rest::Faults,
             (Some(_), _) | (None, Rest::Faults) => {
                 Rest::Pause(looked * if is_busy { BUSY_PAUSE } else { PAUSE })
@@ -82,10 +82,10 @@ impl Pace {
             (None, Rest::Pause(pause)) if pause < MAX_PAUSE => Rest::Pause(pause * 2),
             (None, _) => Rest::Idle,
         };
-        // Only to make something there: looks alone would take the time of the program's own CPU.
+        // Only to make superpages there: looks alone would take time from the program's own CPU.
         let cpu = cpu.or(self.cpu).filter(|_| self.rest == Rest::Faults);
         if cpu != self.cpu {
-            // A cpuset may forbid it, or it went offline: then it is made from another CPU.
+            // A cpuset may forbid it, or the CPU went offline: superpages are then made from another CPU.
             let moved = match cpu {
                 Some(cpu) => sys::affinity::pin(cpu),
                 None => sys::affinity::set(&self.allowed),
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn faults_are_waited_for_while_they_lead_to_superpages() {
-        // A thread of its own: the CPU it is on ends with it.
+        // A separate thread, because it changes its CPU affinity.
         let rests = std::thread::spawn(|| {
             let cpu = sys::affinity::allowed().unwrap()[0];
             let look = Duration::from_micros(10);

@@ -73,7 +73,7 @@ impl Executor {
                 None => {}
                 Some(due) if due <= now => return Some((pid, start)),
                 Some(due) => {
-                    // It failed before.
+                    // It failed before: retry later.
                     self.retry_at = Some(self.retry_at.map_or(due, |at| at.min(due)));
                     self.pending.push((pid, start));
                 }
@@ -129,7 +129,7 @@ impl Executor {
     /// Makes superpages of these extents (ascending), within all limits.
     pub(crate) fn make(&mut self, pid: Pid, starts: &[u64]) -> Ended {
         let now = self.now();
-        // What lies in a superpage's frame takes no memory.
+        // Extents that lie in a superpage's frame need no memory.
         let is_in_place =
             |process: &Process| starts.iter().all(|start| process.is_in_place(*start));
         if let Some(process) = self.processes.get_mut(&pid).filter(|it| is_in_place(it)) {

@@ -233,7 +233,7 @@ impl Process {
     /// Whether the extent is still whole private memory without a file: the program may have unmapped it or
     /// mapped a file there. `true` if the kernel cannot be asked (before Linux 6.11).
     pub(crate) fn is_still_anonymous(&self, start: u64) -> bool {
-        // Which file system a file is on does not matter.
+        // The file system of a file does not matter.
         let mounts = MemoryMounts::default();
         let mut at = start;
         while at < start + BYTES {
@@ -368,7 +368,7 @@ impl Process {
             if is_mapped && self.span_of(address / BYTES * BYTES).is_some() {
                 continue;
             }
-            // Where a file was, or a small mapping, there may be another by now.
+            // A file or small mapping may have been replaced meanwhile.
             let found = self.mapping_at(address).and_then(Result::ok);
             // Files in which superpages are made in place are mapped in pieces.
             let Some(found) = found.filter(|found| !found.name.starts_with(IN_PLACE_FILE)) else {
@@ -377,7 +377,7 @@ impl Process {
                     false => return self.read_mappings(root, mounts),
                 }
             };
-            // It took in what it was joined with.
+            // The mapping may have merged with neighbours: remove the ranges that it covers.
             let is_beside = |start: u64, end: u64| end <= found.start || start >= found.end;
             self.mapped.retain(|range| is_beside(range.start, range.end));
             let at = self.mapped.partition_point(|range| range.start < found.start);
@@ -400,7 +400,7 @@ impl Process {
             }
             let span = Span::of(&mapping, mounts);
             match (self.spans.last_mut(), span) {
-                // Those that were promoted in place are mappings of their own.
+                // Extents promoted in place are separate mappings: join them.
                 (Some(last), Some(span))
                     if last.in_place && span.in_place && last.end == span.start =>
                 {

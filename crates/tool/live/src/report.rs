@@ -8,7 +8,7 @@ use crate::account::{Account, Cause, Delays};
 use crate::extent::{Extent, PAGES};
 use crate::make;
 
-/// What a design in force did during a run. Times are in seconds; `None` is unknown or none.
+/// What an applied design did during a run. Times are in seconds; `None` is unknown or none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Report {
@@ -199,7 +199,7 @@ impl Tally {
             .zip(all.within(95))
             .map(|(median_seconds, p95_seconds)| Delay { median_seconds, p95_seconds });
         if self.report.made == 0 && !self.report.failed.is_empty() {
-            self.report.waiting = 0; // They were tried.
+            self.report.waiting = 0; // All were tried.
         }
         self.report
     }

@@ -108,7 +108,7 @@ impl Executor {
         let goes_ahead = fresh == Fresh::BasePages && limits::check_reserves(&policy).is_ok();
         Self {
             daemons: Daemons::new(&policy),
-            // The kernel's fault saves what there is to save.
+            // With the kernel's faults making superpages, no faults are left to save.
             pace: Pace::new(least < PAGES && fresh != Fresh::Superpages),
             least,
             fresh,
@@ -148,7 +148,8 @@ impl Executor {
     }
 
     pub(crate) fn run(mut self) -> Report {
-        // What a kernel does inside a fault waits for no CPU either. Whoever may collapse may do this.
+        // The work replaces what a kernel does inside a fault, which waits for no CPU. CAP_SYS_NICE, needed to
+        // collapse, permits this too.
         let _ = sys::affinity::add_nice(NICE);
         while !self.is_stopped() {
             let is_first = !self.has_checked;
@@ -156,7 +157,7 @@ impl Executor {
             if self.now() >= self.check_at {
                 self.check();
             }
-            // What is seen now could not be made soon.
+            // Without credit, growth seen now could not be acted on soon.
             if !self.budget.waits() {
                 self.follow();
                 self.pursue();
@@ -197,7 +198,7 @@ impl Executor {
             return;
         }
         let pauses = match self.is_busy {
-            // The executor's own first touches are in this one.
+            // The first check includes the executor's own first touches.
             _ if is_first => (0, 0),
             true => (BUSY_PAUSE_FOR_LOOKS, BUSY_PAUSE_FOR_FINDING),
             false => (PAUSE_FOR_LOOKS, PAUSE_FOR_FINDING),
@@ -211,7 +212,7 @@ impl Executor {
         }
         let has_extents = |process: &Process| !process.extents.is_empty();
         let has_extents = self.processes.values().any(has_extents);
-        // Where no fault is saved there is no hurry, and a sample costs the program a microsecond.
+        // If no fault is saved there is no hurry, and a sample costs the program a microsecond.
         let is_followed = self.pace.saves_faults || self.goes_ahead;
         if let Some(closed) = self.closed.take_if(|_| has_extents && is_followed) {
             if let Some(cost) = cost_of_fault() {
@@ -238,7 +239,7 @@ impl Executor {
             self.tally.report.frontier_looks += 1;
             match process.look_at(&self.root, &self.mounts, &addresses, now) {
                 Ok(looked) => {
-                    // Faults in files and small mappings lead nowhere.
+                    // Faults in files and small mappings do not show growth.
                     last = if looked.is_in_span { Some(cpu) } else { last };
                     let grown: Vec<u64> = looked.grown.iter().map(|growth| growth.start).collect();
                     self.tell(pid, looked.grown);
@@ -248,7 +249,7 @@ impl Executor {
             }
         }
         let looked = thread_cpu_time().saturating_sub(began);
-        // What waits for memory, or failed before, is nothing to make.
+        // Extents that wait for memory or have failed do not count.
         let is_wanted = self.pending.len() > waiting && !self.backoff.waits(now);
         let is_wanted = is_wanted && !self.waits_to_copy();
         let is_judged = self.pace.followed(last, self.has_made || is_wanted, looked, self.is_busy);
@@ -316,7 +317,7 @@ impl Executor {
     /// Searches for processes if any was created on the machine since.
     fn renew(&mut self) {
         let load = self.load.as_mut().and_then(|load| load.read().ok());
-        // Once may be by chance: this thread is one of those that run.
+        // Once may be by chance: this thread is one of the running ones.
         let has_waiters = load.is_some_and(|load| load.running > self.cpus);
         self.is_busy = has_waiters && self.has_waiters;
         self.has_waiters = has_waiters;

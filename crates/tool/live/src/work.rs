@@ -19,7 +19,7 @@ impl Executor {
     /// Lets each daemon that is due do a piece of work.
     pub(crate) fn work(&mut self) {
         if self.budget.waits() {
-            return; // Their candidates stay.
+            return; // Daemons keep their candidates.
         }
         for _ in 0..self.daemons.list.len() {
             let began = self.now();
@@ -66,7 +66,7 @@ impl Executor {
                     self.visit()
                 }
                 DaemonAction::Upkeep(UpkeepAction::Fill { at }) => (self.fill(&mut partial, at), 0),
-                // Beside a program nothing else can be done: `check_design` refuses designs of such daemons.
+                // Unreachable otherwise: `check_design` rejects designs with other daemons.
                 DaemonAction::Scan(_) | DaemonAction::Upkeep(_) | DaemonAction::Watch(_) => {
                     (Ended::Nothing, 0)
                 }

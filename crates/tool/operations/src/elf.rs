@@ -1,7 +1,7 @@
-//! The program headers of an ELF file, as far as marking segments needs them. A parser of untrusted
-//! bytes: nothing is believed that the file's length does not bear out.
+//! ELF program headers, as far as marking segments needs them. Parses untrusted bytes: every offset and count is
+//! checked against the file's length.
 //!
-//! Both word sizes and both byte orders: a mark is one bit of a word whose place the file itself says.
+//! Both word sizes and both byte orders: a mark is one bit of a word whose offset depends on them.
 
 use std::fmt;
 use std::mem::{offset_of, size_of};
@@ -10,33 +10,33 @@ use object::elf::{self, FileHeader32, FileHeader64, ProgramHeader32, ProgramHead
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endian, Endianness, pod};
 
-/// The mark: this segment is to have superpages (libhugetlbfs' PF_LINUX_HUGETLB; within the bits that
-/// the ELF specification leaves to operating systems, PF_MASKOS).
+/// The mark of a segment that is to have superpages (libhugetlbfs' PF_LINUX_HUGETLB, one of the PF_MASKOS bits that the
+/// ELF specification reserves for operating systems).
 pub const MARK: u32 = 0x10_0000;
 
-/// The longest header there is, of 64-bit files.
+/// Bytes of the longest ELF header, that of 64-bit files.
 pub const HEADER: usize = size_of::<FileHeader64<Endianness>>();
 
-/// Where the program headers are, from the file's first bytes.
+/// Location of the program headers, from the file's first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
     is_64: bool,
     endian: Endianness,
     machine: elf::Machine,
-    /// Where it begins in the file.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Its entries.
+    /// Number of entries.
     pub count: usize,
 }
 
-/// Why a file is not one to be marked.
+/// Why a file cannot be marked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotAProgram {
     /// A script.
     Script,
     /// Another kind of file.
     NotElf,
-    /// It ends within its header.
+    /// The file ends within its header.
     Short,
     /// Neither 32 nor 64 bits: this value of EI_CLASS.
     Class(u8),
@@ -44,11 +44,11 @@ pub enum NotAProgram {
     ByteOrder(u8),
     /// Neither an executable nor a shared object: this e_type.
     Kind(u16),
-    /// Its program headers have another size than the format says.
+    /// The size of a program header differs from the format's.
     EntrySize {
-        /// Bytes that the file says.
+        /// Bytes according to the file.
         found: u16,
-        /// Bytes of the format.
+        /// Bytes according to the format.
         right: usize,
     },
     /// It has no program headers.
@@ -57,11 +57,11 @@ pub enum NotAProgram {
     TooManySegments,
     /// Its program headers overlap its header.
     OverHeader,
-    /// Its program headers reach beyond its end.
+    /// The program headers reach beyond the end of the file.
     BeyondEnd {
-        /// Where they end, in bytes.
+        /// End of the program headers, in bytes.
         end: u128,
-        /// Bytes of the file.
+        /// Length of the file, in bytes.
         length: u64,
     },
 }
@@ -69,9 +69,9 @@ pub enum NotAProgram {
 /// A loaded segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Its place in the table.
+    /// Index in the table.
     pub index: usize,
-    /// Where its flags are, from the beginning of the table.
+    /// Byte offset of its flags in the table.
     flags_at: usize,
     flags: elf::ProgramFlags,
     start: u64,
@@ -81,7 +81,7 @@ pub struct Segment {
 }
 
 impl Table {
-    /// Reads `start`, the first [`HEADER`] bytes (or all there are) of a file of `length` bytes.
+    /// Reads `start`, the first [`HEADER`] bytes (or all, if fewer) of a file of `length` bytes.
     pub fn read(start: &[u8], length: u64) -> Result<Self, NotAProgram> {
         if start.starts_with(b"#!") {
             return Err(NotAProgram::Script);
@@ -116,7 +116,7 @@ impl Table {
         let (found, right) = (header.e_phentsize(endian), size_of::<Header::ProgramHeader>());
         match count {
             0 => return Err(NotAProgram::NoSegments),
-            // e_phnum if there are more: the number is then elsewhere.
+            // PN_XNUM: the number of headers is in a section header.
             elf::PN_XNUM => return Err(NotAProgram::TooManySegments),
             _ if usize::from(found) != right => {
                 return Err(NotAProgram::EntrySize { found, right });
@@ -132,7 +132,7 @@ impl Table {
         Ok(Self { is_64, endian, machine: header.e_machine(endian), offset, count })
     }
 
-    /// Its length, a number of bytes.
+    /// Length in bytes.
     pub fn bytes(&self) -> usize {
         let entry = match self.is_64 {
             true => size_of::<ProgramHeader64<Endianness>>(),
@@ -141,7 +141,7 @@ impl Table {
         self.count * entry
     }
 
-    /// The loaded segments in `bytes`, which is the whole table.
+    /// The loaded segments in `bytes`, the whole table.
     pub fn segments(&self, bytes: &[u8]) -> Vec<Segment> {
         type Small = ProgramHeader32<Endianness>;
         type Large = ProgramHeader64<Endianness>;
@@ -172,7 +172,7 @@ impl Table {
         loaded.map(segment).collect()
     }
 
-    /// Marks a segment in `bytes`, the whole table, or takes its mark away.
+    /// Marks or unmarks a segment in `bytes`, the whole table.
     pub fn mark(&self, bytes: &mut [u8], segment: &Segment, marked: bool) {
         let flags = segment.flags.0;
         let flags = if marked { flags | MARK } else { flags & !MARK };
@@ -182,24 +182,24 @@ impl Table {
 }
 
 impl Segment {
-    /// Code: read and executed, not written, and nothing in it but what is in the file.
+    /// Code: readable and executable, not writable, and entirely in the file.
     pub fn is_text(&self) -> bool {
         self.access() == elf::PF_R.0 | elf::PF_X.0 && self.memory_size == self.file_size
     }
 
-    /// Data and bss.
+    /// Data and bss: readable and writable.
     pub fn is_data(&self) -> bool {
         // 32-bit PowerPC: its data segments are executable (the old procedure linkage table).
         let executable = if self.machine == elf::EM_PPC { elf::PF_X.0 } else { 0 };
         self.access() == elf::PF_R.0 | elf::PF_W.0 | executable
     }
 
-    /// Bss alone: nothing of it is in the file.
+    /// Bss alone: no part is in the file.
     pub fn is_bss(&self) -> bool {
         self.is_data() && self.file_size == 0
     }
 
-    /// Whether it is to have superpages.
+    /// Whether the segment is marked.
     pub fn is_marked(&self) -> bool {
         self.flags.0 & MARK != 0
     }
@@ -209,7 +209,7 @@ impl Segment {
     }
 }
 
-/// As hugeedit prints it.
+/// Formats a segment as hugeedit prints it.
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match (self.is_text(), self.is_data()) {
@@ -257,7 +257,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A file of one code and one data segment, its program headers at `offset`.
+    /// A file with one code and one data segment, and its program headers at `offset`.
     pub fn program(is_64: bool, is_little: bool, offset: usize) -> Vec<u8> {
         let (entry, header) = if is_64 { (56, 64) } else { (32, 52) };
         let mut bytes = vec![0; offset.max(header) + 3 * entry + 100];

@@ -1,4 +1,4 @@
-//! From what `machine` reads to what `launch` decides on.
+//! Facts for `launch`, from what `host` reads.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use host::{Choice, FreeContiguity, HugetlbPools, MemInfo, Root, Snapshot, Thp};
 use launch::{Facts, Pool};
 use units::{ByteSize, PageSize};
 
-/// What launching needs to know of this machine and this environment, read now.
+/// Reads the facts of this machine and environment that launching needs.
 pub fn read() -> Facts {
     let root = Root::real();
     let default = MemInfo::read(&root).ok().and_then(|memory| memory.default_hugepage);
@@ -41,28 +41,28 @@ pub fn read() -> Facts {
     }
 }
 
-/// A variable as the program gets it.
+/// A variable as the program will see it.
 fn variable(name: &str) -> Option<String> {
     let removed = || sys::secure::removed_variables().iter().find(|(removed, _)| removed == name);
     env::var(name).ok().or_else(|| removed()?.1.to_str().map(String::from))
 }
 
-/// The part of what is available that a measurement takes of each kind of page.
+/// A measurement takes at most one part in this many of the available memory, per page size.
 pub const SPARED_PART: u64 = 6;
 
-/// Memory of each kind of page that a measurement may take, `most` where there is enough.
+/// Bytes that a measurement may take per page size: `most`, or less if memory is short.
 pub fn spared(most: ByteSize) -> ByteSize {
     let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
     available.map_or(most, |free| most.min(ByteSize(free.bytes() / SPARED_PART)))
 }
 
-/// The size in which superpages are counted: what one PMD maps, or the default hugetlb size.
+/// The page size in which superpages are counted: a PMD mapping, or else the default hugetlb size.
 pub fn superpage(snapshot: &Snapshot) -> Option<PageSize> {
     let thp = snapshot.thp.as_ref().and_then(|thp| thp.pmd_size);
     thp.or_else(|| snapshot.memory.as_ref()?.default_hugepage)
 }
 
-/// Which THP settings differ between two moments, in words.
+/// THP settings that differ between two snapshots, as text.
 pub fn thp_changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let (Some(before), Some(after)) = (&before.thp, &after.thp) else { return Vec::new() };
     let word = |choice: &Option<Choice>| {
@@ -85,21 +85,20 @@ pub fn thp_changes(before: &Snapshot, after: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-/// PATH, as the shell would use it.
+/// PATH as the shell uses it.
 pub fn search_path() -> String {
-    // What execvp(3) of glibc uses when there is none.
+    // The default of glibc's execvp(3).
     env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin".to_string())
 }
 
-/// The mode in force for PMD-sized THP: its own setting, where the kernel has one and it does not
-/// say `inherit`, else the top-level one.
+/// The mode of PMD-sized THP: its own setting, if the kernel has one and it is not `inherit`, else the top-level one.
 pub fn mode_of_largest(thp: &Thp) -> Option<String> {
     let own = thp.pmd_size.and_then(|size| thp.sizes.get(&size)).and_then(|s| s.enabled.as_ref());
     let choice = own.filter(|choice| !choice.is("inherit")).or(thp.enabled.as_ref());
     choice.map(|choice: &Choice| choice.selected.clone())
 }
 
-/// The sizes below the largest that advised memory gets, the largest of them first.
+/// The mTHP sizes below the PMD size that are enabled for advised memory, the largest first.
 fn sizes_that_are_on(thp: &Thp) -> Vec<PageSize> {
     let top = thp.enabled.as_ref().is_some_and(|choice| !choice.is("never"));
     let is_on = |choice: &Choice| match choice.selected.as_str() {
@@ -112,10 +111,10 @@ fn sizes_that_are_on(thp: &Thp) -> Vec<PageSize> {
     on.map(|(size, _)| *size).collect()
 }
 
-/// The smallest size that is turned on: below it page tables are hardly shorter for the TLB.
+/// The smallest size worth enabling, in bytes: smaller ones save the TLB little.
 const SMALLEST: u64 = 64 << 10;
 
-/// The sizes that nobody gets, the largest first.
+/// The mTHP sizes that are set to never, the largest first.
 fn sizes_to_turn_on(thp: &Thp) -> Vec<PageSize> {
     let smaller = thp.sizes.iter().rev().filter(|(size, _)| {
         size.bytes() >= SMALLEST && thp.pmd_size.is_some_and(|largest| **size < largest)
@@ -129,7 +128,7 @@ fn free_in(superpage: PageSize) -> Option<f64> {
     FreeContiguity::read(&Root::real(), superpage).ok()?.ratio()
 }
 
-/// libsuperpage.so: beside the command in cargo's target directory, or in a package's directory of libraries.
+/// Path of libsuperpage.so: next to the command in cargo's target directory, or in a package's library directory.
 pub fn runtime_library() -> Option<PathBuf> {
     let exe = sys::param::own_executable()?;
     let dir = exe.parent()?;

@@ -1,4 +1,4 @@
-//! Why an operation failed, in a line for people, and whose the failure is.
+//! Why an operation failed, as one line, and the kind of failure.
 
 use std::fmt::{self, Display};
 use std::io::ErrorKind;
@@ -21,26 +21,26 @@ use walk_cost::live::CountersUnavailable;
 pub struct Failure {
     kind: FailureKind,
     line: String,
-    /// More of them, each a mistake of its own.
+    /// Further errors, one line each.
     further: Vec<String>,
 }
 
-/// Whose a failure is. A command ends with another exit code for each.
+/// The kind of failure; each has its own exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The caller's mistake, or an error of superpage.
+    /// Wrong usage, or an error of superpage.
     Usage,
-    /// This machine cannot do it.
+    /// Not possible on this machine.
     Cannot,
-    /// This user may not do it; root may.
+    /// Not permitted for this user, but for root.
     Denied,
     /// A signal arrived before the operation was complete.
     Interrupted(i32),
-    /// A launcher's: the program was not found.
+    /// A launcher did not find the program.
     NotFound,
-    /// A launcher's: the program cannot be executed.
+    /// A launcher cannot execute the program.
     NotExecutable,
-    /// A launcher's: anything else.
+    /// Another failure of a launcher.
     Launcher,
 }
 
@@ -49,29 +49,29 @@ impl Failure {
         Self { kind, line: line.to_string(), further: Vec::new() }
     }
 
-    /// The caller's mistake, or ours.
+    /// Wrong usage, or our error.
     pub fn usage(why: impl Display) -> Self {
         Self::new(FailureKind::Usage, why)
     }
 
-    /// Several of the caller's mistakes, a line each; there is at least one.
+    /// Several usage errors, one per line; at least one.
     pub fn mistakes(lines: impl IntoIterator<Item = String>) -> Self {
         let mut lines = lines.into_iter();
         let line = lines.next().unwrap_or_default();
         Self { further: lines.collect(), ..Self::usage(line) }
     }
 
-    /// This machine, or this user on it, cannot.
+    /// Not possible on this machine or for this user.
     pub fn cannot(why: impl Display) -> Self {
         Self::new(FailureKind::Cannot, why)
     }
 
-    /// A signal arrived before `what` was complete. The process ends by that signal once its results are written.
+    /// A signal arrived before `what` was complete. The process ends by that signal after its results are written.
     pub fn interrupted(signal: i32, what: impl Display) -> Self {
         Self::new(FailureKind::Interrupted(signal), format!("{what} was interrupted"))
     }
 
-    /// A launcher's failure to start a program: a kind that no program's own exit code is taken for.
+    /// A launcher's failure to start a program, with an exit code reserved for launchers.
     pub fn of_launcher(error: &LaunchError) -> Self {
         let kind = match error {
             LaunchError::ProgramNotFound(_) => FailureKind::NotFound,
@@ -85,27 +85,27 @@ impl Failure {
         Self::new(kind, error)
     }
 
-    /// Whose it is.
+    /// The kind of failure.
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// Every line of it.
+    /// All lines of the failure.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.line).chain(&self.further).map(String::as_str)
     }
 
-    /// Whether it is the machine that cannot, not the caller who erred.
+    /// Whether the machine or user cannot, rather than wrong usage.
     pub fn is_cannot(&self) -> bool {
         matches!(self.kind, FailureKind::Cannot | FailureKind::Denied)
     }
 
-    /// The same failure with what it is about before it.
+    /// The same failure with its subject in front.
     pub fn on(self, what: &str) -> Self {
         Self { line: format!("{what}: {}", self.line), ..self }
     }
 
-    /// As a launcher's own failure.
+    /// The same failure as a launcher's.
     pub fn in_launcher(self) -> Self {
         Self { kind: FailureKind::Launcher, ..self }
     }
@@ -180,10 +180,10 @@ impl From<WantedError> for Failure {
 }
 
 impl From<DesignError> for Failure {
-    /// A line for each mistake, by line.
+    /// One line per error, in line order.
     fn from(error: DesignError) -> Self {
         match &error {
-            // What is no TOML has mistakes from there on that are none.
+            // After a TOML syntax error, later errors may be spurious: report only the first.
             DesignError::File { file, problems } if problems[0].key.is_empty() => {
                 let more = match problems.len() {
                     1 => String::new(),

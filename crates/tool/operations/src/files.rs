@@ -1,4 +1,4 @@
-//! Files that operations write: whole or not at all, and never over another unless that is asked for.
+//! Output files: written atomically, and never over another file without --force.
 //! See docs/decisions/security.md#3.
 
 use std::ffi::OsString;
@@ -12,20 +12,21 @@ use units::ByteSize;
 
 use crate::Failure;
 
-/// The most that a file given on the command line may hold: a slip must not fill memory.
+/// Maximum bytes of a file given on the command line, so that a wrong name does not fill memory.
 pub const LARGEST: u64 = 16 << 20;
 
-/// Whether what was named as a file is standard output.
+/// Whether the path means standard output (`-`).
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Writes beside the file and renames, so that a reader never sees half of it, and a killed command loses nothing. Without `force` no file
-/// that appeared since [`check_new`] is replaced: the new one stays beside it, and the error names it.
+/// Writes a temporary file in the same directory and renames it, so that readers never see half a file and a killed
+/// command loses nothing. Without `force`, a file that appeared since [`check_new`] is not replaced: the temporary file
+/// stays, and the error names it.
 pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     let failed = |error: io::Error| unwritable(path, &error);
     let target = match Place::from_path(path)? {
-        // /dev/stderr, a pipe: nothing can be beside it.
+        // /dev/stderr, a pipe: no file can be created next to it.
         Place::Device => {
             let mut file = OpenOptions::new().append(true).open(path).map_err(failed)?;
             return file.write_all(contents.as_ref()).map_err(failed);
@@ -44,7 +45,7 @@ pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(),
         });
     }
     if let Ok(old) = fs::metadata(&target) {
-        // What root writes of somebody's stays theirs.
+        // A file that root overwrites keeps its owner.
         if fchown(file.as_file(), Some(old.uid()), Some(old.gid())).is_err() {
             let _ = fchown(file.as_file(), None, Some(old.gid()));
         }
@@ -54,7 +55,7 @@ pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(),
     file.persist(&target).map(drop).map_err(|error| failed(error.error))
 }
 
-/// Leaves beside a file what was not written over it.
+/// Keeps the temporary file, because the target appeared meanwhile.
 fn came_meanwhile(path: &Path, file: NamedTempFile) -> Failure {
     let kept = file.keep().map(|(_, kept)| kept.display().to_string());
     let kept = kept.unwrap_or_else(|error| format!("nowhere ({})", error.error));
@@ -64,8 +65,8 @@ fn came_meanwhile(path: &Path, file: NamedTempFile) -> Failure {
     ))
 }
 
-/// An exclusive lock on a file that one process rewrites repeatedly: a lock on the hidden file `.NAME.lock` beside it, as each
-/// [`write()`] puts a new file in place.
+/// An exclusive lock on a file that one process rewrites repeatedly: taken on the hidden file `.NAME.lock` next to it,
+/// because [`write()`] replaces the file itself.
 #[derive(Debug)]
 pub struct WriteLock {
     path: PathBuf,
@@ -73,8 +74,10 @@ pub struct WriteLock {
 }
 
 impl WriteLock {
+    /// Takes the lock.
+    ///
     /// # Errors
-    /// Another process holds the lock.
+    /// Another process holds the lock, or the lock file cannot be created.
     pub fn new(path: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| unwritable(path, &error);
         let name = path.file_name().ok_or_else(|| failed(ErrorKind::IsADirectory.into()))?;
@@ -95,7 +98,7 @@ impl WriteLock {
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // The last holder may have removed the file before it was locked here.
+            // The previous holder may have removed the lock file before it was locked here.
             let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
             let (ours, there) = (file.metadata().map_err(failed)?, fs::metadata(&beside));
             if there.is_ok_and(|there| of(there) == of(ours)) {
@@ -108,18 +111,18 @@ impl WriteLock {
 impl Drop for WriteLock {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-        // Not only closed: a child that is being started may have it open, too.
+        // Unlock explicitly: a child process being spawned may share the descriptor.
         let _ = self.file.unlock();
     }
 }
 
-/// What a name stands for.
+/// What a path refers to.
 enum Place {
-    /// A device, a pipe, a socket.
+    /// A device, pipe or socket.
     Device,
-    /// A file that is there; where a link leads.
+    /// An existing file, with symbolic links resolved.
     File(PathBuf),
-    /// Nothing yet.
+    /// A file that does not exist.
     New(PathBuf),
 }
 
@@ -131,7 +134,7 @@ impl Place {
             Ok(metadata) if metadata.is_dir() => Err(failed(ErrorKind::IsADirectory.into())),
             Ok(metadata) if !metadata.is_file() => Ok(Self::Device),
             Ok(_) => {
-                // Opened by its own name first: the kernel does not follow what others put into /tmp.
+                // Open by its own name first, so that the kernel's symlink protection for /tmp applies.
                 OpenOptions::new().write(true).open(path).map_err(failed)?;
                 Ok(Self::File(fs::canonicalize(path).map_err(failed)?))
             }
@@ -147,13 +150,13 @@ impl Place {
     }
 }
 
-/// Whether the name is one of our own open files: /dev/stdout may be a plain file, and stays that one.
+/// Whether the path names one of our open descriptors: /dev/stdout may be a regular file, and must not be replaced.
 fn is_descriptor(path: &Path) -> bool {
     let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
     parent.is_some_and(|parent| parent == Path::new("/dev") || parent.starts_with("/proc"))
 }
 
-/// A file of a new name in the same directory, which nobody else has opened.
+/// A new temporary file in the same directory, created exclusively.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -162,13 +165,12 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(&prefix)
         .suffix(".part")
-        // What a file gets that a program creates; the umask takes from it.
+        // The default mode of new files, less the umask.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory.unwrap_or(Path::new(".")))
 }
 
-/// Fails now rather than after minutes of work, if the file cannot be written, or is there and not to be
-/// written over.
+/// Fails early if the file cannot be written, or exists and may not be overwritten.
 pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
     if is_stdout(path) {
         return Ok(());
@@ -178,7 +180,7 @@ pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
     }
     let target = match Place::from_path(path)? {
         Place::Device => {
-            // A pipe would wait for its reader; it is opened when there is something to write.
+            // Opening a pipe would block until it has a reader; it is opened when output is ready.
             let is_pipe = fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo());
             if !is_pipe {
                 let opened = OpenOptions::new().append(true).open(path);
@@ -197,7 +199,8 @@ pub fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
     beside(&target).map(drop).map_err(|error| unwritable(path, &error))
 }
 
-/// Reads text of at most `most` bytes; whoever names a disk or /dev/zero gets an answer. `wanted` says in errors what to give.
+/// Reads text of at most `most` bytes, so that a disk or /dev/zero gives an error. `wanted` names the expected input in
+/// errors.
 pub fn text(path: &Path, most: u64, wanted: &str) -> Result<String, Failure> {
     let shown = path.display();
     let failed = |error: io::Error| Failure::usage(format!("{shown}: {error}; give {wanted}"));
@@ -212,8 +215,8 @@ pub fn text(path: &Path, most: u64, wanted: &str) -> Result<String, Failure> {
         .map_err(|_| Failure::usage(format!("{shown}: not text (UTF-8); give {wanted}")))
 }
 
-/// Fails now rather than after minutes, if what is printed, or the picture that the flag `drawn_by` asks for,
-/// cannot be written, would be written over another file, or both into one.
+/// Fails early if the output or the picture of flag `drawn_by` cannot be written, would overwrite a file, or both name
+/// the same file.
 pub fn check_outputs(
     output: Option<&Path>,
     drawn_by: &str,
@@ -229,7 +232,7 @@ pub fn check_outputs(
     Ok(())
 }
 
-/// That a file could not be written, and what to do.
+/// The error that a file could not be written, with a remedy.
 pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
     let remedy = match error.kind() {
         ErrorKind::NotFound => "; create the directory first",
@@ -238,7 +241,7 @@ pub fn unwritable(path: &Path, error: &io::Error) -> Failure {
         ErrorKind::StorageFull => "; free some space, or choose another directory",
         _ => "; choose another file",
     };
-    // The name of the part beside it is nobody's concern.
+    // Hide the name of the temporary file.
     let error = error.to_string();
     let error = error.split(" at path ").next().unwrap_or_default();
     Failure::usage(format!("{}: {error}{remedy}", path.display()))
@@ -273,7 +276,7 @@ mod tests {
         write(&path, true, "two").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(names(directory.path()), ["x"]);
-        // What its owner hid from others stays so.
+        // The file keeps its owner's restrictive mode.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         write(&path, true, "three").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
@@ -310,7 +313,7 @@ mod tests {
         assert!(refused.contains("another evaluation writes it"), "{refused}");
         drop(first);
         assert_eq!(names(directory.path()), ["x"]);
-        // Many at once: each has it alone.
+        // Concurrent locks: each holder is alone.
         let inside = std::sync::atomic::AtomicU32::new(0);
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         std::thread::scope(|scope| {
@@ -352,7 +355,7 @@ mod tests {
             write(path, false, text).unwrap();
         };
         through(Path::new("/dev/null"), "nowhere");
-        // One of our own descriptors by its name, as /dev/stderr is one, which may be somebody else's terminal.
+        // One of our own descriptors by path, like /dev/stderr, which may be another user's terminal.
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("x");
         fs::write(&file, "one ").unwrap();

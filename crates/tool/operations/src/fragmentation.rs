@@ -1,4 +1,4 @@
-//! Fragmenting free memory on this machine: what a level means here, and making memory contiguous before and afterwards.
+//! Fragmenting free memory on this machine: translates a level to a goal, and compacts memory before and afterwards.
 
 use experiment::fragment::{Extent, Free, Goal, Kind};
 use host::pool::Headroom;
@@ -7,18 +7,18 @@ use units::PageSize;
 
 use crate::{Failure, pool_guard};
 
-/// What a level of fragmentation means on this machine as it is now.
+/// The goal of a fragmentation level on this machine now.
 ///
 /// # Errors
-/// The kernel does not say what is free.
+/// The kernel does not report free memory by size.
 pub fn goal(kind: Kind, level: u8, extent: Extent) -> Result<Goal, Failure> {
     goal_of(kind, level, extent, &free(superpage()?)?)
 }
 
-/// The same, of what is free.
+/// The goal of a fragmentation level, given the free memory.
 ///
 /// # Errors
-/// The kernel does not say what is free.
+/// The kernel does not report free memory by size.
 pub fn goal_of(
     kind: Kind,
     level: u8,
@@ -38,25 +38,25 @@ pub fn goal_of(
     Ok(Goal::new(kind, level, extent, free)?)
 }
 
-/// The size that is fragmented.
+/// The superpage size that is fragmented.
 ///
 /// # Errors
-/// This kernel has none.
+/// This kernel has no transparent superpages.
 pub fn superpage() -> Result<PageSize, Failure> {
     Thp::pmd_size_of(&Root::real()).map_err(|_| {
         Failure::cannot("this kernel has no transparent superpages, by which memory is fragmented")
     })
 }
 
-/// Makes free memory contiguous, as far as that is permitted and possible; whether it was permitted.
+/// Compacts free memory as far as possible; returns whether it was permitted.
 pub fn gather(superpage: PageSize) -> bool {
     experiment::contiguous::gather_all(&Root::real(), &pool_guard::journal_dir(), superpage).is_ok()
 }
 
-/// What is free now.
+/// Free memory now.
 ///
 /// # Errors
-/// The kernel does not say it.
+/// The kernel does not report it.
 pub fn free(superpage: PageSize) -> Result<FreeContiguity, Failure> {
     FreeContiguity::read(&Root::real(), superpage).map_err(Failure::cannot)
 }

@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// The text of a document whose first key is its schema.
+/// The JSON text of a document, with its schema as the first key.
 ///
 /// # Errors
-/// It has a value that JSON lacks.
+/// The document has a value that JSON cannot represent.
 pub fn json_text(schema: &str, body: Value) -> Result<String, Failure> {
     #[derive(Serialize)]
     struct Document<'a> {
@@ -19,10 +19,10 @@ pub fn json_text(schema: &str, body: Value) -> Result<String, Failure> {
     to_json(&Document { schema, body })
 }
 
-/// The text of a document.
+/// The JSON text of a document.
 ///
 /// # Errors
-/// It has a value that JSON lacks.
+/// The document has a value that JSON cannot represent.
 pub fn to_json(document: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(document);
     Ok(text.map_err(|error| Failure::usage(format!("JSON: {error}")))? + "\n")

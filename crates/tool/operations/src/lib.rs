@@ -1,8 +1,10 @@
-//! What superpage does, as typed requests and results: comparisons, evaluations, benchmarks, predictions, programs run on
-//! superpages. The command, the laboratory's command and the module of Python call it; flags, printing and exit codes are theirs.
+//! What superpage does, as typed requests and results: comparisons, evaluations, benchmarks, predictions, programs run
+//! on superpages. Called by the commands `superpage` and `superpage-lab` and by the Python module, which own flags,
+//! printing and exit codes.
 //!
-//! Groups of options that several programs read ([`workloads::WorkloadArgs`], [`compare::RuleArgs`], [`compare::ServiceArgs`],
-//! [`cluster::ClusterArgs`]) are requests that clap can fill: no second struct must be kept equal.
+//! Groups of options that several programs parse ([`workloads::WorkloadArgs`], [`compare::RuleArgs`],
+//! [`compare::ServiceArgs`], [`cluster::ClusterArgs`]) are requests that clap can fill, so that no second struct is
+//! needed.
 //! See docs/decisions/crates.md#7.
 #![forbid(unsafe_code)]
 

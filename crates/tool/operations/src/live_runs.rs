@@ -1,4 +1,4 @@
-//! Designs on one of our workloads, live: what `superpage lab validate` sets beside simulations.
+//! Live runs of a built-in workload under designs: `superpage lab validate` compares them with simulations.
 //! See docs/decisions/lab.md#8.
 
 use std::sync::Arc;
@@ -18,36 +18,36 @@ use crate::jobs::{Job, JobOutcome, Plans, WarmMemory};
 use crate::pool_guard::PoolPolicy;
 use crate::{design, fragmentation, signals};
 
-/// What is run. Base pages are the first arm.
+/// The runs to make. Base pages are the first arm.
 #[derive(Debug)]
 pub struct LiveRuns {
-    /// The kernel.
+    /// The workload.
     pub workload: Workload,
     /// Its settings.
     pub settings: Settings,
-    /// Designs, each as it is called and as it was named on the command line.
+    /// Designs: the name of the arm, and the name on the command line.
     pub designs: Vec<(String, String)>,
     /// How superpages are made of reservations.
     pub executor: Executor,
-    /// How free memory is fragmented: what stays in use, the level in per cent, and of what.
+    /// How free memory is fragmented: what stays in use, the level in percent, and the extent.
     pub fragmented: Option<(Kind, u8, Extent)>,
-    /// Runs of each arm.
+    /// Number of runs of each arm.
     pub runs: u32,
-    /// The most time for all measured runs.
+    /// Maximum seconds for all measured runs.
     pub max_seconds: f64,
-    /// No progress.
+    /// Whether to hide progress.
     pub quiet: bool,
 }
 
-/// What the workload says of a run, in the order of the samples' metrics: seconds of its timed phase, and of what
-/// comes before it. `touch` has nothing before it.
+/// Metrics of a run in the samples' order: seconds of its timed phase, and of the set-up before it. `touch` has no
+/// set-up.
 const TIMES: [(&str, &str); 2] = [
     ("timed phase", r#""seconds":([-+0-9.eE]+),"cpu_seconds""#),
     ("set-up", r#""setup_seconds":([-+0-9.eE]+)"#),
 ];
 
 impl LiveRuns {
-    /// Whether it can be run here, as far as is known beforehand.
+    /// Fails if the runs are known to be impossible here.
     pub fn check(&self) -> Result<(), Failure> {
         crate::workloads::check(self.workload, &self.settings)?;
         self.job()?;
@@ -57,21 +57,21 @@ impl LiveRuns {
         }
     }
 
-    /// What each arm would do.
+    /// The plan of each arm.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The runs are impossible.
     pub fn plans(&self) -> Result<Plans, Failure> {
         self.job()?.plans()
     }
 
-    /// Makes the runs. Free memory is fragmented before each of them, and given back afterwards.
+    /// Makes the runs. Free memory is fragmented before each run, and freed afterwards.
     pub fn run(&self) -> Result<JobOutcome, Failure> {
         let job = self.job()?;
         let Some((kind, level, extent)) = self.fragmented else { return job.run() };
-        // What can be moved together is, so that what is fragmented is all that could be superpages. Root's alone.
+        // Compact movable pages first, so that the fragmented superpages are all that could exist. Root only.
         let superpage = fragmentation::superpage()?;
-        // That raises a pool, which nobody would lower if a signal ended us.
+        // Compaction raises a pool; a signal must not leave it raised.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         fragmentation::gather(superpage);
         if let Some(signal) = interrupting.received() {
@@ -100,13 +100,13 @@ impl LiveRuns {
         for (name, word) in &self.designs {
             let (name, design) = (name.clone(), Some(word.clone()));
             let executor = design::recipe::executor_of(&design::load(word)?.design, self.executor);
-            // The laboratory simulates what is carried out, too.
+            // The laboratory simulates the approximation too.
             let approximate = true;
             let mut recipe =
                 Recipe { name, design, executor, approximate, ..Recipe::new(Pages::System) };
             design::recipe::follow(&mut recipe)?;
             if recipe.pages == Pages::Thp && recipe.ahead.is_empty() {
-                // The kernel alone is to decide: the library advises only what lies free in superpages.
+                // Leave the decision to the kernel alone: the library advises only memory that lies free in superpages.
                 // See docs/decisions/contiguity.md#1.
                 recipe.memory = Memory::default();
             }
@@ -143,7 +143,7 @@ impl LiveRuns {
                 patience_seconds: None,
             },
             judging: Judging::default(),
-            // Warming takes superpages that were fragmented, and fragmenting has warmed what is free.
+            // Warming would take the fragmented superpages, and fragmenting has already warmed free memory.
             warm_memory: match self.fragmented {
                 None => WarmMemory::Auto,
                 Some(_) => WarmMemory::Never,

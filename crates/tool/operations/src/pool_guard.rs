@@ -1,8 +1,8 @@
-//! Raising a hugetlb pool for a run: the one setting this command changes, beside whoever else does.
+//! Raises a hugetlb pool for a run, shared with other superpage commands.
 //!
-//! What is raised is the overcommit limit, not the pool: pages are then taken from free memory
-//! when a program maps them (and reserved, so that its faults cannot fail) and go back when it
-//! unmaps them. Between the runs of other arms nothing is missing from the machine.
+//! Raises the overcommit limit, not the pool: the kernel then takes pages from free memory when a program maps them
+//! (and reserves them, so that its faults cannot fail), and frees them when it unmaps them. During runs of other arms
+//! the machine loses no memory.
 
 use std::path::PathBuf;
 
@@ -25,31 +25,31 @@ pub enum PoolPolicy {
     Keep,
 }
 
-/// Raised limits and grown pools, or none: dropping it, or [`OvercommitGuard::restore`], puts everything back.
+/// Raised limits and grown pools; dropping the guard, or [`OvercommitGuard::restore`], restores everything.
 #[derive(Default)]
 pub struct OvercommitGuard {
     shares: Vec<SharedKnob>,
-    /// For knobs that are set for this command alone.
+    /// Journal of knobs that only this command sets.
     journal: Option<Journal>,
-    /// What was changed, in words.
+    /// The changes made, as text.
     pub raised: Vec<String>,
-    /// Why a pool could not be raised.
+    /// Why pools could not be raised.
     pub refused: Vec<Failure>,
 }
 
-/// Where settings are written down before they are changed. On disk, because it must outlive a
-/// kill -9; in a directory of root's, because it says what to write into /proc and /sys.
+/// Directory of the settings journal. On disk, to survive a kill -9; owned by root, because it says what to write into
+/// /proc and /sys.
 pub fn journal_dir() -> PathBuf {
     PathBuf::from("/var/lib/superpage/journal")
 }
 
-/// Gives back what killed commands left, before it is decided what is to change; what that was.
+/// Restores settings left by killed commands before a new change is planned; returns what was restored.
 pub fn give_back_of_the_dead(root: &Root) -> Vec<Restoration> {
-    // Where it cannot be, the change fails too, and says why.
+    // Ignore errors: the change fails too and reports the reason.
     host::journal::restore_dead(&journal_dir(), root, &|| true).unwrap_or_default()
 }
 
-/// Raises what arms need, if the policy allows it; why a pool of theirs was not raised.
+/// Raises the pools that arms need, if the policy allows it; also returns why a pool was not raised.
 pub fn raise_for_arms(
     policy: PoolPolicy,
     recipes: &[&Recipe],
@@ -64,11 +64,11 @@ pub fn raise_for_arms(
     (guard, refused)
 }
 
-/// Raises every pool that `recipes` ask for, beside whoever else does. A pool that cannot be raised is noted
-/// in [`OvercommitGuard::refused`]; the others are raised all the same.
+/// Raises every pool that `recipes` need, shared with other commands. Failures are recorded in
+/// [`OvercommitGuard::refused`]; the other pools are still raised.
 ///
-/// With `grow`, the pools are grown by that much at once, which compacts memory where it must;
-/// without, they may grow as pages are asked for. Once `goes_on` is false no more pages are got.
+/// With `grow`, the pools are grown by that much at once, with compaction if needed; without, they may grow as pages
+/// are requested. Stops getting pages when `goes_on` returns false.
 pub fn raise(
     recipes: &[&Recipe],
     grow: Option<ByteSize>,
@@ -106,7 +106,7 @@ fn needs_root(size: PageSize, grow: Option<ByteSize>) -> Failure {
     ))
 }
 
-/// What [`raise`] would do, in words, and why a pool would not be raised; `facts` become what they would then be.
+/// What [`raise`] would do, as text, and why pools would not be raised; updates `facts` accordingly.
 pub fn preview(
     recipes: &[&Recipe],
     grow: Option<ByteSize>,
@@ -128,7 +128,7 @@ pub fn preview(
             continue;
         }
         let pages = match limit_to_raise(size) {
-            // Whether this kernel takes a limit of these is seen when it is written.
+            // Whether the kernel accepts a limit for gigantic pages is known only by writing it.
             Ok(_) if facts.pools.iter().any(|pool| pool.size == size && pool.is_gigantic) => {
                 refused.push(PoolError::GiganticOvercommit { size }.into());
                 continue;
@@ -158,7 +158,7 @@ fn pools_of(recipes: &[&Recipe], grows: bool, facts: &launch::Facts) -> Vec<Page
 
 fn pool_size(recipe: &Recipe, grows: bool, facts: &launch::Facts) -> Option<PageSize> {
     match recipe.pages {
-        // It takes a pool that has pages, or where there is no THP one that may grow. See docs/decisions/launch.md#4.
+        // `auto` takes a pool that has pages, or without THP one that may grow. See docs/decisions/launch.md#4.
         Pages::Auto if !grows && facts.has_thp() => None,
         Pages::Hugetlb(None) | Pages::Auto => facts.pools.first().map(|pool| pool.size),
         Pages::Hugetlb(Some(size)) => Some(size),
@@ -168,7 +168,7 @@ fn pool_size(recipe: &Recipe, grows: bool, facts: &launch::Facts) -> Option<Page
 }
 
 impl OvercommitGuard {
-    /// Sets any knob, for as long as the guard lasts or until it is set again.
+    /// Sets a knob until the guard is dropped or the knob is set again.
     pub fn set(&mut self, knob: &Knob, value: &str) -> Result<(), JournalError> {
         if self.journal.is_none() {
             let journal = Journal::open(&journal_dir(), &Root::real())?;
@@ -181,12 +181,12 @@ impl OvercommitGuard {
 
     fn raise(&mut self, size: PageSize, goes_on: &dyn Fn() -> bool) -> Result<(), Failure> {
         let (root, knob) = (Root::real(), Knob::hugetlb_overcommit(size));
-        // An administrator's higher limit stays: at least this.
+        // At least: an administrator's higher limit stays.
         let want = Claim::AtLeast(limit_to_raise(size)?);
         let before = knob.read(&root)?;
         let share = SharedKnob::raise(&journal_dir(), &root, &knob, want, goes_on);
         let share = match share {
-            // Most kernels take no limit of gigantic pages.
+            // Most kernels accept no limit for gigantic pages.
             Err(_) if Status::read(&root).is_ok_and(|status| status.is_gigantic(size)) => {
                 return Err(PoolError::GiganticOvercommit { size }.into());
             }
@@ -203,11 +203,11 @@ impl OvercommitGuard {
         Ok(())
     }
 
-    /// Grows the pool itself by so many bytes; returns by how many pages. A part of them is no failure: the program may
-    /// fall back.
+    /// Grows the pool itself by `bytes`; returns the number of pages added. Partial growth is no failure: the program
+    /// may fall back.
     ///
     /// # Errors
-    /// The machine cannot spare so much, or does not let us.
+    /// The machine lacks memory, or growing is not permitted.
     pub fn grow(
         &mut self,
         size: PageSize,
@@ -240,7 +240,7 @@ impl OvercommitGuard {
         Ok(got)
     }
 
-    /// Puts everything back and says, one line each, what could not be.
+    /// Restores everything; returns one line per setting that could not be restored.
     pub fn restore(mut self) -> Vec<String> {
         self.put_back()
     }
@@ -254,7 +254,7 @@ impl OvercommitGuard {
     }
 }
 
-/// However it ends: what could not be put back is said.
+/// Restores everything and prints what could not be restored.
 impl Drop for OvercommitGuard {
     fn drop(&mut self) {
         self.put_back().iter().for_each(|line| crate::reporter::say(line));
@@ -270,15 +270,15 @@ fn say_if_short(size: PageSize, got: u64, bytes: ByteSize) {
     }
 }
 
-/// Says what was put back after an earlier superpage that was killed.
+/// Prints what was restored after a killed superpage.
 fn say_restored(restored: &[Restoration]) {
     for restoration in restored {
         crate::reporter::say(&format!("left by a killed superpage: {restoration}"));
     }
 }
 
-/// What is on demand already, and nine tenths of what is available: the limit lets a program take pages, it
-/// does not take them. More than it needs on purpose: a forked child that writes needs pages beyond the
+/// The overcommit limit in pages: those on demand already, and nine tenths of available memory. The limit only permits
+/// a program to take pages. Deliberately more than it needs: a forked child that writes needs pages beyond the
 /// reservation.
 fn limit_to_raise(size: PageSize) -> Result<u64, Failure> {
     let status = Status::read(&Root::real())?;
@@ -294,7 +294,7 @@ fn share_of(available: ByteSize, size: PageSize) -> u64 {
     available.bytes() / 10 * 9 / size.bytes()
 }
 
-/// Whether a setting is, or may be, not as it was before it was changed.
+/// Whether a setting is, or may be, still changed.
 pub fn is_left_changed(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Restored { to, got, .. } => to != got,

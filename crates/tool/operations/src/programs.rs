@@ -1,13 +1,13 @@
-//! Where the programs of superpage are.
+//! Finds the programs of superpage.
 
 use std::path::{Path, PathBuf};
 
 use crate::{Failure, facts};
 
-/// The file name of the laboratory's program.
+/// File name of the laboratory's program.
 pub const LABORATORY: &str = "superpage-lab";
 
-/// The file of `superpage`: our own, or the one beside us, or along PATH.
+/// The file of `superpage`: this program, one next to it, or along PATH.
 pub fn superpage() -> Result<PathBuf, Failure> {
     const OWN: &str = "superpage";
     let own = std::env::current_exe()
@@ -23,7 +23,7 @@ pub fn superpage() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Where a program of superpage is: beside `own`, or along PATH.
+/// Finds a program of superpage next to `own`, or along PATH.
 pub fn find(program: &str, own: Option<&Path>) -> Option<PathBuf> {
     let beside = own.and_then(Path::parent).map(|directory| directory.join(program));
     beside.filter(|path| path.is_file()).or_else(|| {

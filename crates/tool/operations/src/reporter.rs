@@ -1,32 +1,31 @@
-//! Messages and progress of operations: a program says once where they go. Without a reporter they are dropped.
+//! Messages and progress of operations. A program sets a reporter once; without one they are dropped.
 
 use std::sync::OnceLock;
 
-/// What shows messages and progress to people.
+/// Shows messages and progress.
 pub trait Reporter: Send + Sync {
     /// Shows one line.
     fn say(&self, line: &str);
 
-    /// Begins to show progress of one piece of work; in lines now and then where that is all that can be shown and
-    /// `as_lines`.
+    /// Starts a progress display; without a terminal, occasional lines if `as_lines`.
     fn progress(&self, what: &str, as_lines: bool) -> Box<dyn Bar + Send>;
 }
 
-/// Progress of one piece of work as it is shown.
+/// A progress display of one piece of work.
 pub trait Bar {
-    /// Shows that `done` steps of `of` are done; `what` is being done.
+    /// Shows `done` of `of` steps; `what` describes the current one.
     fn tell(&mut self, done: u64, of: Option<u64>, what: &mut dyn FnMut() -> String);
 
-    /// Calls `print` while nothing of the bar is on the screen.
+    /// Calls `print` while the bar is hidden.
     fn aside(&self, print: &mut dyn FnMut());
 
-    /// Removes it from the screen.
+    /// Removes the display from the screen.
     fn clear(&mut self);
 }
 
 static REPORTER: OnceLock<Box<dyn Reporter>> = OnceLock::new();
 
-/// Sets the process's reporter. The first one stays.
+/// Sets the process's reporter; later calls have no effect.
 pub fn report_to(reporter: impl Reporter + 'static) {
     let _ = REPORTER.set(Box::new(reporter));
 }
@@ -38,18 +37,18 @@ pub fn say(line: &str) {
     }
 }
 
-/// Progress of one piece of work, or silence.
+/// Progress of one piece of work; silent if quiet.
 pub struct Progress {
     bar: Option<Box<dyn Bar + Send>>,
 }
 
 impl Progress {
-    /// Of steps that are told one by one. Without a terminal, lines now and then: they go into a log.
+    /// Progress of separate steps; without a terminal, occasional lines for a log.
     pub fn new(quiet: bool, what: &str) -> Self {
         Self::of(quiet, what, true)
     }
 
-    /// Of one pass: without a terminal, nothing.
+    /// Progress of one pass; without a terminal, silent.
     pub fn of_pass(quiet: bool, what: &str) -> Self {
         Self::of(quiet, what, false)
     }
@@ -59,7 +58,7 @@ impl Progress {
         Self { bar: reporter.map(|reporter| reporter.progress(what, as_lines)) }
     }
 
-    /// Shows how far the work is, of how much if that is known, and what is being done.
+    /// Shows the steps done, the total if known, and the current step.
     pub fn tell(&mut self, done: u64, of: Option<u64>, what: impl FnOnce() -> String) {
         if let Some(bar) = &mut self.bar {
             let mut what = Some(what);
@@ -67,7 +66,7 @@ impl Progress {
         }
     }
 
-    /// Prints something else meanwhile: the bar is off the screen until that is done.
+    /// Prints something else while the bar is hidden.
     pub fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
         let Some(bar) = &self.bar else { return print() };
         let (mut print, mut printed) = (Some(print), None);
@@ -79,7 +78,7 @@ impl Progress {
         }
     }
 
-    /// Removes it from the screen.
+    /// Removes the display from the screen.
     pub fn clear(&mut self) {
         if let Some(bar) = &mut self.bar {
             bar.clear();

@@ -1,4 +1,4 @@
-//! A program on superpages: its plan, and one run of it, watched, with what was lent to it given back.
+//! Runs a program on superpages: its plan, and one observed run, after which lent memory is taken back.
 
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -19,70 +19,70 @@ use crate::pool_guard::{self, OvercommitGuard};
 use crate::reporter::say;
 use crate::{Failure, design, facts, signals};
 
-/// A program to be run.
+/// A program to run.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// On what pages.
+    /// Pages to use.
     pub recipe: Recipe,
     /// Program and arguments.
     pub command: Vec<Word>,
-    /// What of its design is done otherwise, in words.
+    /// Notes on design rules that are applied differently.
     pub notes: Vec<String>,
     /// Whether a hugetlb pool may be raised or grown for the run.
     pub lends: bool,
-    /// By how much the pool is grown before the run.
+    /// Bytes by which the pool is grown before the run.
     pub grow: Option<ByteSize>,
-    /// Whether the kernel's counters are read around the run.
+    /// Whether to read the kernel's counters around the run.
     pub counts: bool,
-    /// No notes.
+    /// Whether to hide notes.
     pub quiet: bool,
 }
 
-/// What a run would do.
+/// The plan of a run.
 #[derive(Debug)]
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
-    /// Each change to a hugetlb pool, in words.
+    /// Each change to a hugetlb pool, as text.
     pub would_lend: Vec<String>,
 }
 
-/// How a run went.
+/// Outcome of a run.
 #[derive(Debug)]
 pub enum Ran {
-    /// A signal came before the program was started.
+    /// A signal arrived before the program was started.
     Signal(i32),
-    /// The program was run to its end.
+    /// The program ran to its end.
     Ended(Box<Ended>),
 }
 
 /// A program that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// What was done to start it.
+    /// The plan it was started with.
     pub plan: Plan,
-    /// The counters of its library.
+    /// Counters of the preloaded library.
     pub ledger: Option<CounterFile>,
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// How long it ran.
+    /// Duration in seconds.
     pub seconds: f64,
     /// CPU time and faults, as the kernel counted them.
     pub usage: Usage,
-    /// What was seen of its memory.
+    /// Observations of its memory.
     pub seen: Observed,
-    /// The program's own process.
+    /// The main process.
     pub pid: Pid,
-    /// What was done about the rules of a design in force, and what was made.
+    /// The rules of an applied design and how they were carried out, and the superpages made.
     pub in_force: Option<(Vec<Rule>, Report)>,
-    /// Superpages that were made free for it.
+    /// Superpages that were freed for the program.
     pub supplied: Option<Supplied>,
-    /// What the kernel counted on this machine meanwhile.
+    /// Increase of this machine's kernel counters.
     pub machine: Option<CounterDeltas>,
 }
 
-/// Calls `work` on a thread of its own, so that what it leaves free in malloc can be given back: the main thread's would stay
-/// in its caches. A launcher waits for long. Without a thread it is called here.
+/// Calls `work` on a separate thread, so that its freed malloc memory can be returned: on the main thread it would stay
+/// in caches while the launcher waits. If no thread can be started, `work` runs here.
 pub fn in_passing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let mut work = Some(work);
     let begun = &mut work;
@@ -98,10 +98,10 @@ pub fn in_passing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 impl Request {
-    /// What a run would do; changes nothing.
+    /// Plans the run; changes nothing.
     ///
     /// # Errors
-    /// The program cannot be started so.
+    /// The program cannot be started with these pages.
     pub fn plan(&self) -> Result<Planned, Failure> {
         let mut facts = facts::read();
         let (would_lend, not_raised) = match self.lends {
@@ -112,7 +112,7 @@ impl Request {
         Ok(Planned { plan, would_lend })
     }
 
-    /// The plan, and its notes beside those of `launch`.
+    /// The plan, and notes in addition to those of `launch`.
     fn resolved(
         &self,
         facts: &launch::Facts,
@@ -123,7 +123,7 @@ impl Request {
         let is_needed = self.recipe.fallback == Fallback::Error
             || matches!(planned, Err(LaunchError::PoolEmpty { .. }));
         if let Some(why) = not_raised.pop_if(|_| is_needed) {
-            // Where a larger pool would have helped, the reason is why it was not raised.
+            // If a larger pool was needed, report why it was not raised.
             return Err(why.in_launcher());
         }
         let mut plan = planned.map_err(|error| Failure::of_launcher(&error))?;
@@ -139,7 +139,7 @@ impl Request {
         }
     }
 
-    /// Runs the program. Signals are passed on to it; `relay` has caught them since before anything was changed.
+    /// Runs the program. Forwards signals to it; `relay` has caught them since before any setting was changed.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -171,7 +171,7 @@ impl Request {
         let counters = || self.counts.then(|| Counters::read(&Root::real()).ok()).flatten();
         let before = counters();
         if let Some(signal) = relay.asked() {
-            // Nobody wants the program any more. The guard puts back what was raised.
+            // Cancelled before the start. The guard restores what was raised.
             return Ok(Ran::Signal(signal));
         }
         let ended = self.supervise(plan, relay, ledger, policy);
@@ -183,7 +183,7 @@ impl Request {
         Ok(Ran::Ended(Box::new(Ended { machine, ..ended? })))
     }
 
-    /// Starts the program and stays with it: to pass signals on, to see what it got, to give back what it was lent.
+    /// Starts the program and waits for it: forwards signals, observes its memory, takes lent memory back.
     fn supervise(
         &self,
         plan: Plan,
@@ -208,10 +208,10 @@ impl Request {
         let depth = Depth::WithinBudget;
         let watch = Watch::start(Root::real(), family, began, depth, 0, ledger.as_ref());
         let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
-        // From here on this process only waits, and looks now and then, less and less often.
+        // From here on this process only waits and takes samples, less and less often.
         sys::mem::give_back_unused();
         let mut pause = MIN_PAUSE;
-        // The first process of a container is the parent of all that lose theirs.
+        // PID 1 of a container must reap orphaned processes.
         let is_first = sys::param::own_pid().0 == 1;
         while sys::wait::has_ended_within(pid, pause) == Some(false) {
             sys::mem::give_back_unused();
@@ -235,7 +235,7 @@ impl Request {
         Ok(Ended { plan, ledger, status, seconds, usage, seen, pid, in_force, supplied, machine })
     }
 
-    /// Superpages for a program whose library may ask for them.
+    /// Supply of free superpages for a program whose library may request them.
     fn supply_for(&self, plan: &Plan, ledger: Option<&CounterFile>) -> Option<Supply> {
         let supply = Supply::for_plan(plan, ledger, &Root::real(), &pool_guard::journal_dir());
         supply.unwrap_or_else(|why| {
@@ -245,6 +245,6 @@ impl Request {
     }
 }
 
-/// How long a launcher waits before it gives back again what its looks at the program left; doubled each time.
+/// Minimum pause between returning unused memory to the kernel; doubled each time.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);

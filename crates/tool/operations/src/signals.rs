@@ -1,4 +1,4 @@
-//! Signals to `superpage` itself: an experiment ends cleanly, a launcher passes them on.
+//! Signals to `superpage` itself: an experiment ends cleanly, a launcher forwards them.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -19,17 +19,17 @@ use units::Pid;
 
 use crate::Failure;
 
-/// No thread can be started.
+/// The failure to start a thread.
 pub fn no_thread(error: std::io::Error) -> Failure {
     let remedy = "allow more processes (ulimit -u; pids.max of the control group)";
     Failure::cannot(format!("a thread cannot be started: {error}; {remedy}"))
 }
 
-/// The signal that asked an experiment to stop; 0 while none did.
+/// The signal that interrupted an experiment; 0 if none did.
 pub type Interruption = Arc<AtomicI32>;
 
-/// While it lives ^C, TERM and HUP interrupt the experiment instead of killing us, so that what was
-/// changed is put back before we end (by the same signal).
+/// While the result lives, ^C, TERM and HUP interrupt the experiment instead of killing this process, so that settings
+/// are restored before it ends (by the same signal).
 pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, Failure> {
     let asked = Interruption::default();
     let (mut signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
@@ -44,7 +44,7 @@ pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, F
     Ok(Interrupting { asked, handle, _heeding: heeding })
 }
 
-/// Signals interrupt an experiment.
+/// Signal handling of an experiment.
 pub struct Interrupting {
     asked: Interruption,
     handle: Handle,
@@ -52,17 +52,17 @@ pub struct Interrupting {
 }
 
 impl Interrupting {
-    /// Where it stands that a signal came.
+    /// The flag that holds the signal received.
     pub fn asked(&self) -> Interruption {
         Arc::clone(&self.asked)
     }
 
-    /// The signal that came, if one did.
+    /// The signal received, if any.
     pub fn received(&self) -> Option<i32> {
         Some(self.signal()).filter(|signal| *signal != 0)
     }
 
-    /// The same; 0: none did.
+    /// The signal received; 0 if none.
     pub fn signal(&self) -> i32 {
         self.asked.load(Ordering::SeqCst)
     }
@@ -74,14 +74,14 @@ impl Drop for Interrupting {
     }
 }
 
-/// Passes signals on to the program. What the terminal sent (^C, ^\) it has sent to the program
-/// too, which is in our process group: passing it on would deliver it twice.
+/// Forwards signals to the program. Signals from the terminal (^C, ^\) are not forwarded: the program is in our process
+/// group and gets them itself.
 pub struct Relay {
     program: Sender<Pid>,
     relaying: Relaying,
 }
 
-/// The last signal that asked us to end, written by the signal's handler.
+/// The last termination signal, written by the signal handler.
 #[derive(Default)]
 struct Asked(Arc<AtomicUsize>);
 
@@ -91,12 +91,12 @@ impl Asked {
     }
 }
 
-/// Those that end a program, and a launcher before it has started one.
+/// Signals that end a program, and a launcher before it has started one.
 const ENDING: [i32; 4] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
 
 impl Relay {
-    /// Catches signals from now on; before the program is started, so that none is lost, and it is not started where
-    /// no thread can be.
+    /// Catches signals from now on. Created before the program is started, so that none is lost, and so that the
+    /// program is not started if no thread can be.
     pub fn new() -> Result<Self, Failure> {
         let passed_on = [SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGALRM];
         let (mut signals, heeding) = watch(&[&ENDING[..], &passed_on].concat())?;
@@ -123,24 +123,24 @@ impl Relay {
         Ok(Self { program, relaying: Relaying { handle, thread, asked, _heeding: heeding } })
     }
 
-    /// While it lives none of them ends us, also after the relay: until settings are put back.
+    /// While it lives no termination signal ends this process, even after the relay: until settings are restored.
     pub fn heeding(&self) -> Heeding {
         Heeding::another()
     }
 
-    /// The signal that asked us to end before the program was started.
+    /// The termination signal received before the program was started.
     pub fn asked(&self) -> Option<i32> {
         self.relaying.asked.signal()
     }
 
-    /// Starts passing them to `program`, but not back what it, or a process below it, sent us.
+    /// Starts forwarding to `program`, except for signals that it or a descendant sent us.
     pub fn to(self, program: Pid) -> Relaying {
         let _ = self.program.send(program);
         self.relaying
     }
 }
 
-/// A relay at work.
+/// A running relay.
 pub struct Relaying {
     handle: Handle,
     thread: JoinHandle<()>,
@@ -149,8 +149,8 @@ pub struct Relaying {
 }
 
 impl Relaying {
-    /// Ends it; before the program is reaped, when its pid may come to mean another. The signal that asked us to end until
-    /// then, if one did.
+    /// Stops the relay; call it before the program is reaped, when its pid may be reused. Returns the termination
+    /// signal received until then.
     pub fn stop(self) -> Option<i32> {
         self.handle.close();
         let _ = self.thread.join();
@@ -158,8 +158,8 @@ impl Relaying {
     }
 }
 
-/// Catches those of `signals` that are not ignored: who started us with `nohup`, or in the background,
-/// wants them ignored by us and by the program.
+/// Catches the `signals` that are not ignored: a parent that used `nohup`, or started us in the background, wants them
+/// ignored.
 fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, Heeding), Failure> {
     let heeded: Vec<i32> =
         signals.iter().copied().filter(|signal| !sys::signal::is_ignored(*signal)).collect();
@@ -170,17 +170,16 @@ fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, Heeding), Failure>
     watched.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))
 }
 
-/// Somebody heeds signals while one lives. When none does, a signal does again what it does to any program:
-/// a handler of signal-hook stays where it is for ever, and without this a TERM between two parts of a
-/// command would be lost.
+/// Signals are handled while one of these lives. Without any, they have their default effect again: a handler of
+/// signal-hook can never be removed, and a TERM between two parts of a command would be lost.
 #[must_use]
 pub struct Heeding(());
 
-/// Who heeds signals.
+/// Number of live [`Heeding`] values, and the flags of their signals.
 #[derive(Default)]
 struct Heeders {
     count: u32,
-    /// Signals that do what they do by default while `nobody` is set.
+    /// Signals with their default effect while `nobody` is set.
     defaulted: Vec<i32>,
     nobody: Arc<AtomicBool>,
 }
@@ -201,7 +200,7 @@ impl Heeding {
         Ok(Self(()))
     }
 
-    /// Beside one that lives.
+    /// Another one, while one lives.
     fn another() -> Self {
         HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).count += 1;
         Self(())
@@ -227,7 +226,7 @@ mod tests {
 
     const CHILD: &str = "SUPERPAGE_TEST_SIGNALS";
 
-    /// What a process does that gets a TERM while or after somebody heeds signals.
+    /// Test process that gets a TERM during or after signal handling.
     fn heed(when: &str) -> ! {
         let own = Pid(std::process::id() as i32);
         let first = Relay::new().unwrap();
@@ -236,7 +235,7 @@ mod tests {
         if when == "after" {
             drop(experiment);
             sys::signal::send(own, SIGTERM).unwrap();
-            // Any thread may be the one that it reaches.
+            // Any thread may receive the signal.
             std::thread::sleep(std::time::Duration::from_secs(30));
         } else {
             sys::signal::send(own, SIGTERM).unwrap();
@@ -249,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_signal_is_the_experiments_while_there_is_one_and_kills_afterwards() {
-        // This test again, in a process of its own.
+        // Runs this test again in a child process.
         if let Ok(when) = std::env::var(CHILD) {
             heed(&when);
         }

@@ -1,6 +1,5 @@
-//! This machine's own files, which `superpage tlb --save` writes and `superpage bench` adds costs to: the machine
-//! that whatever takes one reads under the name `this`, and beside it everything that was found. The only file
-//! that knows where they lie.
+//! This machine's own files, which `superpage tlb --save` writes and to which `superpage bench` adds costs: the machine
+//! that commands read under the name `this`, and the full calibration next to it. Only this module knows their paths.
 
 use std::path::PathBuf;
 
@@ -13,16 +12,15 @@ use crate::Failure;
 use crate::files;
 use crate::json;
 
-/// Under `$XDG_DATA_HOME` (an absolute path, else it does not count: XDG Base Directory Specification), which
-/// is `~/.local/share` by default.
+/// Below `$XDG_DATA_HOME` (ignored unless absolute: XDG Base Directory Specification), by default `~/.local/share`.
 const FILE: &str = "superpage/machines/this.toml";
-/// How the calibration's name ends (superpage.tlb/1).
+/// Extension of the calibration's file (superpage.tlb/1).
 const CALIBRATION: &str = "json";
 
-/// In the comment of every cost that `superpage bench` measured.
+/// Comment on every cost that `superpage bench` measured.
 pub const BENCH: &str = "(measured) superpage bench";
 
-/// Where it is.
+/// Path of the machine's file.
 pub fn path() -> Result<PathBuf, Failure> {
     let of =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -31,7 +29,7 @@ pub fn path() -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::usage("set XDG_DATA_HOME or HOME to a directory"))
 }
 
-/// Its name, as errors show it, and its text.
+/// The machine's file: its name for errors, and its text.
 pub fn read() -> Result<(String, String), Failure> {
     kept(path()?, "a machine's file")
 }
@@ -46,17 +44,17 @@ fn kept(path: PathBuf, what: &str) -> Result<(String, String), Failure> {
     Ok((shown, files::text(&path, files::LARGEST, what)?))
 }
 
-/// Writes it, whole or not at all.
+/// Writes the machine's file atomically.
 pub fn write(text: &str) -> Result<PathBuf, Failure> {
     let path = path()?;
     let directory = path.parent().expect("a file lies in a directory");
-    // As root with another user's HOME, what that user put there would be written over or through.
+    // As root with another user's HOME, refuse directories where that user could redirect the write.
     sys::trust::directory(directory).map_err(|error| files::unwritable(directory, &error))?;
     files::write(&path, true, text)?;
     Ok(path)
 }
 
-/// Writes the machine of a calibration, and the calibration beside it. Costs that `bench` measured stay.
+/// Writes the machine of a calibration, and the calibration next to it. Costs measured by `bench` are kept.
 pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
     let kept = read().map(|(_, text)| costs_marked(&text, BENCH));
     let path = write(&with_costs(&found.to_machine(), &kept.unwrap_or_default()))?;
@@ -64,25 +62,25 @@ pub fn write_calibration(found: &Calibration) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Which processor it is of, if that is known not to be this one.
+/// The processor of a calibration, if it is known to be another one.
 fn of_another(found: &Calibration) -> Option<String> {
     let here = Snapshot::read(&Root::real()).cpu.and_then(|cpu| cpu.model)?;
     found.processor.model.clone().filter(|there| *there != here)
 }
 
-/// What a miss of base pages costs, as it was measured here and kept.
+/// The saved cost of a TLB miss on base pages of this machine, in cycles.
 pub fn miss_cost() -> Result<MissCost, Failure> {
     let (shown, found) = calibration()?;
     priced(&shown, &found)
 }
 
-/// The same; `None` where nothing was kept, or by another machine: a home directory may be of several.
+/// The same; `None` if nothing was saved, or by another machine: several may share a home directory.
 pub fn miss_cost_if_kept() -> Result<Option<MissCost>, Failure> {
     let kept = calibration().ok();
     kept.map(|(shown, found)| priced(&shown, &found)).transpose()
 }
 
-/// A calibration of this machine, and where it lies.
+/// The calibration of this machine, and its path.
 fn calibration() -> Result<(String, Calibration), Failure> {
     let (shown, text) = kept(path()?.with_extension(CALIBRATION), "a calibration")?;
     let found: Calibration = report::document::read(&text).map_err(|why| unusable(&shown, &why))?;

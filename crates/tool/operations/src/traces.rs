@@ -1,4 +1,4 @@
-//! Traces as operations open them.
+//! Opens traces for operations.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use trace::{Info, Reader, TraceError};
 
 use crate::reporter::say;
 
-/// Opens a trace. Of a truncated one, the part before the cut is read, and a warning is shown once.
+/// Opens a trace. A truncated trace is read up to the cut, with a warning once per file.
 ///
 /// # Errors
-/// It cannot be read, or is not a trace.
+/// The file cannot be read, or is not a trace.
 pub fn open(path: &Path) -> Result<Reader, TraceError> {
     static SAID: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let reader = Reader::open(path)?;
@@ -24,7 +24,7 @@ pub fn open(path: &Path) -> Result<Reader, TraceError> {
     Ok(reader)
 }
 
-/// Where a trace was cut, and what of it is there.
+/// Where a trace was cut, and how much is readable.
 fn cut_in_words(at: u64, info: &Info) -> String {
     format!(
         "truncated at byte {at} of {}: {} accesses before it can be read, without checksums (was the \

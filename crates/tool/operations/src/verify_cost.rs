@@ -1,4 +1,4 @@
-//! Whether what is predicted from translation's cost comes true: a prediction on base pages, runs on superpages, the error.
+//! Checks predictions from the cost of address translation: predict on base pages, run on superpages, report the error.
 //! See docs/decisions/prediction.md#6.
 
 use experiment::analysis::{Summary, analyse};
@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::jobs::{Job, JobOutcome, arms};
 use crate::predict::{self, Priced, Pricing, Subject, SubjectDemand};
 
-/// A check that is asked for.
+/// A request for a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Minimum runs per arm.
@@ -25,47 +25,47 @@ pub struct Request {
     pub max_runs: u32,
     /// Maximum seconds for all measured runs of a subject.
     pub max_time: f64,
-    /// No progress.
+    /// Whether to hide progress.
     pub quiet: bool,
 }
 
-/// What came of a subject.
+/// Outcome of one subject.
 #[derive(Debug)]
 pub enum Measured {
-    /// Its figures.
+    /// Figures of the subject.
     Row(Box<Row>),
-    /// A signal, by which we shall end.
+    /// The signal that interrupted it; the process ends by it.
     Signal(i32),
 }
 
-/// One subject's outcome.
+/// Figures of one subject.
 #[derive(Debug)]
 pub struct Row {
-    /// What it is called.
+    /// Name of the subject.
     pub name: String,
     /// Seconds of CPU time on base pages and on superpages.
     pub seconds: [f64; 2],
-    /// Share of the memory that can be on superpages that was, in the superpage arm.
+    /// Share of the eligible memory on superpages, in the superpage arm.
     pub coverage: Option<f64>,
-    /// What the measured saving lies between; unknown after runs so few or so different that all is left open.
+    /// Interval of the measured saving; `None` if runs are too few or differ too much.
     pub between: Option<Interval>,
-    /// What was predicted.
+    /// The prediction.
     pub prediction: Prediction,
-    /// The prices that were measured.
+    /// The measured prices.
     pub prices: Prices,
-    /// Where the accesses are from.
+    /// Source of the accesses.
     pub source: String,
-    /// What limits the comparison.
+    /// Limitations of the comparison.
     pub notes: Vec<String>,
 }
 
 impl Row {
-    /// The share of the time that superpages saved.
+    /// Share of the time that superpages saved.
     pub fn measured(&self) -> f64 {
         1.0 - self.seconds[1] / self.seconds[0]
     }
 
-    /// Predicted less measured, a share.
+    /// Prediction error: predicted minus measured share.
     pub fn error(&self) -> f64 {
         self.prediction.saved.mid - self.measured()
     }
@@ -75,7 +75,7 @@ impl Request {
     /// Predicts and measures one subject.
     ///
     /// # Errors
-    /// It cannot be predicted or run.
+    /// The subject cannot be predicted or run.
     pub fn measure(&self, subject: &Subject) -> Result<Measured, Failure> {
         let asked = subject.demand(self.quiet)?;
         let mut pricing = Pricing::begin(&asked, self.quiet)?;
@@ -98,7 +98,7 @@ impl Request {
         let rule = Rule {
             min_runs,
             max_runs,
-            // A saving is to be known well, however clear it is that there is one.
+            // Measure the saving precisely, even if it is clear that there is one.
             decide_after: None,
             ..Rule::default()
         };
@@ -145,7 +145,7 @@ fn row(
     Ok(Row { name, seconds, coverage, between, prediction, source, prices, notes })
 }
 
-/// The interval that `compare` would give the ratio of the arms, as a saving.
+/// The confidence interval that `compare` gives the ratio of the arms, as a saving.
 fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
     let seconds = |sample: &Sample| match timed {
         true => sample.metric,
@@ -159,7 +159,7 @@ fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
     (saved.low > -1.0).then_some(saved)
 }
 
-/// Median seconds in user mode and in the kernel; of our workloads, those of the timed phase.
+/// Median seconds in user mode and in the kernel; if `timed`, of the workload's timed phase.
 fn medians(arm: &Summary, timed: bool) -> Option<(f64, f64)> {
     match timed {
         true => arm.metric.map(|seconds| (seconds, 0.0)),

@@ -1,4 +1,4 @@
-//! Workloads as operations run them: their settings, checked against this machine, and the command that starts them.
+//! Workloads of operations: settings, checked against this machine, and the command that starts them.
 
 use std::num::NonZeroUsize;
 
@@ -9,7 +9,7 @@ use workload::{Options, Settings, Workload};
 
 use crate::Failure;
 
-/// What a kernel works on; `compare` takes the same flags.
+/// Options of a workload; shared with `compare`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Workload options")]
 pub struct WorkloadArgs {
@@ -25,12 +25,12 @@ pub struct WorkloadArgs {
     #[arg(long, default_value = "1", value_name = "N", value_parser = threads)]
     pub threads: NonZeroUsize,
 
-    /// What only some workloads have.
+    /// Options of some workloads only.
     #[command(flatten)]
     pub options: Options,
 }
 
-/// Reads a number of threads.
+/// Parses a number of threads.
 pub fn threads(text: &str) -> Result<NonZeroUsize, String> {
     text.trim().parse().map_err(|_| "expected a number of threads, at least 1".to_string())
 }
@@ -48,7 +48,7 @@ impl WorkloadArgs {
         Ok(settings)
     }
 
-    /// The same without the options that `workload` lacks: for flags given to several workloads.
+    /// The same without options that `workload` lacks: for flags given to several workloads.
     pub fn for_workload(&self, workload: Workload) -> Self {
         Self { options: self.options.for_workload(workload), ..self.clone() }
     }
@@ -74,19 +74,19 @@ impl WorkloadArgs {
         })
     }
 
-    /// Whether any flag was given that only a workload has.
+    /// Whether any flag was given that applies only to workloads.
     pub fn is_given(&self) -> bool {
         self.size.is_some() || self.threads.get() > 1 || self.options != Options::default()
     }
 }
 
-/// Whether `workload` can run so, with this machine's free memory.
+/// Fails if `workload` cannot run with these settings in this machine's free memory.
 pub fn check(workload: Workload, settings: &Settings) -> Result<(), Failure> {
     let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
     workload.check(settings, available).map_err(Failure::usage)
 }
 
-/// The words that run `workload` in a process of its own: ourselves, with its settings.
+/// The command that runs `workload` in its own process: this program with its settings.
 pub fn command(workload: Workload, settings: &Settings) -> Result<Vec<Word>, Failure> {
     let own = crate::programs::superpage()?;
     let mut words = vec![own.display().to_string(), "workload".into(), workload.to_string()];

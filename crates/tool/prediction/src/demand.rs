@@ -1,13 +1,13 @@
-//! `Demand`: a program's accesses, counted by what they ask of the memory hierarchy.
+//! `Demand`: a program's accesses, counted by what they require of the memory hierarchy.
 //!
-//! Filled by [`crate::Watch`], read by [`crate::predict`]. All counts are weighted: a sampled phase of a
-//! stream counts as what it stands for.
+//! Filled by [`crate::Watch`], read by [`crate::predict`]. All counts are weighted: a sampled phase of a stream counts
+//! for the whole phase.
 
 use serde::{Deserialize, Serialize};
 
 use crate::OCTAVES;
 
-/// Uses of pages again after a distance.
+/// Number of reuses of pages at a distance.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Cell {
     /// Reads.
@@ -17,30 +17,30 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Both.
+    /// Number of reads and writes.
     pub fn total(&self) -> f64 {
         self.reads + self.writes
     }
 }
 
-/// Pages touched for the first time.
+/// Number of pages touched for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Touches {
-    /// Anonymous base pages that a superpage could hold.
+    /// Anonymous base pages that superpages could hold.
     pub eligible: f64,
     /// The superpages that could hold them.
     pub superpages: f64,
-    /// Other pages: parts of a superpage at a mapping's ends, files, shared memory.
+    /// Other pages: at a mapping's ends outside whole superpages, files, shared memory.
     pub others: f64,
 }
 
-/// A program's accesses, or one phase's.
+/// Accesses of a program or of one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
-    /// All accesses, filtered ones and those of a page used just before among them.
+    /// Number of all accesses, including filtered ones and repeated accesses to a page.
     pub accesses: f64,
-    /// Random uses by the octaves of distance in pages and in regions, `pages * OCTAVES + regions`: of
-    /// memory that superpages could back.
+    /// Random uses of memory that superpages could back, by octaves of distance in pages and in regions: `pages *
+    /// OCTAVES + regions`.
     random: Vec<Cell>,
     /// Random uses of other memory, by octave of distance in pages.
     others: Vec<Cell>,
@@ -48,15 +48,15 @@ pub struct Demand {
     pub sequential: Cell,
     /// First touches.
     pub touches: Touches,
-    /// Cache lines that a random use of a page needs, if more than one. No trace of pages tells; who knows the
-    /// program may.
+    /// Number of cache lines that a random use of a page needs, if more than one. Page traces do not contain it; a
+    /// caller that knows the program may set it.
     pub lines_per_use: f64,
-    /// Uses of memory again by octave of distance in pages, in order or not.
+    /// Reuses by octave of distance in pages, sequential or not.
     again: Vec<f64>,
 }
 
-/// One use in so many may be farther than a program reaches: sampled distances are now and then a little too
-/// long, and a few pages beyond a power of two are no memory twice as large.
+/// One reuse in this many may be beyond the reach: sampled distances are sometimes slightly too long, and a few pages
+/// beyond a power of two do not double the footprint.
 /// See docs/decisions/prediction.md#4.
 const FEW: f64 = 50.0;
 
@@ -75,18 +75,18 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// Random uses of memory that superpages could back: octave in pages, in regions, how many.
+    /// Random uses of memory that superpages could back: octave in pages, octave in regions, count.
     pub fn random(&self) -> impl Iterator<Item = (usize, usize, Cell)> {
         let cells = self.random.iter().enumerate().filter(|(_, cell)| cell.total() > 0.0);
         cells.map(|(i, &cell)| (i / OCTAVES, i % OCTAVES, cell))
     }
 
-    /// Random uses of other memory: octave in pages, how many.
+    /// Random uses of other memory: octave in pages, count.
     pub fn others(&self) -> impl Iterator<Item = (usize, Cell)> {
         self.others.iter().copied().enumerate().filter(|(_, cell)| cell.total() > 0.0)
     }
 
-    /// The octave of distances in pages that nearly all memory is used again within.
+    /// Octave of the distance in pages within which nearly all reuses lie.
     pub fn reach(&self) -> usize {
         let few = self.again.iter().sum::<f64>() / FEW;
         let mut beyond = 0.0;
@@ -97,12 +97,12 @@ impl Demand {
         (0..OCTAVES).rev().find(is_reached).unwrap_or(0)
     }
 
-    /// Counts a use again.
+    /// Counts a reuse.
     pub(crate) fn add_again(&mut self, pages: usize, count: f64) {
         self.again[pages] += count;
     }
 
-    /// Counts a random use; `regions` is the octave in regions where a superpage could hold the page.
+    /// Counts a random use; `regions` is the octave in regions if a superpage could hold the page.
     pub(crate) fn add_random(
         &mut self,
         pages: usize,
@@ -122,7 +122,7 @@ impl Demand {
         add(&mut self.sequential, writes, count);
     }
 
-    /// Multiplies all counts: a program that does the same so many times.
+    /// Multiplies all counts, for a program that repeats the same accesses.
     pub fn scale(&mut self, by: f64) {
         let cells = self.random.iter_mut().chain(&mut self.others);
         for cell in cells.chain(std::iter::once(&mut self.sequential)) {
@@ -137,7 +137,7 @@ impl Demand {
         }
     }
 
-    /// Adds another's counts.
+    /// Adds the counts of another demand.
     pub fn merge(&mut self, other: &Self) {
         fn cells(mine: &mut [Cell], others: &[Cell]) {
             for (mine, other) in mine.iter_mut().zip(others) {

@@ -1,10 +1,10 @@
-//! `Distances`: how many other things were used since a thing was used last (its LRU stack distance).
+//! `Distances`: the number of other items used since an item was last used (its LRU stack distance).
 //!
-//! Owned by [`crate::Watch`]. Bennett and Kruskal's tree over time slots (IBM J. R&D 1975), a Fenwick
-//! tree here; things beyond a fixed number are sampled by a hash of their numbers and the distances
-//! scaled (SHARDS, Waldspurger et al., FAST 2015), so that memory and time per access are bounded.
+//! Owned by [`crate::Watch`]. Bennett and Kruskal's tree over time slots (IBM J. R&D 1975), a Fenwick tree here; beyond
+//! a fixed number, items are sampled by a hash of their numbers and the distances scaled (SHARDS, Waldspurger et al.,
+//! FAST 2015), so that memory and time per access are bounded.
 
-/// Octaves of distances that are told apart: 2^31 pages are 8 TiB.
+/// Number of octaves of distances: 2^31 pages are 8 TiB.
 pub const OCTAVES: usize = 32;
 
 /// The octave of a distance: 0 for 0, otherwise k for 2^(k-1) <= distance < 2^k.
@@ -13,29 +13,29 @@ pub const fn octave(distance: u64) -> usize {
     if octave < OCTAVES { octave } else { OCTAVES - 1 }
 }
 
-/// No time slot.
+/// Marks an item or slot as unused.
 const NEVER: u32 = u32::MAX;
 
-/// Stack distances of things with dense numbers.
+/// Stack distances of items with dense numbers.
 #[derive(Debug, Clone)]
 pub struct Distances {
-    /// By thing: the slot of its last use, or `NEVER`.
+    /// Slot of each item's last use, or `NEVER`.
     last: Vec<u32>,
-    /// By slot: the thing used there, if that was its last use.
+    /// Item whose last use is in each slot, or `NEVER`.
     at: Vec<u32>,
-    /// Fenwick tree over slots: things whose last use is there.
+    /// Fenwick tree over slots: number of items whose last use is there.
     tree: Vec<u32>,
     /// The next free slot.
     now: u32,
-    /// Things in the tree, and how many there may be.
+    /// Number of items in the tree, and its maximum.
     tracked: usize,
     most: usize,
-    /// One thing in 2^this is tracked.
+    /// One item in 2^`thinning` is tracked.
     thinning: u32,
 }
 
 impl Distances {
-    /// An empty one that tracks at most `most` things at once.
+    /// An empty tracker of at most `most` items.
     pub fn new(most: usize) -> Self {
         let slots = 4 * most.max(16);
         Self {
@@ -49,21 +49,20 @@ impl Distances {
         }
     }
 
-    /// How many things each tracked one stands for.
+    /// Number of items that each tracked one stands for.
     pub fn stands_for(&self) -> u64 {
         1 << self.thinning
     }
 
-    /// Whether `thing` is among those that are tracked.
+    /// Whether `thing` is one of the tracked items.
     #[inline]
     pub fn is_tracked(&self, thing: u32) -> bool {
-        // Fibonacci hashing: the high bits of a product are as good as random for dense numbers.
+        // Fibonacci hashing: the high bits of the product are nearly random for dense numbers.
         self.thinning == 0
             || u64::from(thing).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.thinning) == 0
     }
 
-    /// `thing` is used: its distance, `None` at its first use. Things that are not tracked must not be
-    /// given.
+    /// Records a use of `thing`; returns its distance, `None` at its first use. The item must be tracked.
     pub fn touch(&mut self, thing: u32) -> Option<u64> {
         debug_assert!(self.is_tracked(thing));
         if self.now as usize == self.at.len() {
@@ -74,7 +73,7 @@ impl Distances {
         }
         let slot = self.last[thing as usize];
         let distance = (slot != NEVER).then(|| {
-            // What was used after it: all that are tracked, less those up to it.
+            // Items used after it: all tracked items minus those up to its slot.
             let after = self.tracked as u64 - self.up_to(slot);
             self.take(slot);
             after << self.thinning
@@ -86,7 +85,7 @@ impl Distances {
         distance
     }
 
-    /// `thing` is no more; its next use is a first one.
+    /// Forgets `thing`: its next use is a first one.
     pub fn forget(&mut self, thing: u32) {
         if let Some(slot) = self.last.get_mut(thing as usize)
             && *slot != NEVER
@@ -120,7 +119,7 @@ impl Distances {
         }
     }
 
-    /// Things in slots up to and with `slot`.
+    /// Number of items in slots up to and including `slot`.
     fn up_to(&self, slot: u32) -> u64 {
         let (mut i, mut sum) = (slot as usize + 1, 0u64);
         while i > 0 {
@@ -130,7 +129,7 @@ impl Distances {
         sum
     }
 
-    /// Moves what is tracked together, in its order, so that there are slots again.
+    /// Moves the tracked items together in order, to free slots.
     fn compact(&mut self) {
         let things: Vec<u32> = self.at.iter().copied().filter(|&thing| thing != NEVER).collect();
         self.at.fill(NEVER);
@@ -142,7 +141,7 @@ impl Distances {
         }
     }
 
-    /// Tracks half of the things from now on.
+    /// Halves the number of tracked items until they fit.
     fn thin(&mut self) {
         while self.tracked > self.most && self.thinning < 20 {
             self.thinning += 1;
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The obvious twin: a list, most recent first.
+    /// Slow twin: a list, most recent first.
     fn naive(list: &mut Vec<u32>, thing: u32) -> Option<u64> {
         let place = list.iter().position(|&other| other == thing);
         if let Some(place) = place {
@@ -196,7 +195,7 @@ mod tests {
 
     #[test]
     fn sampled_distances_have_the_right_mean() {
-        // Uniform use of N things: all distances below N are as likely, mean (N - 1) / 2.
+        // Uniform use of N items: all distances below N are equally likely, mean (N - 1) / 2.
         const THINGS: u64 = 50_000;
         let mut fast = Distances::new(2_000);
         let (mut sum, mut count, mut state) = (0u64, 0u64, 1u64);

@@ -1,16 +1,16 @@
-//! What can be wrong with prices.
+//! Errors in prices.
 
 use thiserror::Error;
 
 /// Prices that cannot be used.
 #[derive(Debug, Error, PartialEq)]
 pub enum PriceError {
-    /// A curve without points, or of numbers that are none.
+    /// A curve without points, or with invalid numbers.
     #[error("prices: the curve {curve} {what}; measure them again (superpage tlb --save)")]
     Curve {
-        /// Which.
+        /// Name of the curve.
         curve: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the curve.
         what: &'static str,
     },
 }

@@ -1,13 +1,13 @@
-//! What superpages would bring a program, said before they are tried: its accesses, priced.
+//! Predicts the effect of superpages on a program before they are used, by pricing its accesses.
 //!
-//! Three values and a formula. A [`Demand`] is what a stream of page accesses asks of the memory
-//! hierarchy: how far apart in time a page's uses lie, counted in other pages ([`demand_of`]). [`Prices`]
-//! are what a machine charges for that, measured on base pages and on superpages. A [`Native`] run says
-//! what the program took on base pages. [`predict`] puts them together. No I/O, no clock, nothing random.
+//! Three values and a formula. A [`Demand`] is what a stream of page accesses requires of the memory hierarchy: the
+//! reuse distances of pages, in other pages ([`demand_of`]). [`Prices`] are a machine's costs of such accesses,
+//! measured on base pages and on superpages. A [`Native`] run is the program's time on base pages. [`predict`] combines
+//! them. No I/O, no clock, no randomness.
 //!
-//! The prices are of whole accesses by reuse distance, not of walks by TLB geometry: whatever the
-//! processor and its hypervisor do about a miss (sizes of arrays, hashed sets, walk caches, nested walks,
-//! page tables in the data caches) is in them without being modelled.
+//! Prices are costs of whole accesses by reuse distance, not of walks by TLB geometry: the effects of the processor and
+//! its hypervisor on a miss (sizes of arrays, hashed sets, walk caches, nested walks, page tables in the data caches)
+//! are included without a model.
 #![forbid(unsafe_code)]
 
 mod demand;

@@ -1,19 +1,19 @@
-//! `Prices`: what accesses cost on a machine, measured; and what of it is translation.
+//! `Prices`: measured costs of accesses on a machine, and the part that is translation.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{OCTAVES, PriceError};
 
-/// Doublings from a region's base pages to its superpage.
+/// Octaves between a region's base pages and its superpage.
 const REGION: usize = 9;
 
-/// Nanoseconds of a random access, by footprint: at place `i`, uniformly at random over the memory of
-/// `2^(first + i)` base pages.
+/// Nanoseconds of a random access by footprint: element `i` is for uniformly random accesses to `2^(first + i)` base
+/// pages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// The binary logarithm of the first footprint, in base pages.
+    /// Binary logarithm of the first footprint, in base pages.
     pub first: usize,
-    /// Nanoseconds.
+    /// Nanoseconds per access.
     pub ns: Vec<f64>,
 }
 
@@ -26,7 +26,7 @@ pub struct Pair {
     pub superpage: Curve,
 }
 
-/// What sequential use costs per base page, all its lines read or written, in nanoseconds.
+/// Cost of sequential use per base page, with all its lines read or written, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sequential {
     /// On base pages.
@@ -35,23 +35,23 @@ pub struct Sequential {
     pub superpage: f64,
 }
 
-/// What the first touch of anonymous memory costs, and giving it back, in nanoseconds.
+/// Cost of the first touch of anonymous memory including its freeing, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Faults {
-    /// Of a base page.
+    /// Per base page.
     pub base: f64,
-    /// Of a superpage.
+    /// Per superpage.
     pub superpage: f64,
 }
 
 /// A machine's prices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prices {
-    /// Loads each of which needs the one before.
+    /// Dependent loads (pointer chase).
     pub dependent: Pair,
-    /// Loads that do not depend on each other: as many at once as the core can.
+    /// Independent loads: as many at once as the core can.
     pub reads: Pair,
-    /// The same, each word read and written.
+    /// The same, with each word read and written.
     pub writes: Pair,
     /// Sequential reads.
     pub sequential_reads: Sequential,
@@ -61,17 +61,17 @@ pub struct Prices {
     pub faults: Faults,
 }
 
-/// A pair's prices by octave of reuse distance.
+/// Costs in nanoseconds by octave of reuse distance.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ByDistance {
-    /// The data's part: what the access costs when its translation is at hand.
+    /// Data part: cost of an access whose translation is in the TLB.
     pub data: Vec<f64>,
-    /// What translation adds at this distance, in entries.
+    /// Additional cost of translation at this distance, in TLB entries.
     pub translation: Vec<f64>,
 }
 
 impl Prices {
-    /// Checks that every curve can be used.
+    /// Checks that every curve is usable.
     pub fn check(&self) -> Result<(), PriceError> {
         for (name, pair) in
             [("dependent", &self.dependent), ("reads", &self.reads), ("writes", &self.writes)]
@@ -102,9 +102,9 @@ impl Pair {
 
     /// Splits the prices into data and translation.
     ///
-    /// Translation at a distance of N entries is what base pages cost more than superpages at N pages,
-    /// plus what superpages themselves lose there: translation at N / 512 entries (as many superpages hold
-    /// N pages). The same entry costs a superpage one table less to read, which is not counted.
+    /// Translation at a distance of N entries is the cost of base pages minus that of superpages at N pages, plus the
+    /// translation cost of superpages there: translation at N / 512 entries (as many superpages hold N pages). A
+    /// superpage's walk reads one table less, which is ignored.
     pub(crate) fn by_distance(&self) -> ByDistance {
         let (base, superpage) = (self.base.by_distance(), self.superpage.by_distance());
         let last = self.base.last();
@@ -125,16 +125,15 @@ impl Pair {
 }
 
 impl Curve {
-    /// The binary logarithm of the last footprint.
+    /// Binary logarithm of the last footprint.
     fn last(&self) -> usize {
         self.first + self.ns.len() - 1
     }
 
     /// Nanoseconds of a use after a distance in the octave `k`, beyond those at the smallest footprint.
     ///
-    /// Uniform use of N pages has every distance below N equally often, so the mean over N is
-    /// C(N) = 1/N · sum of c(d) over d < N, and the octave's own price is what doubling added:
-    /// c = (N·C(N) - N/2·C(N/2)) / (N/2).
+    /// Uniform use of N pages has every distance below N equally often, so the mean over N is C(N) = 1/N · sum of c(d)
+    /// over d < N, and the octave's own price is what doubling added: c = (N·C(N) - N/2·C(N/2)) / (N/2).
     fn by_distance(&self) -> Vec<f64> {
         let floor = self.ns[0];
         let mut prices = vec![0.0; OCTAVES];
@@ -142,7 +141,7 @@ impl Curve {
         for (k, price) in prices.iter_mut().enumerate().take(last + 1).skip(self.first + 1) {
             *price = 2.0 * at(k) - at(k - 1);
         }
-        // What was not measured must not weigh: copies of the last octave pulled those before down to it.
+        // Unmeasured octaves must not take part: copies of the last octave would lower the ones before it.
         rising(&mut prices[..=last]);
         let longest = prices[last];
         prices[last + 1..].fill(longest);
@@ -150,8 +149,8 @@ impl Curve {
     }
 }
 
-/// Makes numbers rise, changing them as little as can be (pool adjacent violators, Ayer et al. 1955):
-/// what is measured is noisy, but a longer distance is never cheaper.
+/// Isotonic regression with minimal changes (pool adjacent violators, Ayer et al. 1955): measurements are noisy, but a
+/// longer distance is never cheaper.
 fn rising(values: &mut [f64]) {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for &value in values.iter() {
@@ -165,7 +164,7 @@ fn rising(values: &mut [f64]) {
         pools.push(pool);
     }
     let means = pools.into_iter().flat_map(|(sum, n)| std::iter::repeat_n(sum / n as f64, n));
-    // Only now, so that noise around nothing stays nothing.
+    // Clamp only now, so that noise around zero averages to zero.
     for (value, mean) in values.iter_mut().zip(means) {
         *value = mean.max(0.0);
     }
@@ -177,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_curve_becomes_prices_by_distance() {
-        // Nothing up to 2^6 pages, 100 ns for distances in the octave above, 100 further on.
+        // Zero up to 2^6 pages, then 100 ns for distances in each octave.
         let curve = Curve { first: 6, ns: vec![5.0, 55.0, 80.0, 92.5] };
         let prices = curve.by_distance();
         assert_eq!(&prices[..7], &[0.0; 7]);
@@ -186,7 +185,7 @@ mod tests {
 
     #[test]
     fn translation_is_what_superpages_save_and_what_they_still_pay() {
-        // Data cost 50 from 2^8 pages on; an entry costs 20 from 2^10 entries on.
+        // Data cost 50 beyond 2^8 pages; translation costs 20 beyond 2^10 entries.
         let step = |from: usize, cost: f64, k: usize| if k > from { cost } else { 0.0 };
         let mean = |price: &dyn Fn(usize) -> f64, k: usize| -> f64 {
             // C(2^k) from c: the inverse of by_distance.
@@ -207,7 +206,7 @@ mod tests {
 
     #[test]
     fn noise_at_the_end_does_not_weigh_for_what_was_not_measured() {
-        // The last octave came out at half of the one before it.
+        // The last octave was measured at half of the one before it.
         let curve = Curve { first: 6, ns: vec![0.0, 0.0, 50.0, 50.0] };
         let prices = curve.by_distance();
         assert_eq!((prices[7], prices[8], prices[9], prices[31]), (0.0, 75.0, 75.0, 75.0));

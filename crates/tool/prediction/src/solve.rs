@@ -1,9 +1,9 @@
-//! `predict`: demand, prices and a run on base pages become what superpages would bring.
+//! `predict`: combines demand, prices and a run on base pages to the effect of superpages.
 //!
-//! How much of a miss a program waits for depends on whether its accesses need one another, which no trace
-//! of pages tells. But the prices for both extremes are known (a chase of pointers, and independent
-//! accesses), and so is the time the program really took: the mixture that explains that time is taken. The
-//! two extremes are the error bar; at the lower one walks go on beside instructions.
+//! How much of a miss a program waits for depends on the dependence between its accesses, which page traces do not
+//! contain. But the prices of both extremes are known (a pointer chase, and independent accesses), and so is the time
+//! of the program: the mixture that explains that time is used. The extremes give the error bar; at the lower one walks
+//! overlap with instructions.
 //! See docs/decisions/prediction.md#5 and docs/decisions/prediction.md#10.
 
 use serde::{Deserialize, Serialize};
@@ -16,25 +16,25 @@ use crate::{Demand, Prices, Sequential};
 pub struct Native {
     /// Seconds of one thread in user mode.
     pub user_seconds: f64,
-    /// Seconds in the kernel, if the part that is predicted includes first touches.
+    /// Seconds in the kernel, if the predicted part includes first touches.
     pub system_seconds: f64,
-    /// Instructions, if known.
+    /// Number of instructions, if known.
     pub instructions: Option<f64>,
-    /// The core's clock.
+    /// Clock of the core in MHz.
     pub mhz: f64,
 }
 
-/// A value and what it lies between.
+/// A value with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Range {
-    /// The least.
+    /// Lower bound.
     #[serde(deserialize_with = "units::share_more_or_less")]
     pub low: f64,
     /// The best estimate.
     #[serde(deserialize_with = "units::share_more_or_less")]
     pub mid: f64,
-    /// The most.
+    /// Upper bound.
     #[serde(deserialize_with = "units::share_more_or_less")]
     pub high: f64,
 }
@@ -48,10 +48,10 @@ impl Range {
     }
 }
 
-/// Where a run's seconds go.
+/// Parts of a run's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Parts {
-    /// Everything but the following.
+    /// Everything except the following.
     #[serde(deserialize_with = "units::seconds_more_or_less")]
     pub rest: f64,
     /// Waiting for translations.
@@ -62,31 +62,30 @@ pub struct Parts {
     pub faults: f64,
 }
 
-/// What superpages would bring.
+/// Predicted effect of superpages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The part of the run's time that goes into translation, 0 to 1.
+    /// Share of the run's time spent on translation, 0 to 1.
     pub translating: Range,
-    /// The part of the run's time that superpages would save: translation and first touches.
+    /// Share of the run's time that superpages would save: translation and first touches.
     pub saved: Range,
     /// The run on base pages.
     pub base: Parts,
     /// The run on superpages.
     pub superpage: Parts,
-    /// Where between independent accesses (0) and a chase (1) the program lies.
+    /// Dependence of the accesses, from independent (0) to a pointer chase (1).
     #[serde(deserialize_with = "units::share")]
     pub dependence: f64,
-    /// Seconds that the memory accesses account for in the two extremes: independent, dependent.
+    /// Seconds of the memory accesses in the two extremes: independent, dependent.
     #[serde(deserialize_with = "units::seconds")]
     pub explained: (f64, f64),
 }
 
-/// Instructions per cycle of what is no memory access that waits (inferred: three-wide and wider cores
-/// reach 2 to 4 on code that hits its caches), and what it lies between.
+/// Instructions per cycle outside stalls on memory (inferred: three-wide and wider cores reach 2 to 4 on code that hits
+/// its caches), with bounds.
 const IPC: Range = Range { low: 1.0, mid: 2.5, high: 4.0 };
 
-/// Instructions for each access where they were not counted: one in 2.5 to 3 is a load or a store in
-/// SPEC CPU (assumed).
+/// Instructions per access if they were not counted: one in 2.5 to 3 is a load or a store in SPEC CPU (assumed).
 const INSTRUCTIONS_PER_ACCESS: f64 = 2.5;
 
 /// Seconds of one extreme.
@@ -97,7 +96,7 @@ struct Seconds {
     translation_super: f64,
 }
 
-/// Predicts.
+/// Predicts the effect of superpages on a program.
 pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction {
     let chase = prices.dependent.by_distance();
     let dependent = random(demand, &chase, &chase);
@@ -106,10 +105,10 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
     let user = native.user_seconds;
     let executing = |ipc: f64| instructions / ipc / native.mhz / 1e6;
     let in_order = sequential(demand, prices).within(user);
-    // What comes in order is fetched ahead while instructions execute: the longer of the two counts.
+    // Sequential accesses are prefetched while instructions execute: the longer of the two counts.
     let budget = |ipc: f64| (user - executing(ipc).max(in_order.all)).max(0.1 * user);
 
-    // As much of dependence as explains the time that no instruction explains.
+    // The dependence that explains the time that instructions do not.
     let between = dependent.all - independent.all;
     let dependence = match between > 0.0 {
         true => ((budget(IPC.mid) - independent.all) / between).clamp(0.0, 1.0),
@@ -117,13 +116,13 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
     };
     let together = |random: Seconds, ipc: f64| random.plus(in_order.shown_beside(executing(ipc)));
     let mid = match independent.all >= budget(IPC.mid) {
-        // Accesses that need not wait for each other need not wait for instructions either.
+        // Independent accesses need not wait for instructions either.
         true => independent.with_data_near(user - in_order.all),
         false => mix(independent, dependent, dependence).within(budget(IPC.mid)),
     };
     let mid = together(mid, IPC.mid);
     let low = together(independent.within(budget(IPC.low)), IPC.low);
-    // A core that goes on past a miss walks while it executes: what it waits for is what takes longer.
+    // An out-of-order core walks while it executes: it waits only for the excess.
     let beside = independent.walked_beside(executing(IPC.mid));
     let beside = together(beside.within(user), IPC.mid);
     let ends = [beside, low, together(dependent.within(budget(IPC.high)), IPC.high), mid];
@@ -150,8 +149,8 @@ pub fn predict(demand: &Demand, prices: &Prices, native: &Native) -> Prediction 
 }
 
 impl Prediction {
-    /// The same estimate, between the lowest and the highest bounds of `others` too: the same program with the
-    /// prices of one visit, or the time of one run. An estimate is then not known better than what it is made of.
+    /// The same estimate with bounds extended to those of `others`: the same program with the prices of one
+    /// measurement, or the time of one run. An estimate is not known better than its inputs.
     /// See docs/decisions/prediction.md#10.
     pub fn widened(mut self, others: impl IntoIterator<Item = Self>) -> Self {
         for other in others {
@@ -168,7 +167,7 @@ impl Range {
     }
 }
 
-/// Seconds of translation if every use were waited for: what instruction fetches cost at most.
+/// Seconds of translation if every use were waited for: the maximum cost of instruction fetches.
 pub fn dependent_seconds(demand: &Demand, prices: &Prices) -> f64 {
     let chase = prices.dependent.by_distance();
     random(demand, &chase, &chase).translation
@@ -191,22 +190,22 @@ impl Seconds {
         }
     }
 
-    /// Of translation, what is longer than other work that goes on meanwhile.
+    /// Keeps the part of translation that exceeds other work going on meanwhile.
     fn shown_beside(self, working: f64) -> Self {
         let shown = (self.all - working.max(self.all - self.translation)).max(0.0);
         Self { translation: shown, translation_super: 0.0, ..self }
     }
 
-    /// Of translation, what is longer than other work; what superpages leave of it likewise.
+    /// Keeps the part of translation that exceeds other work, and scales the translation on superpages likewise.
     fn walked_beside(self, working: f64) -> Self {
         let shown = self.shown_beside(working);
         let by = if self.translation > 0.0 { shown.translation / self.translation } else { 1.0 };
         Self { translation_super: self.translation_super * by, ..shown }
     }
 
-    /// No more than `seconds`, by data that was nearer than its page was: a page that comes again after many
-    /// others needs a translation, but a line that many vertices ask for is still in a cache. What is known of
-    /// lines is what uniformly random use would make of them, the most that they can cost.
+    /// Limits the time to `seconds`, assuming that data was nearer than its page: a page reused after many others needs
+    /// a translation, but a frequently used line (of a vertex with many edges) is still in a cache. Costs of lines are
+    /// otherwise those of uniformly random use, their maximum.
     fn with_data_near(self, seconds: f64) -> Self {
         let translation = self.translation.min(seconds);
         let by = if self.translation > 0.0 { translation / self.translation } else { 1.0 };
@@ -217,7 +216,7 @@ impl Seconds {
         }
     }
 
-    /// No more than `seconds`: what costs more than there was, overlapped with something.
+    /// Limits the time to `seconds`: costs beyond the available time overlapped with other work.
     fn within(self, seconds: f64) -> Self {
         if self.all > seconds { self.scaled(seconds / self.all) } else { self }
     }
@@ -255,8 +254,8 @@ fn sequential(demand: &Demand, prices: &Prices) -> Seconds {
         .plus(add(demand.sequential.writes, &prices.sequential_writes))
 }
 
-/// Seconds of first touches on base pages and on superpages. They are in the kernel, so on base pages not
-/// more than was spent there.
+/// Seconds of first touches on base pages and on superpages. They are in the kernel, so on base pages at most the time
+/// spent there.
 fn faults(demand: &Demand, prices: &Prices, system_seconds: f64) -> (f64, f64) {
     let base = demand.touches.eligible * prices.faults.base * 1e-9;
     let superpage = demand.touches.superpages * prices.faults.superpage * 1e-9;

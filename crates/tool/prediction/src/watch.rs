@@ -1,10 +1,10 @@
 //! `Watch`: follows a stream and counts its [`Demand`], phase by phase.
 //!
-//! What it keeps of a page: whether it was touched, and when it was used last. A region counts as one that
-//! a superpage could hold if all 512 of its pages are mapped anonymously. A heap's last region counts as if
-//! the heap had grown past it: on superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb). First touches
-//! of a region that is mapped piece by piece count as its superpage's once it is whole: on superpages such
-//! pieces are cut out of whole ones (CPython's arenas of 1 MiB: half of its first touches were missed).
+//! Keeps for each page whether it was touched, and when it was last used. A region counts as one that a superpage could
+//! hold if all 512 of its pages are mapped anonymously. A heap's last region counts as if the heap had grown past it:
+//! on superpages glibc's heap grows by whole ones (glibc.malloc.hugetlb). First touches of a region that is mapped
+//! piece by piece count as its superpage's once it is whole: on superpages such pieces are cut out of whole ones
+//! (CPython's arenas of 1 MiB: otherwise half of its first touches are missed).
 //! See docs/decisions/prediction.md#1.
 
 use std::collections::BTreeMap;
@@ -14,56 +14,56 @@ use trace::{Advice, Backing, Block, Event, Page, Pages, SLOTS, Source};
 use crate::distance::octave;
 use crate::{Demand, Distances};
 
-/// Things tracked at once by each of the two [`Distances`]: trees of a megabyte, which stay in a
-/// second-level cache.
+/// Maximum number of items tracked by each of the two [`Distances`]: their trees of a megabyte stay in the second-level
+/// cache.
 const TRACKED: usize = 32 << 10;
 
-/// Accesses after which a neighbour's use is no longer "shortly before". Programs interleave a few
-/// sequences with much else; random accesses to a thousand pages and more hit within 64 by chance less
-/// than one time in eight.
+/// Maximum number of records after which a neighbour's use still counts as recent. Programs interleave a few sequences
+/// with many other accesses; random accesses to a thousand or more pages hit within 64 by chance less than one time in
+/// eight.
 const SHORTLY: u64 = 64;
 
-/// Distance in pages at which a page that is used in order is still in use: programs read and write several
-/// arrays side by side. 64 pages fit every first-level TLB.
+/// Distance in pages within which a sequentially used page is still in use: programs read and write several arrays in
+/// parallel. 64 pages fit every first-level TLB.
 const STILL: u64 = 64;
 
-/// Accesses between coming to a page and coming to its neighbour from which on both count as used in order:
-/// one for each line of a page. Fewer are a hop over memory that lies close by (the neighbours of a vertex,
-/// sorted), which fetches a line and not a page: PageRank's were priced as pages, at 40 times their cost.
+/// Minimum number of accesses between first coming to a page and coming to its neighbour for both to count as
+/// sequential: one per line of a page. Fewer are a hop over nearby memory (the sorted neighbours of a vertex), which
+/// fetches a line and not a page: PageRank's hops were priced as pages, at 40 times their cost.
 const PAGEFUL: u64 = 64;
 
 /// Slots of the table of recent uses, a power of two.
 const RECENT: usize = 1024;
 
-/// A page that was used lately.
+/// A recently used page.
 #[derive(Debug, Clone, Copy)]
 struct Recent {
     page: u32,
-    /// The record in which it was used last.
+    /// Record of its last use.
     at: u64,
-    /// Accesses before its first use of those that followed each other shortly.
+    /// Number of accesses before the first of its consecutive recent uses.
     since: u64,
 }
 
-/// Counts a stream's demand.
+/// Counts the demand of a stream.
 pub struct Watch {
     pages: Distances,
     regions: Distances,
-    /// A bit for each page: touched.
+    /// One bit per page: whether it was touched.
     touched: Vec<u64>,
-    /// By region: its pages that are mapped anonymously.
+    /// Number of anonymously mapped pages of each region.
     anonymous: Vec<u16>,
-    /// By region: its first touches until it was mapped as a whole.
+    /// Number of first touches of each region until it was fully mapped.
     early: Vec<u16>,
     /// Mapped pages of each process.
     mapped: BTreeMap<u32, Vec<Pages>>,
-    /// Of each process: the last region of its heap, and the pages there that are counted beyond its end.
+    /// For each process the last region of its heap, and the number of pages counted there beyond the heap's end.
     tails: BTreeMap<u32, (u32, u16)>,
     running: u32,
     weight: f64,
     /// Recent uses by the low bits of the page number.
     recent: Vec<Recent>,
-    /// Records and accesses until now.
+    /// Number of records and accesses so far.
     at: u64,
     accesses: u64,
     last_region: u32,
@@ -91,8 +91,8 @@ impl Default for Watch {
     }
 }
 
-/// The demand of a whole stream, phase by phase; a phase that comes again is added to itself. What comes
-/// before the first phase has an empty name.
+/// The demand of a whole stream by phase; repeated phases are added up. Accesses before the first phase have an empty
+/// name.
 pub fn demand_of<S: Source + ?Sized>(source: &mut S) -> Result<Vec<(String, Demand)>, S::Error> {
     let (mut watch, mut block) = (Watch::default(), Block::default());
     while source.next(&mut block)? {
@@ -102,7 +102,7 @@ pub fn demand_of<S: Source + ?Sized>(source: &mut S) -> Result<Vec<(String, Dema
 }
 
 impl Watch {
-    /// Follows the stream through a block.
+    /// Follows one block of the stream.
     pub fn follow(&mut self, block: &Block) {
         let mut events = block.events.iter().peekable();
         let mut demand = self.take();
@@ -119,7 +119,7 @@ impl Watch {
         self.give_back(demand);
     }
 
-    /// What was counted: phases in the order of their first beginning.
+    /// The demands by phase, in the order of their first occurrence.
     pub fn finish(self) -> Vec<(String, Demand)> {
         let mut phases: Vec<(String, Demand)> = Vec::new();
         for (name, demand) in self.phases {
@@ -155,7 +155,7 @@ impl Watch {
         if first {
             self.first_touch(demand, page, superpage);
         }
-        // The region's distance is asked for only where the page's is, but kept up for every use.
+        // The region's distance is used only with the page's, but must be updated at every use.
         let region_distance = (region != self.last_region).then(|| self.region(region));
         self.last_region = region;
         if !self.pages.is_tracked(page.0) {
@@ -165,7 +165,7 @@ impl Watch {
         let Some(distance) = self.pages.touch(page.0) else { return };
         demand.add_again(octave(distance), stands_for);
         if sequential {
-            // A page that others were used beside is one page still: its lines come once.
+            // A page used alternately with others is still one sequential page: its lines come once.
             if superpage && octave(distance) > octave(STILL) {
                 demand.add_sequential(writes, stands_for);
             }
@@ -197,7 +197,7 @@ impl Watch {
         }
     }
 
-    /// Notes that a page is touched; whether that is the first time.
+    /// Marks a page as touched; returns whether it was the first time.
     fn touch(&mut self, page: Page) -> bool {
         let word = page.0 as usize / 64;
         if self.touched.len() <= word {
@@ -209,8 +209,8 @@ impl Watch {
         first
     }
 
-    /// Notes the use of a page; whether a neighbour was used shortly before, and a page's worth of accesses
-    /// lies between coming there and coming here.
+    /// Records the use of a page; returns whether a neighbour was used recently, at least `PAGEFUL` accesses before
+    /// this page was first reached.
     fn came_in_order(&mut self, page: Page) -> bool {
         let (at, accesses) = (self.at, self.accesses);
         let place = |page: u32| page as usize % RECENT;
@@ -236,7 +236,7 @@ impl Watch {
                 self.add_tail(pages.first.0 + pages.count);
             }
             Event::Unmap(pages) => {
-                // A heap that shrinks shows its new end when it grows again.
+                // A heap that shrinks reports its new end when it grows again.
                 let end = pages.first.0 + pages.count;
                 let in_tail = |&(region, _): &(u32, u16)| {
                     region * SLOTS < end && pages.first.0 < (region + 1) * SLOTS
@@ -273,7 +273,7 @@ impl Watch {
             if self.anonymous[region] != SLOTS as u16 || *early == 0 {
                 continue;
             }
-            // In an earlier phase the touches stay what they were.
+            // Touches of an earlier phase are not reclassified.
             let touches = f64::from(std::mem::take(early)).min(demand.touches.others);
             demand.touches.others -= touches;
             demand.touches.eligible += touches;
@@ -281,7 +281,7 @@ impl Watch {
         }
     }
 
-    /// The running process's heap ends at `end`: counts the rest of its region, if the heap is all that is in it.
+    /// The running process's heap ends at `end`: counts the rest of its region, if the region holds nothing else.
     fn add_tail(&mut self, end: u32) {
         let (region, used) = (end / SLOTS, (end % SLOTS) as u16);
         let Some(anonymous) = self.anonymous.get_mut(region as usize) else { return };
@@ -299,7 +299,7 @@ impl Watch {
     }
 
     fn unmap(&mut self, pages: Pages) {
-        // Only what was counted: file mappings were not.
+        // Only anonymous mappings were counted, not files.
         let (begin, end) = (pages.first.0, pages.first.0 + pages.count);
         let mut kept = Vec::new();
         for own in self.mapped.remove(&self.running).unwrap_or_default() {
@@ -316,13 +316,13 @@ impl Watch {
         self.forget(pages);
     }
 
-    /// These anonymous pages are no more.
+    /// Removes anonymous pages.
     fn clear(&mut self, pages: Pages) {
         self.count(pages, u16::wrapping_sub);
         self.forget(pages);
     }
 
-    /// Adds to, or takes from, the counts of the regions in which pages lie.
+    /// Changes the counts of the regions that contain the pages.
     fn count(&mut self, pages: Pages, change: impl Fn(u16, u16) -> u16) {
         let (mut page, end) = (pages.first.0, pages.first.0 + pages.count);
         while page < end {
@@ -336,7 +336,7 @@ impl Watch {
         }
     }
 
-    /// The pages' contents are gone: the next touch is a first one.
+    /// Discards the pages' contents: the next touch is a first one.
     fn forget(&mut self, pages: Pages) {
         for region in regions(pages) {
             if let Some(early) = self.early.get_mut(region) {
@@ -362,7 +362,7 @@ impl Watch {
     }
 }
 
-/// The regions in which pages lie.
+/// The regions that contain the pages.
 fn regions(pages: Pages) -> std::ops::Range<usize> {
     let end = pages.first.0 + pages.count;
     (pages.first.0 / SLOTS) as usize..end.div_ceil(SLOTS) as usize

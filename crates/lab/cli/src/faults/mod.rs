@@ -1,5 +1,5 @@
-//! `superpage lab faults`: how page faults scale with CPUs, in the columns of
-//! Lameter's tables of 2005 (docs/sources/policies.md 3.8).
+//! `superpage lab faults`: scaling of page faults with CPUs, in the columns of Lameter's tables of 2005
+//! (docs/sources/policies.md 3.8).
 
 mod published;
 mod words;
@@ -20,21 +20,20 @@ use cli::files;
 use operations::json::to_json as json;
 use operations::reporter::Progress;
 
-/// The heading of the daemon's options.
+/// Heading of the zeroing daemon's options.
 const ZEROING: &str = "Zeroing ahead";
 
-/// The version of the document.
+/// Schema of the document.
 const SCHEMA: &str = "superpage.faults/1";
 
 /// See how fast many CPUs get new memory in one address space, under changes of the kernel.
 ///
-/// Each thread touches its own slice of one mapping, page by page (pft, Lameter 2004). Every lock, cache
-/// line and node's memory is simulated, event by event. Patches named together are applied together; each
-/// --patches or --design is a table and a line of its own. Without either: the baseline, the patches that
-/// were published, and all of them together.
+/// Each thread touches its own slice of one mapping, page by page (pft, Lameter 2004). Every lock, cache line and
+/// node's memory is simulated, event by event. Patches named together are applied together; each --patches or --design
+/// is a separate table and curve. Without either: the baseline, each published patch, and all of them together.
 ///
-/// With --table, exit code 1: rows with several threads are off by more than 15 % in the geometric mean,
-/// or a peak is at another number of CPUs.
+/// With --table, exits with 1 if the rows with several threads are off by more than 15 % in the geometric mean, or if a
+/// peak is at another number of CPUs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -42,9 +41,8 @@ pub struct Args {
     #[arg(long, short, value_name = "MACHINE", default_value = "altix-128")]
     machine: String,
 
-    /// Changes of the machine's kernel, by comma: atomic-pte, split-ptl, per-vma, rss-atomic, rss-split,
-    /// rss-on-demand, prefault[=ORDER], prezero, superpage[=SIZE], ticket-lock, queued-lock, numa-lock;
-    /// or baseline. Repeatable.
+    /// Changes of the machine's kernel, by comma: atomic-pte, split-ptl, per-vma, rss-atomic, rss-split, rss-on-demand,
+    /// prefault[=ORDER], prezero, superpage[=SIZE], ticket-lock, queued-lock, numa-lock; or baseline. Repeatable.
     #[arg(long, short, value_name = "PATCHES")]
     patches: Vec<Patches>,
 
@@ -53,7 +51,7 @@ pub struct Args {
     #[arg(long = "design", short, value_name = "DESIGN")]
     designs: Vec<String>,
 
-    /// Numbers of threads, by comma. Default: 1, 2, 4 and so on, up to all that such a machine can have.
+    /// Numbers of threads, by comma. Default: 1, 2, 4 and so on, up to the machine's maximum.
     #[arg(long, short, value_name = "N,...", value_delimiter = ',')]
     threads: Vec<u32>,
 
@@ -69,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     cache_lines: u32,
 
-    /// Pages that are touched in order before a gap. What prefault maps past them is wasted.
+    /// Pages that are touched in order before a gap. Pages that prefault maps beyond them are wasted.
     #[arg(long, value_name = "PAGES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     run: u32,
 
@@ -77,13 +75,13 @@ pub struct Args {
     #[arg(long, value_name = "PAGES", default_value_t = 0)]
     gap: u32,
 
-    /// What zeroes memory ahead, with prezero: an idle CPU of the node (cpu), or the machine's block transfer engine, which
-    /// needs none (bte; the Altix have one).
+    /// What zeroes memory ahead, with prezero: an idle CPU of the node (cpu), or the machine's block transfer engine,
+    /// which needs no CPU (bte; the Altix have one).
     #[arg(long, value_name = "WHAT", help_heading = ZEROING)]
     zeroing: Option<Zeroing>,
 
-    /// Zeroing starts once a block of 2^ORDER pages is free and not zeroed. Default: the machine's; 0 to 10. With this or
-    /// --scrub-stop, orders alone decide, not how much of the memory is zeroed.
+    /// Zeroing starts once a block of 2^ORDER pages is free and not zeroed. Default: the machine's; 0 to 10. With this
+    /// or --scrub-stop, only the orders decide, not the share of memory that is zeroed.
     #[arg(long, value_name = "ORDER", help_heading = ZEROING)]
     scrub_start: Option<u8>,
 
@@ -91,7 +89,7 @@ pub struct Args {
     #[arg(long, value_name = "ORDER", help_heading = ZEROING)]
     scrub_stop: Option<u8>,
 
-    /// Zeroing rests while N threads run, or more: 1 zeroes only before the run, 0 never.
+    /// Zeroing rests while N or more threads run: 1 zeroes only before the run, 0 never.
     #[arg(long, value_name = "N", help_heading = ZEROING)]
     scrub_load: Option<u32>,
 
@@ -99,8 +97,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["patches", "designs", "threads", "size", "repeat", "cache_lines", "run", "gap", "zeroing", "scrub_start", "scrub_stop", "scrub_load"])]
     table: bool,
 
-    /// Draw pages per second against CPUs into a file, by wall-clock and by CPU time; with --table the
-    /// published rows as points too.
+    /// Draw pages per second against CPUs into a file, by wall-clock and by CPU time; with --table also the published
+    /// rows as points.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
@@ -128,10 +126,10 @@ Examples:
   superpage lab faults -m altix-8 -p prezero -t 8 --zeroing bte --scrub-start 4 --scrub-stop 2
   superpage lab faults --machine altix-8 --table";
 
-/// What faults are served with, and how fast.
+/// A kernel and its results.
 #[derive(Debug, Serialize)]
 struct Set {
-    /// Patches or a design.
+    /// Name of the patches or design.
     name: String,
     kernel: Kernel,
     rows: Vec<Row>,
@@ -205,7 +203,7 @@ fn simulate(machine: &Machine, args: &Args) -> Result<Vec<Set>, Failure> {
     Ok(sets)
 }
 
-/// The daemon's settings on the command line, in the kernels that zero ahead.
+/// Applies the zeroing options to the kernels that zero ahead.
 fn set_daemon(
     kernels: &mut [(String, Kernel)],
     machine: &Machine,
@@ -235,7 +233,7 @@ fn set_daemon(
 
 const WHEN: &str = "allocation.when";
 
-/// The sets that were asked for, by name.
+/// The requested kernels, by name.
 fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Failure> {
     let mut sets: Vec<Patches> = args.patches.clone();
     if sets.is_empty() && args.designs.is_empty() {
@@ -265,7 +263,7 @@ fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Fail
     Ok(kernels)
 }
 
-/// 1, 2, 4 and so on, and the last.
+/// 1, 2, 4 and so on, and `most`.
 fn doubling(most: u32) -> Vec<u32> {
     let mut all: Vec<u32> = (0..32).map(|shift| 1 << shift).take_while(|one| *one < most).collect();
     all.push(most);

@@ -1,4 +1,4 @@
-//! `superpage lab faults --table`: a machine beside its published rows.
+//! `superpage lab faults --table`: simulated rows of a machine next to its published rows.
 
 use fault_scaling::Machine;
 use lab::plot::{self, Curve, Point};
@@ -15,10 +15,10 @@ use cli::files;
 use cli::table;
 use operations::json::to_json as json;
 
-/// The version of the document.
+/// Schema of the document.
 const SCHEMA: &str = "superpage.faults.table/1";
 
-/// What may be wrong: the issue of this model asks for it.
+/// Maximum error, as the issue of this model demands.
 const TOLERANCE: f64 = 0.15;
 
 #[derive(Serialize)]
@@ -54,8 +54,8 @@ pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
     Ok(if is_off || is_elsewhere { Done::Negative } else { Done::Fine })
 }
 
-/// A curve for each set of patches, amount of memory and number of repetitions; checks have their own. Of pages of which one
-/// cache line is written.
+/// One curve per set of patches, amount of memory and number of repetitions; checks have separate curves. Only rows
+/// with one written cache line per page.
 fn curves(lines: &[Line]) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for line in lines.iter().filter(|line| line.published.cache_lines == 1) {
@@ -156,7 +156,7 @@ fn words(comparison: &Comparison) -> String {
     text + &bounds(&comparison.bounds) + &builds(&comparison.builds)
 }
 
-/// What no patch of faults can exceed, by the published rows alone. See docs/decisions/faults.md#8 and #13.
+/// Bounds that no patch of faults can exceed, from the published rows alone. See docs/decisions/faults.md#8 and #13.
 fn bounds(bounds: &[Bound]) -> String {
     if bounds.is_empty() {
         return String::new();
@@ -197,7 +197,7 @@ If faults took no CPU time at all: the published fault/wsec, and what starting, 
     text + &table(&columns, bounds.iter().map(row).collect(), &[0])
 }
 
-/// Published compilations beside what the price of a fault says of them. See docs/decisions/faults.md#10.
+/// Published compilations next to the times predicted from the cost of a fault. See docs/decisions/faults.md#10.
 fn builds(builds: &[Build]) -> String {
     if builds.is_empty() {
         return String::new();

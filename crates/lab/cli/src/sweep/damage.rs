@@ -1,10 +1,10 @@
-//! Files of results that cannot be used.
+//! Damaged result files.
 
 use lab::sweep::Damage;
 
 use cli::exit;
 
-/// Tells of them.
+/// Prints each damaged file and the consequence.
 pub(super) fn complain(damaged: &[Damage], consequence: &str) {
     for Damage { path, line, why } in damaged {
         exit::say(&format!("{}:{line}: {why}; {consequence}", path.display()));

@@ -1,4 +1,4 @@
-//! `superpage lab sweep merge`: one result of many shards.
+//! `superpage lab sweep merge`: merges the results of all shards.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use cli::files;
 
 /// Merge a sweep into one Parquet file (a row per cell) and one JSON file (with time lines).
 ///
-/// Directories must hold shards of one plan. Rows are sorted by the cells' hashes: the bytes are the
-/// same however the sweep was split and run.
+/// Directories must hold shards of one plan. Rows are sorted by the cells' hashes: the bytes are the same however the
+/// sweep was split and run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directories of the sweep.
@@ -35,15 +35,15 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// The files that a sweep is merged into.
+/// The two output files of a merge.
 pub(super) struct Target {
     parquet: Option<PathBuf>,
     json: PathBuf,
 }
 
 impl Target {
-    /// Of a prefix of two files' names: a directory would make them hidden files in it, and two files do not
-    /// go to standard output.
+    /// The files with this prefix. A directory would make them hidden files inside it, and two files cannot go to
+    /// standard output.
     pub fn new(name: &Path) -> Result<Self, Failure> {
         let shown = name.display();
         if name.as_os_str().is_empty() || files::is_stdout(name) {
@@ -51,7 +51,7 @@ impl Target {
                 "--output {shown}: two files are written; give their name without an ending: sweep"
             )));
         }
-        // `file_name` sees through a slash at the end, and `is_dir` asks the disk.
+        // `file_name` ignores a trailing slash, and `is_dir` needs an existing directory.
         if name.is_dir() || name.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(Failure::usage(format!(
                 "--output {shown}: a directory; name the files in it: {}",
@@ -67,18 +67,18 @@ impl Target {
         Ok(Self { parquet, json: named(".json") })
     }
 
-    /// Which they are.
+    /// The paths.
     pub fn paths(&self) -> Vec<&Path> {
         self.parquet.iter().chain([&self.json]).map(PathBuf::as_path).collect()
     }
 
-    /// The same in words.
+    /// The paths as text.
     pub fn names(&self) -> String {
         let names: Vec<_> = self.paths().iter().map(|path| path.display().to_string()).collect();
         names.join(" and ")
     }
 
-    /// That they may be written.
+    /// Fails if the files may not be written.
     pub fn check_new(&self, force: bool) -> Result<(), Failure> {
         self.paths().into_iter().try_for_each(|path| files::check_new(path, force))
     }
@@ -92,7 +92,7 @@ impl Target {
         self.contents(merged).try_for_each(|(path, bytes)| files::write(path, force, bytes))
     }
 
-    /// Writes those that do not hold these bytes already.
+    /// Writes the files whose contents differ.
     pub fn write_unless_same(&self, merged: &Merged, force: bool) -> Result<(), Failure> {
         let mut others: Vec<_> = self.contents(merged).collect();
         others.retain(|(path, bytes)| !std::fs::read(path).is_ok_and(|old| old == *bytes));

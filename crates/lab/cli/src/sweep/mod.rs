@@ -1,4 +1,4 @@
-//! `superpage lab sweep`: many experiments, on one computer or many.
+//! `superpage lab sweep`: many experiments, on one or many computers.
 
 mod damage;
 mod merge;
@@ -20,9 +20,9 @@ use cli::exit::{Done, Failure};
 
 /// Run designs x machines x workloads x fragmentations x seeds.
 ///
-/// `plan` writes a directory, `run` fills it (or one shard of it: on any computer, in any order, as
-/// often as needed; all of it on a cluster by `--on slurm` or `--on ray`), `status` tells what is there,
-/// `merge` makes one Parquet and one JSON file, the same bytes however it was run. See docs/sweeps.md.
+/// `plan` writes a directory, `run` fills it (or one shard of it: on any computer, in any order, as often as needed;
+/// all of it on a cluster by `--on slurm` or `--on ray`), `status` prints what is done, `merge` makes one Parquet and
+/// one JSON file, the same bytes however the sweep was run. See docs/sweeps.md.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -37,7 +37,7 @@ enum Command {
     Merge(merge::Args),
 }
 
-/// A sweep's directory.
+/// The directory argument of the subcommands.
 #[derive(Debug, clap::Args)]
 struct Directory {
     /// The sweep's directory.
@@ -54,27 +54,28 @@ pub(crate) fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// A sweep that was run.
+/// A completed sweep.
 #[derive(Debug)]
 pub struct Swept {
-    /// What `sweep run` did.
+    /// The outcome of `sweep run`.
     pub ran: Ran,
-    /// What `sweep merge --partial` makes of it.
+    /// The result of `sweep merge --partial`.
     pub merged: Merged,
 }
 
-/// A sweep's directory that is written to; for root only one that no other user can change.
+/// A sweep's directory for writing; for root, one that no other user can change.
 fn writable(directory: &Path) -> Result<Store, Failure> {
     sys::trust::check_as_root(directory)
         .map_err(|error| Failure::usage(format!("{error}; choose another directory")))?;
     Ok(Store::at(directory))
 }
 
-/// `superpage lab sweep`: `plan` with these words, unless there are none; what is missing is run, on `jobs` threads (one
-/// per CPU without), none begun after `max_time`; all that there is, merged. `step` gets how far it is.
+/// Runs `superpage lab sweep`: plans with the arguments `plan` (keeps the existing plan if empty), runs the missing
+/// cells on `jobs` threads (default: one per CPU), starting none after `max_time`, and merges the results. `step` gets
+/// the progress.
 ///
 /// # Errors
-/// What the command would say, or that `going` broke. What was run before that is in the directory.
+/// The error of the command, or that `going` cancelled it. Earlier results stay in the directory.
 pub fn whole(
     directory: &Path,
     plan: &[String],

@@ -1,5 +1,5 @@
-//! `sweep run --on`: a sweep on a cluster. Its passes are dealt to parts, each run by a job of the cluster as
-//! `sweep run --shard`.
+//! `sweep run --on`: a sweep on a cluster. Its passes are divided into parts, each run by a cluster job as `sweep run
+//! --shard`.
 //! See docs/decisions/lab.md#9.
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::damage::complain;
 /// The schema of `--dry-run --json`.
 pub(super) const PLAN_SCHEMA: &str = "superpage.lab.sweep-run-plan/1";
 
-/// The flags.
+/// Flags of cluster runs.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Clusters")]
 pub(super) struct OnArgs {
@@ -29,7 +29,7 @@ pub(super) struct OnArgs {
 }
 
 impl OnArgs {
-    /// That nothing is asked for that only another place can do.
+    /// Rejects flags that do not apply to this kind of cluster.
     pub fn check(&self, is_whole: bool) -> Result<(), Failure> {
         match self.cluster.on {
             On::Local if self.parts.is_some() => Err(only("--parts", "slurm and --on ray")),
@@ -41,24 +41,24 @@ impl OnArgs {
     }
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Default)]
 pub(super) struct Ended {
-    /// Cells of what was asked for.
+    /// Number of requested cells.
     pub cells: usize,
-    /// There before.
+    /// Number of cells with results before the run.
     pub present: usize,
-    /// Run now.
+    /// Number of cells run now.
     pub done: usize,
-    /// How often a part was given to the cluster.
+    /// Number of submissions of parts.
     pub submitted: u64,
-    /// What could not be run, and why.
+    /// Failed passes, with the reasons.
     pub failed: Vec<(String, String)>,
-    /// Why cells are left that did not fail.
+    /// Why other cells are unfinished.
     pub stopped: Option<String>,
-    /// The signal that ended it.
+    /// The signal that interrupted it.
     pub signal: Option<i32>,
-    /// The jobs go on without us, as asked for (`--detach`).
+    /// Whether the jobs continue in the background (`--detach`).
     pub detached: bool,
 }
 
@@ -68,14 +68,14 @@ impl Ended {
     }
 }
 
-/// A sweep that is to run on a cluster.
+/// A sweep to run on a cluster.
 pub(super) struct Sweep<'a> {
     store: &'a Store,
     args: &'a OnArgs,
     directory: String,
     groups: Vec<Group<'a>>,
     parts: u32,
-    /// CPUs of each part.
+    /// Number of CPUs of each part.
     jobs: u32,
     max_time: Option<f64>,
     programs: Vec<String>,
@@ -89,7 +89,7 @@ impl<'a> Sweep<'a> {
         jobs: u32,
         max_time: Option<f64>,
     ) -> Result<Self, Failure> {
-        /// Enough to keep a few dozen CPUs busy to the end, few enough for one look at the queue.
+        /// Enough to keep a few dozen CPUs busy to the end, few enough for one query of the queue.
         const PARTS: u32 = 64;
         if jobs == 0 {
             return Err(Failure::usage("--jobs 0: say how many CPUs a part gets, e.g. 1"));
@@ -130,7 +130,7 @@ impl<'a> Sweep<'a> {
         self.max_time.map(|time| format!("{time}s"))
     }
 
-    /// Runs it on its cluster, to the end.
+    /// Runs the sweep on its cluster to the end.
     pub fn run(&self, quiet: bool) -> Result<Ended, Failure> {
         make_directories(&self.directory, &["groups", "locks", "logs"])?;
         let _launched = self.store.launch().map_err(Failure::usage)?;
@@ -156,7 +156,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// What would be submitted.
+    /// The submission of the missing parts.
     pub fn dry_run(&self, json: bool) -> Result<String, Failure> {
         let contents = self.store.read().map_err(Failure::usage)?;
         let states = states(&self.groups, &contents, self.parts);
@@ -203,7 +203,7 @@ const KIND: Kind = Kind {
     shared: &["plan.json"],
     folder: "groups",
     results: r"[0-9a-f]{32}-[0-9a-f]{32}\.jsonl",
-    // It changes nothing that would have to be put back.
+    // SIGKILL: it changes no settings that would need restoring.
     ends_by: 9,
 };
 

@@ -1,4 +1,4 @@
-//! `superpage lab sweep plan`: from names to a directory that needs nothing else.
+//! `superpage lab sweep plan`: writes a self-contained directory from names.
 
 use std::path::PathBuf;
 
@@ -13,10 +13,10 @@ use cli::files;
 
 /// Write the plan of a sweep into a directory.
 ///
-/// What is wanted comes from flags, from a TOML file with the same words as lists (designs, machines,
-/// workloads, fragmentations, memory, nodes, movable, seeds), or from both. The plan holds the contents of all designs
-/// and machines, so that a shard needs the directory only. Planning more into a directory that has
-/// results keeps them (--force).
+/// The experiments come from flags, from a TOML file with the same words as lists (designs, machines, workloads,
+/// fragmentations, memory, nodes, movable, seeds), or from both. The plan holds the contents of all designs and
+/// machines, so that a shard needs only the directory. Planning more into a directory that has results keeps them
+/// (--force).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A TOML file with lists.
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long = "fragmentation", short, value_name = "HOW")]
     fragmentations: Vec<String>,
 
-    /// A memory size; repeatable [default: what --nodes adds up to, else 32G].
+    /// A memory size; repeatable [default: the sum of --nodes, else 32G].
     #[arg(long = "memory", value_name = "SIZE")]
     memories: Vec<ByteSize>,
 
@@ -68,7 +68,7 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// A list as one value: clap would take a `Vec` for a repeatable flag.
+/// A list as one value: clap would treat a `Vec` as a repeatable flag.
 #[derive(Debug, Clone)]
 struct Seeds(Vec<u64>);
 
@@ -98,14 +98,14 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Plans what the flags say, and prints nothing.
+/// Writes the plan; prints nothing.
 pub fn write(args: &Args) -> Result<(), Failure> {
     super::writable(&args.output)?.write_plan(&plan(args)?, args.force).map_err(Failure::usage)
 }
 
 fn plan(args: &Args) -> Result<Plan, Failure> {
     let plan = resolve(&wanted(args)?)?;
-    // What no machine can be is told now, not once per pass.
+    // Report impossible machines now, not once per pass.
     plan.groups().iter().try_for_each(|group| {
         let designs: Vec<&NamedInput> = group.members.iter().map(|one| one.design).collect();
         Parts::of(group).can_run(&designs)
@@ -113,7 +113,7 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// What nobody would know from the words that were given.
+/// Notes on parameters that follow from the flags: kernel memory, nodes, movable memory.
 fn notes(plan: &Plan) -> String {
     let memory =
         |memory: &ByteSize| format!("{memory} ({} of it the kernel's)", kernel_memory(*memory));
@@ -131,7 +131,7 @@ fn notes(plan: &Plan) -> String {
     text
 }
 
-/// That nothing of a list is there twice: it would be run once.
+/// Rejects duplicates in a list, which would run only once.
 fn once<T: PartialEq + std::fmt::Display>(list: &[T], kind: &str) -> Result<(), Failure> {
     let again = (1..list.len()).find(|&at| list[..at].contains(&list[at]));
     again.map_or(Ok(()), |at| {
@@ -140,7 +140,7 @@ fn once<T: PartialEq + std::fmt::Display>(list: &[T], kind: &str) -> Result<(), 
     })
 }
 
-/// The file's lists, then the flags', then defaults.
+/// The file's lists, followed by the flags', then defaults.
 fn wanted(args: &Args) -> Result<Wanted, Failure> {
     let mut wanted = match &args.file {
         None => Wanted::default(),

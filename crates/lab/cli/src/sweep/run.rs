@@ -1,4 +1,4 @@
-//! `superpage lab sweep run`: what is missing of a sweep or a shard, here or on a cluster.
+//! `superpage lab sweep run`: runs the missing passes of a sweep or a shard, here or on a cluster.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -18,15 +18,15 @@ use operations::cluster::On;
 use operations::jobs::arms::seconds;
 use operations::reporter::Progress;
 
-/// The schema of `--json`.
+/// Schema of `--json`.
 const SCHEMA: &str = "superpage.lab.sweep-run/1";
 
 /// Run what is missing of a sweep: here, one shard of it, or all of it on a cluster.
 ///
-/// Each pass (one workload on one machine, under all designs) is written when it ends, whole. After ^C,
-/// a kill or a crash the same command goes on where it was. Exit code 1: some passes could not be run,
-/// or --max-time came first. `--on slurm` submits an array of jobs, `--on ray` tasks; both watch them and run
-/// again what failed. With --output the whole is merged: the same bytes wherever it ran.
+/// The results of each pass (one workload on one machine, under all designs) are written atomically when it ends. After
+/// ^C, a kill or a crash the same command continues. Exits with 1 if some passes failed, or --max-time ended the run.
+/// `--on slurm` submits an array of jobs, `--on ray` tasks; both watch them and resubmit those that failed. With
+/// --output the whole is merged: the same bytes wherever it ran.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, short, value_name = "N")]
     jobs: Option<u32>,
 
-    /// Begin no pass after this time: 90s, 50m, 3h. Passes under way are finished. On a cluster: of each job.
+    /// Begin no pass after this time: 90s, 50m, 3h. Running passes are finished. On a cluster: of each job.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     max_time: Option<f64>,
 
@@ -79,7 +79,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let is_whole = || -> Result<bool, Failure> {
         Ok(State::of_whole(&plan, &store.read().map_err(Failure::usage)?).passes_left == 0)
     };
-    // The same command once more finds the files that it wrote.
+    // If the sweep is complete, the files may be those of an earlier run of this command.
     if let Some(target) = &target
         && !is_whole()?
     {
@@ -206,7 +206,7 @@ fn local(args: &Args, store: &Store, plan: &Plan) -> Result<Ended, Failure> {
     })
 }
 
-/// Runs what is missing of a shard. Where `going` breaks, a pass under way fails.
+/// Runs the missing passes of a shard. If `going` cancels, running passes fail.
 pub fn shard(
     store: &Store,
     plan: &Plan,

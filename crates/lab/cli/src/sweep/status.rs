@@ -1,4 +1,4 @@
-//! `superpage lab sweep status`: what is there.
+//! `superpage lab sweep status`: prints how much of a sweep is done.
 
 use lab::sweep::{State, Store, states};
 use serde_json::json;

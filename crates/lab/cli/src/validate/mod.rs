@@ -1,4 +1,4 @@
-//! `superpage lab validate`: the same designs live and in the laboratory, side by side. Flags; from flags to both.
+//! `superpage lab validate`: the same designs live and simulated, side by side. Flags, and their translation to both.
 
 mod csv;
 mod measured;
@@ -29,14 +29,15 @@ use crate::outputs::Outputs;
 use crate::simulate::Parts;
 use crate::what;
 
-/// What the others are relative to.
+/// The reference of all ratios.
 const BASE: &str = "base";
 
 /// Run designs live and in the laboratory, and print how far the laboratory is off.
 ///
-/// Each workload runs live under each design, in alternation with base pages, as `superpage compare` does; then it is
-/// simulated on a machine like this one. Designs that no kernel has are in force beside the program, which takes root.
-/// What carries a design out live differs from the design (a copy where FreeBSD maps in place): the laboratory runs both.
+/// Each workload runs live under each design, alternating with base pages, as `superpage compare` does; then it is
+/// simulated on a machine like this one. superpage applies designs that no kernel has from outside the program, which
+/// takes root. The live form of a design may differ from it (a copy where FreeBSD maps in place): the laboratory
+/// simulates both.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = words::COLUMNS, after_help = words::COLUMNS)]
 pub struct Args {
@@ -45,12 +46,12 @@ pub struct Args {
     designs: Vec<String>,
 
     /// A workload with its options (gups:size=1G) that has a live kernel: gups, chase, stream, touch, pagerank, btree,
-    /// hashmap; repeatable. What is not given is the live kernel's default.
+    /// hashmap; repeatable. Missing options have the live workload's defaults.
     #[arg(long = "workload", short, value_name = "WORKLOAD", required_unless_present = "from")]
     workloads: Vec<String>,
 
-    /// The simulated machine: `this` for what `superpage tlb --save` and `superpage bench --save` measured, a name (see
-    /// `superpage lab machines`), or a file.
+    /// The simulated machine: `this` for the values measured by `superpage tlb --save` and `superpage bench --save`, a
+    /// name (see `superpage lab machines`), or a file.
     #[arg(long, short, value_name = "MACHINE", default_value = tlb_probe::THIS)]
     machine: String,
 
@@ -67,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = what::SEED)]
     seed: u64,
 
-    /// How superpages are made live of reservations, by designs that make them: collapse (copied) or in-place (as
+    /// How superpages are made live of reservations, for designs that have them: collapse (copied) or in-place (as
     /// `superpage run --executor`).
     #[arg(long, value_name = "KIND", default_value_t, value_parser = executor)]
     executor: Executor,
@@ -84,8 +85,8 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     dry_run: bool,
 
-    /// Exit with 1: off: a speed-up is off by more than --within; order: two designs are in the other order live. Of
-    /// designs as they were carried out live. Repeatable.
+    /// Exit with 1: off: a speed-up is off by more than --within; order: two designs are in the other order live.
+    /// Compares designs as carried out live. Repeatable.
     #[arg(long, value_enum, value_name = "WHAT")]
     fail_if: Vec<FailIf>,
 
@@ -105,19 +106,19 @@ pub struct Args {
     outputs: Outputs,
 }
 
-/// What makes the exit code 1.
+/// Results that make the exit code 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FailIf {
     Off,
     Order,
 }
 
-/// The validation, and the live runs that it is of.
+/// The validation and its live runs.
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]
     validation: &'a Validation,
-    /// By workload: `superpage.compare/1`.
+    /// One per workload: `superpage.compare/1`.
     live: &'a [Document],
 }
 
@@ -159,19 +160,19 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     })
 }
 
-/// What was run, and the signal that ended it before all was.
+/// The results, and the signal that interrupted the runs.
 struct Made {
     validation: Validation,
     live: Vec<Document>,
     signal: Option<i32>,
 }
 
-/// A workload, to be run and simulated.
+/// A workload to run live and to simulate.
 struct One {
     both: Both,
     live: LiveRuns,
     parts: Parts,
-    /// As they are called, their own and what carries them out live.
+    /// The designs, each with its live form if that differs.
     designs: Vec<(NamedInput, Option<Design>)>,
 }
 
@@ -290,7 +291,7 @@ impl One {
         Ok(())
     }
 
-    /// The live runs, and the same simulated.
+    /// The live runs and their simulations.
     fn compared(&self, document: &Document, quiet: bool) -> Result<Compared, Failure> {
         let base = what::design(BASE)?;
         let as_live = |(design, as_live): &(NamedInput, Option<Design>)| {
@@ -335,7 +336,7 @@ impl One {
     }
 }
 
-/// A workload that can be both.
+/// A workload that exists both live and simulated.
 fn both(word: &str, seed: u64) -> Result<Both, Failure> {
     let name = word.split(':').next().unwrap_or(word);
     let is_live = |name: &str| name.parse::<Workload>().is_ok();
@@ -355,7 +356,7 @@ fn both(word: &str, seed: u64) -> Result<Both, Failure> {
     setup.both().ok_or_else(|| only("it is a model, and not run live"))
 }
 
-/// The same fragmentation live.
+/// The live form of the fragmentation.
 fn fragmented(
     kind: &Fragmentation,
     word: &str,
@@ -376,7 +377,7 @@ fn fragmented(
     }
 }
 
-/// What a live run can be compared by: pages of a pool are another design's.
+/// Executors comparable with a simulation: hugetlb pool pages are another design.
 fn executor(word: &str) -> Result<Executor, String> {
     match word.parse() {
         Ok(executor @ (Executor::Collapse | Executor::InPlace)) => Ok(executor),
@@ -384,7 +385,7 @@ fn executor(word: &str) -> Result<Executor, String> {
     }
 }
 
-/// This machine's memory, in whole superpages.
+/// This machine's memory, rounded down to superpages.
 fn own_memory() -> Result<ByteSize, Failure> {
     let total = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.total);
     let total = total.ok_or_else(|| {
@@ -393,7 +394,7 @@ fn own_memory() -> Result<ByteSize, Failure> {
     Ok(ByteSize(total.bytes() >> 21 << 21))
 }
 
-/// The computer that ran.
+/// The machine of the live runs.
 fn computer(document: &Document) -> String {
     let machine = &document.machine;
     let cpu = machine.cpu.as_ref();
@@ -403,7 +404,7 @@ fn computer(document: &Document) -> String {
     format!("live: {cpus} x {model}, Linux {kernel}")
 }
 
-/// A validation that was written before, and the live runs that it is of, if it has them.
+/// Reads a saved validation, and its live runs if it has them.
 fn read(path: &Path) -> Result<(Validation, Vec<Document>), Failure> {
     let wanted = "a file that `lab validate --json` wrote";
     let text = what::text(path, wanted)?;
@@ -411,16 +412,16 @@ fn read(path: &Path) -> Result<(Validation, Vec<Document>), Failure> {
         .map_err(|why| Failure::usage(format!("{}: {why}; give {wanted}", path.display())))
 }
 
-/// What was measured and simulated, and the live runs, if the text of such a file has them.
+/// Parses a saved validation, and its live runs if it has them.
 ///
 /// # Errors
-/// The field that cannot be what it is, and why, in one line.
+/// The invalid field and the reason, in one line.
 pub fn validation(text: &str) -> Result<(Validation, Vec<Document>), String> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
     }
-    // Apart: what is flattened loses the names of its fields.
+    // A separate struct: errors in flattened fields lose the field names.
     #[derive(Deserialize)]
     struct Live {
         #[serde(default)]

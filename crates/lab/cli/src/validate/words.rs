@@ -7,7 +7,7 @@ use units::ByteSize;
 
 use cli::table;
 
-/// What the columns are, for the table and for --help.
+/// Legend of the columns, for the table and for --help.
 pub const COLUMNS: &str = "\
 live: medians, with the interval of the ratio. lab: the design as written; lab
 as live: what carries it out live (notes), simulated. time: to the end of the
@@ -18,7 +18,7 @@ beside the program, live only superpage's own. superpages: at most; half at:
 the share of the time at which half of them were there (live: of the warm-up
 run).";
 
-/// All of it.
+/// The whole validation.
 pub fn text(of: &Validation) -> String {
     let mut text = format!(
         "{}; lab: {}, {}, fragmentation {}, seed {}\n",

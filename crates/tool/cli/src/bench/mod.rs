@@ -1,5 +1,5 @@
-//! `superpage bench`: how fast a process gets memory on this machine, and what zeroing costs; a program on fragmented
-//! memory. Flags; from flags to arms.
+//! `superpage bench`: latency and rate of allocation and zeroing on this machine; a program on fragmented memory.
+//! Flags, and their translation to arms.
 
 mod frag;
 mod requests;
@@ -32,7 +32,7 @@ enum Benchmark {
     Frag(frag::Args),
 }
 
-/// What `bench touch` and `bench requests` share.
+/// Flags common to `bench touch` and `bench requests`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Arms and runs")]
 pub struct Common {
@@ -84,7 +84,7 @@ impl Common {
     }
 }
 
-/// Where results go; `verify-cost` takes the same flags.
+/// Output flags; shared with `verify-cost`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct Outputs {
@@ -106,18 +106,18 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Fails now rather than after minutes, if a file cannot be written or exists.
+    /// Fails early if an output file exists or cannot be written.
     pub fn check(&self, svg: Option<&PathBuf>) -> Result<(), Failure> {
         files::check_outputs(self.output.as_deref(), "--svg", svg.map(PathBuf::as_path), self.force)
     }
 
-    /// Prints the result, or writes it to the file that was named.
+    /// Prints the result, or writes it to `--output`.
     pub fn deliver(&self, text: &str) -> Result<(), Failure> {
         files::deliver(self.output.as_deref(), self.force, text)
     }
 }
 
-/// Writes what was measured.
+/// Writes the document and the chart.
 fn deliver(outputs: &Outputs, svg: Option<&PathBuf>, document: &Document) -> Result<(), Failure> {
     let drawn = svg.map_or(Ok(()), |path| files::write(path, outputs.force, document.to_svg()));
     let text = if outputs.json { document.to_json() } else { table::text(document) };

@@ -1,4 +1,4 @@
-//! `superpage bench requests`: how long a server's requests for memory take.
+//! `superpage bench requests`: latency of a server's memory requests.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,8 @@ use crate::exit::{self, Done, Failure};
 
 /// Latency of allocating, filling and freeing blocks of random sizes.
 ///
-/// Each thread keeps its blocks until its share of the memory is full, then frees the oldest. The first requests
-/// find fresh memory, later ones what the allocator kept.
+/// Each thread keeps its blocks until its share of the memory is full, then frees the oldest. The first requests get
+/// fresh memory, later ones memory that the allocator kept.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Memory in blocks at a time, all threads together.
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    // Last: their headings hold for all flags after them.
+    // Last: the help headings of the flattened flags hold for all flags after them.
     #[command(flatten)]
     common: Common,
 }

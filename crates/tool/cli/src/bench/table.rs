@@ -1,4 +1,4 @@
-//! A benchmark for people.
+//! A benchmark result as text.
 
 use experiment::bench::{Document, Percentiles, Row, Summary};
 use report::format::{self as words, figure, known, percent, ratio, seconds};
@@ -6,7 +6,7 @@ use workload::Details;
 
 use crate::pool::show::table;
 
-/// The table, and what stands under it.
+/// The table and its notes.
 pub fn text(document: &Document) -> String {
     let mut out = format!("{}\n\n", words::command(&document.command));
     out += &match document.bench {
@@ -44,7 +44,7 @@ pub fn text(document: &Document) -> String {
     out.trim_start_matches('\n').to_string()
 }
 
-/// The table of 2005, pages per second beside it.
+/// Table of first touches, with pages per second as in the 2005 test.
 fn faults(document: &Document) -> String {
     let mut rows = Vec::new();
     for row in &document.rows {
@@ -108,7 +108,7 @@ fn rates(document: &Document) -> String {
     table(&header, rows, &[0, 4])
 }
 
-/// The rate, its ends, against the first arm with as many threads, and what the memory was on.
+/// Median rate, its range, ratio to the first arm with as many threads, and superpage coverage.
 fn rate(document: &Document, row: &Row) -> [String; 4] {
     let share = known(row.got.share, percent);
     let Some(summary) = &row.summary else {

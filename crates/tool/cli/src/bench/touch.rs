@@ -1,4 +1,4 @@
-//! `superpage bench touch`: the page-fault test of 2005 on this machine.
+//! `superpage bench touch`: the page-fault test of 2005.
 
 use std::path::PathBuf;
 
@@ -12,9 +12,9 @@ use crate::exit::{self, Done, Failure};
 
 /// First touch of fresh memory by all threads: page faults per second.
 ///
-/// The page-fault test of 2005, for every kind of pages. Each row runs in fresh processes, interleaved with all
-/// others. Memory comes from malloc; allocating and touching it is timed. Rates are base pages per second: a
-/// superpage fault counts as all its base pages, with the kernel's count of faults beside it.
+/// The page-fault test of 2005, for every page size. Each row runs in fresh processes, interleaved with all others.
+/// Memory comes from malloc; allocating and touching it is timed. Rates are base pages per second: a superpage fault
+/// counts as all its base pages; the kernel's own fault count is shown next to it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long)]
     save: bool,
 
-    // Last: their headings hold for all flags after them.
+    // Last: the help headings of the flattened flags hold for all flags after them.
     #[command(flatten)]
     common: Common,
 }

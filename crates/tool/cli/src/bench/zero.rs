@@ -1,4 +1,4 @@
-//! `superpage bench zero`: what zeroing 2 MiB takes, by kind of stores and length of a call.
+//! `superpage bench zero`: time to zero 2 MiB, by store instruction and size of a call.
 
 use ::workload::zero::Stores;
 use experiment::zeroing::{self, Zeroing, ZeroingError};
@@ -17,7 +17,7 @@ use crate::progress::Progress;
 /// Time to zero 2 MiB, by instruction and size of a call, and in the kernel.
 ///
 /// Temporal and non-temporal stores, in calls of 4K, 32K and 2M, and the kernel's page faults. The memory is on
-/// superpages and not cached; `warm` was zeroed just before. Takes about ten seconds.
+/// superpages and not cached; `warm` rows were zeroed just before. Takes about ten seconds.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Save the costs of zeroing in the machine `this`, for `superpage lab --machine this`.
@@ -49,7 +49,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Measures, with progress.
+/// Measures, with a progress bar.
 pub fn measure(quiet: bool) -> Result<Zeroing, Failure> {
     let mut progress = Progress::new(quiet, "zeroing");
     let superpage = Thp::pmd_size_of(&Root::real()).unwrap_or(two_mib());
@@ -80,7 +80,7 @@ fn plan(args: &Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// The kind of stores, as on the slide.
+/// Name of the store instruction.
 fn kind(stores: Stores) -> &'static str {
     match stores {
         Stores::Temporal => "temporal",

@@ -1,4 +1,4 @@
-//! `superpage compare --help` has the options that most comparisons need, `--help-advanced` all.
+//! `superpage compare --help` lists the common options, `--help-advanced` all.
 
 use clap::Command;
 
@@ -21,7 +21,7 @@ const COMMON: [&str; 11] = [
 const RARE: [&str; 4] = ["metric_better", "ignore_failure", "svg", "force"];
 const FLAG: &str = "--help-advanced";
 
-/// The command as it is parsed: advanced options work, and are not listed.
+/// The command with rare options hidden from `--help`; they still parse.
 pub fn abridged(command: Command) -> Command {
     command.mut_args(|arg| {
         let id = arg.get_id().as_str();
@@ -31,20 +31,20 @@ pub fn abridged(command: Command) -> Command {
     })
 }
 
-/// Whether all options are to be printed: the flag stands before any `--`.
+/// Whether `--help-advanced` is given before any `--`.
 pub fn is_advanced(words: impl Iterator<Item = std::ffi::OsString>) -> bool {
     let mut words = words.skip(1).take_while(|word| word != "--");
     words.next().is_some_and(|word| word == "compare") && words.any(|word| word == FLAG)
 }
 
-/// All options, as text.
+/// The help text of all options.
 pub fn all(mut superpage: Command) -> String {
     superpage.build();
     let compare = superpage.find_subcommand_mut("compare").expect("a command");
     compare.render_long_help().to_string()
 }
 
-/// What `--arm` takes, at the end of `--help`.
+/// The recipes of `--arm`, printed at the end of `--help`.
 pub const ARMS: &str = "\
 Arms:
   base            base pages only

@@ -1,4 +1,4 @@
-//! `superpage compare`: the main job. Flags, and from flags to an experiment.
+//! `superpage compare`: flags, and their translation to an experiment.
 
 pub mod help;
 mod outputs;
@@ -23,10 +23,10 @@ use crate::exit::{self, Done, Failure};
 
 /// Compare a program's speed on base pages, THP and hugetlb pages.
 ///
-/// The program is a built-in workload (`superpage compare gups --size 4G`), any command
-/// (`superpage compare -- ./app args`) or a server under load (--service, --load). The arms run interleaved, after warm-ups, at least 5 times
-/// each, until every ratio to the first arm is known within 2 % at 99 % confidence; after a minute of
-/// runs, until every verdict is decided. After ^C the runs so far are judged.
+/// The program is a built-in workload (`superpage compare gups --size 4G`), any command (`superpage compare -- ./app
+/// args`) or a server under load (--service, --load). The arms run interleaved, after warm-ups, at least 5 times each,
+/// until every ratio to the first arm is known within 2 % at 99 % confidence; after a minute of runs, until every
+/// verdict is decided. After ^C the completed runs are judged.
 #[derive(Debug, clap::Args)]
 #[command(after_help = help::ARMS)]
 pub struct Args {
@@ -50,12 +50,12 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "lend")]
     pool: PoolPolicy,
 
-    /// Compare a number that the program prints: the first group of the last match; repeatable, each
-    /// number gets verdicts of its own. Of a service's load, NAME=REGEX names it: 'p99=99% ([0-9.]+)'.
+    /// Compare a number that the program prints: the first group of the last match; repeatable, each number gets its
+    /// own verdicts. For a service's load, NAME=REGEX names it: 'p99=99% ([0-9.]+)'.
     #[arg(long, value_name = "REGEX")]
     metric: Vec<String>,
 
-    /// Name of that number, but not `wall`; repeatable, the first is of the first --metric [default: metric, metric 2, ...].
+    /// Name of that number, but not `wall`; repeatable, in the order of --metric [default: metric, metric 2, ...].
     #[arg(long, value_name = "NAME", requires = "metric")]
     metric_name: Vec<String>,
 
@@ -63,8 +63,8 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "BETTER", requires = "metric")]
     metric_better: Vec<arms::BetterArg>,
 
-    /// Before each run, touch and free as much memory as any arm used: in a virtual machine, memory
-    /// that was not used recently is slow to touch, so results would depend on the order of runs.
+    /// Before each run, touch and free as much memory as any arm used: in a virtual machine, memory that was not used
+    /// recently is slow to touch, and results would depend on the order of runs.
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     warm_memory: WarmMemory,
 
@@ -72,9 +72,9 @@ pub struct Args {
     #[arg(long)]
     ignore_failure: bool,
 
-    /// Predict the effect of superpages from the program's accesses and this machine's costs, and show
-    /// it beside the measured effect. A program is recorded once for that, under QEMU, which takes 20 to 130
-    /// times its CPU time; the accesses of built-in workloads are known.
+    /// Predict the effect of superpages from the program's accesses and this machine's costs, and show it next to the
+    /// measured effect. A program is recorded once for that, under QEMU, which takes 20 to 130 times its CPU time; the
+    /// accesses of built-in workloads are known.
     #[arg(long)]
     predict: bool,
 
@@ -99,7 +99,7 @@ pub struct Args {
     #[arg(long)]
     help_advanced: bool,
 
-    // Last: their headings hold for all flags after them.
+    // Last: the help headings of the flattened flags hold for all flags after them.
     #[command(flatten)]
     workload_args: WorkloadArgs,
 
@@ -113,7 +113,7 @@ pub struct Args {
     outputs: outputs::Outputs,
 }
 
-/// Flags that mean a run to be made, and nothing to a comparison that was made.
+/// Flags of a new run, which conflict with `--from`.
 const RUN_FLAGS: [&str; 38] = [
     "vary",
     "workload",
@@ -164,7 +164,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         };
     }
     let (request, _around) = {
-        // While the entry of a suite is set up; what was made for it is taken away.
+        // Catches signals while a suite entry is set up, so that its setup is undone.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         let with_suite = args.request().with_suite(args.dry_run);
         if let Some(signal) = interrupting.received() {
@@ -197,7 +197,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// A comparison as people read it, without colours.
+/// A comparison as plain text, without colours.
 pub fn text(document: &Document, analysis: &Analysis) -> String {
     anstream::adapter::strip_str(&table::text(document, analysis)).to_string()
 }
@@ -209,7 +209,7 @@ fn finish(args: &Args, document: &Document) -> Result<Done, Failure> {
 }
 
 impl Args {
-    /// What the flags ask for.
+    /// The flags as a request.
     fn request(&self) -> Request {
         Request {
             workload: self.workload,
@@ -243,7 +243,7 @@ impl Args {
         for document in documents {
             let judgements = experiment::analysis::analyse(document).judgements;
             let primary = || judgements.iter().filter(|one| one.is_primary);
-            // No arm, or none that has a ratio.
+            // True if there is no arm, or no arm has a ratio.
             lacks_arms |= primary().all(|one| one.verdict.ratio().is_none());
             has_failed |=
                 primary().any(|one| self.fail_if.iter().any(|asked| asked.matches(&one.verdict)));

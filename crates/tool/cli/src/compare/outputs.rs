@@ -1,4 +1,4 @@
-//! Where a comparison goes: table, JSON, CSV, HTML; and what makes it exit with 1.
+//! Outputs of a comparison (table, JSON, CSV, HTML), and the verdicts that exit with 1.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::table;
 use crate::exit::{self, Failure};
 use crate::files;
 
-/// The flags.
+/// Output flags of `compare`.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct Outputs {
@@ -44,7 +44,7 @@ pub struct Outputs {
     pub quiet: bool,
 }
 
-/// What to print.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// A table.
@@ -64,18 +64,18 @@ pub enum FailIf {
     NotFaster,
     /// An arm could not be decided.
     Undecided,
-    /// An arm did not get the pages it asked for, or nobody could tell.
+    /// An arm did not get the pages it asked for, or its pages are unknown.
     NoEffect,
 }
 
 impl FailIf {
-    /// Whether `verdict` is what was asked about.
+    /// Whether `verdict` is one that this flag names.
     pub fn matches(self, verdict: &Verdict) -> bool {
         match self {
             Self::Slower => matches!(verdict, Verdict::Slower(_)),
             Self::NotFaster => !matches!(verdict, Verdict::Faster(_)),
             Self::Undecided => matches!(verdict, Verdict::Undecided { .. }),
-            // Nor if nobody knows.
+            // Includes arms whose pages are unknown.
             Self::NoEffect => {
                 matches!(verdict, Verdict::DidNotTakeEffect { .. } | Verdict::NoData { .. })
             }
@@ -84,7 +84,7 @@ impl FailIf {
 }
 
 impl Outputs {
-    /// Fails now rather than after minutes of runs, if a file cannot be written, or would be written over.
+    /// Fails early if an output file exists or cannot be written.
     pub fn check(&self) -> Result<(), Failure> {
         let output = self.output.as_deref().filter(|path| !files::is_stdout(path));
         let (html, svg) = (self.html.as_deref(), self.svg.as_deref());
@@ -102,7 +102,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Refuses `--svg` of a single comparison.
+    /// Rejects `--svg` for a single comparison.
     pub fn refuse_svg(&self) -> Result<(), Failure> {
         match self.svg {
             Some(_) => Err(Failure::usage("--svg draws a series; give --vary, or use --html")),
@@ -110,7 +110,7 @@ impl Outputs {
         }
     }
 
-    /// Refuses `--format csv` of a series.
+    /// Rejects `--format csv` for a series.
     pub fn refuse_csv(&self) -> Result<(), Failure> {
         match self.format {
             Format::Csv => Err(Failure::usage("--format csv is of one comparison; use --json")),
@@ -118,7 +118,7 @@ impl Outputs {
         }
     }
 
-    /// Writes a series everywhere it was asked for; `text` is its table.
+    /// Writes a series to every requested output; `text` is its table.
     pub fn write_series(&self, series: &Series, text: &str) -> Result<(), Failure> {
         let html = self
             .html
@@ -136,9 +136,9 @@ impl Outputs {
         files::deliver(self.output.as_deref(), self.force, &text).and(html).and(svg)
     }
 
-    /// Writes everything asked for.
+    /// Writes the comparison to every requested output.
     pub fn write(&self, document: &Document, analysis: &Analysis) -> Result<(), Failure> {
-        // All of them, and then the first error: minutes of runs are not thrown away for one file.
+        // Writes all outputs, then returns the first error: one bad file must not discard minutes of runs.
         let html = match &self.html {
             Some(path) => {
                 files::write(path, self.force, experiment::html::page(document, analysis))
@@ -155,7 +155,7 @@ impl Outputs {
     }
 }
 
-/// What `--from` may name.
+/// A document that `--from` accepts.
 pub enum Saved {
     /// One comparison.
     Comparison(Box<Document>),
@@ -163,7 +163,7 @@ pub enum Saved {
     Series(Series),
 }
 
-/// Reads a document for `--from`.
+/// Reads the document of `--from`.
 pub fn read(path: &Path) -> Result<Saved, Failure> {
     const MAX_BYTES: u64 = 256 << 20;
     let text = files::text(path, MAX_BYTES, "a file that `compare --json` wrote")?;

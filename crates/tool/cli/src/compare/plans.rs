@@ -1,10 +1,10 @@
-//! The plans of an experiment, in words.
+//! The plans of an experiment as text.
 
 use operations::jobs::Plans;
 
 use crate::run::plan_in_words;
 
-/// Each arm's plan, and what would be lent.
+/// The plan of each arm, and the pages that would be lent to pools.
 pub fn in_words(plans: &Plans) -> String {
     let mut text = String::new();
     for (name, command) in &plans.service {

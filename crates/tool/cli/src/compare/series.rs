@@ -1,4 +1,4 @@
-//! `compare --vary`: a series of comparisons, and its table.
+//! `compare --vary`: a series of comparisons and its table.
 
 use experiment::analysis::analyse;
 use experiment::arrays;
@@ -12,7 +12,7 @@ use super::Args;
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::table;
 
-/// Runs the comparisons.
+/// Runs the comparisons of a series.
 pub fn run(args: &Args, request: &Request) -> Result<Done, Failure> {
     let Some(varied) = &request.vary else { return Ok(Done::Fine) };
     let jobs = vary::Jobs::new(request, varied)?;
@@ -53,7 +53,7 @@ fn text(series: &Series) -> String {
     let rows =
         series.points.iter().flat_map(|point| rows(&point.value, &point.comparison, &metrics));
     let mut text = super::table::head(&first.comparison);
-    // The command is that of the first value, and the end that of the first comparison.
+    // The head names the first comparison's command and time; replace them by the machine and the total time.
     text = text.lines().nth(1).and_then(|line| line.split_once(';')).map_or(
         text.clone(),
         |(machine, _)| {
@@ -104,7 +104,7 @@ fn rows(value: &str, document: &Document, quantities: &[Measure]) -> Vec<Vec<Str
     rows
 }
 
-/// Arms without figures, and why.
+/// Arms without ratios, each with the reason.
 fn missed(document: &Document) -> Vec<(String, String)> {
     let mut missed: Vec<(String, String)> = Vec::new();
     for one in analyse(document).judgements {

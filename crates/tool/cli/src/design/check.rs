@@ -1,4 +1,4 @@
-//! `superpage design check`: whether files are designs.
+//! `superpage design check`: validate design files.
 
 use design::{Design, DesignError};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::exit::{self, Done, Failure};
 
 /// Check design files.
 ///
-/// Tells everything that is wrong, with line, key and what is allowed; exits 2 if anything is.
+/// Prints every error with its line, key and the allowed values; exits with 2 if there are any.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The files.
@@ -19,7 +19,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Problems that are told in lines.
+/// Maximum number of problems printed.
 const MAX_TOLD: usize = 50;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -60,7 +60,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         wrong.truncate(MAX_TOLD);
         wrong.push(format!("{more} more problems; --json has all of them"));
     }
-    // The last line is the command's own end.
+    // The last line is printed as the command's own error.
     let Some(last) = wrong.pop() else { return Ok(Done::Fine) };
     wrong.iter().for_each(|line| exit::say(line));
     Err(Failure::usage(last))

@@ -1,4 +1,4 @@
-//! `superpage design diff`: what two designs do differently.
+//! `superpage design diff`: differences of two designs.
 
 use design::{Difference, diff};
 use serde_json::json;

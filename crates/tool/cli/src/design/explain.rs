@@ -1,4 +1,4 @@
-//! `superpage design explain`: what a design does at each event, in words.
+//! `superpage design explain`: a design's action at each event, as text.
 
 use design::Explained;
 use serde_json::json;
@@ -7,8 +7,8 @@ use crate::exit::{self, Done, Failure};
 
 /// Explain what a design does at each event.
 ///
-/// The design's policy is asked what it does, as the laboratory and programs ask it; nothing is said that it does
-/// not do. On a machine with base pages of 4 KiB and superpages of 2 MiB.
+/// The actions come from the same policy code that the laboratory and programs use, on a machine with base pages of 4
+/// KiB and superpages of 2 MiB.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The design: a name from the list, or a file.
@@ -43,7 +43,7 @@ fn document(line: &Explained) -> serde_json::Value {
     })
 }
 
-/// A block per part; below each event what is done, what is done instead after `else`.
+/// A block per part: each event, below it its action, and after `else` the fallback.
 fn text(lines: &[Explained]) -> String {
     let mut text = String::new();
     let mut part = "";

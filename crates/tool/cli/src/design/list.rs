@@ -1,4 +1,4 @@
-//! `superpage design list`: the designs that come with superpage.
+//! `superpage design list`: the built-in designs.
 
 use design::designs;
 use serde_json::json;

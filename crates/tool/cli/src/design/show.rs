@@ -1,4 +1,4 @@
-//! `superpage design show`: one design.
+//! `superpage design show`: print one design.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Help, man pages, README and guide use the same words: what one of them names, the flags have.
+//! Help, man pages, README and guide agree: every command and option they name exists.
 
 use std::path::{Path, PathBuf};
 
@@ -10,13 +10,13 @@ fn built() -> Command {
     command
 }
 
-/// A command and all below it.
+/// A command and all its subcommands.
 fn tree(command: &Command) -> Vec<&Command> {
     let below = command.get_subcommands().filter(|one| one.get_name() != "help");
     std::iter::once(command).chain(below.flat_map(tree)).collect()
 }
 
-/// Letters and digits: roff and terminals wrap and escape the rest differently.
+/// Letters and digits only: roff and terminals wrap and escape the rest differently.
 fn plain(text: &str) -> String {
     let lines: String = text.lines().filter(|line| !line.starts_with('.')).collect();
     let text = lines.replace("\\*(Aq", "").replace("\\fI", "").replace("\\fR", "");
@@ -90,7 +90,7 @@ fn the_guide_has_a_section_for_every_command() {
     }
 }
 
-/// What is typed in the blocks of shell sessions, a command line each; lines that go on are joined.
+/// The commands typed in shell-session blocks, one per line; continuation lines are joined.
 fn console_lines(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let (mut inside, mut goes_on) = (false, false);
@@ -114,7 +114,7 @@ fn console_lines(text: &str) -> Vec<String> {
     lines
 }
 
-/// The words after `superpage` of each use of it in a line of shell.
+/// The arguments of each use of `superpage` in a shell line.
 fn commands_of(line: &str) -> Vec<Vec<String>> {
     let words = shlex::split(line).unwrap_or_else(|| panic!("not a line of shell: {line}"));
     let mut found = Vec::new();
@@ -142,7 +142,7 @@ fn commands_of(line: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// The first word that is neither a command nor an option there, with why.
+/// The first unknown command or option, with the reason.
 fn mistake(root: &Command, words: &[String]) -> Option<String> {
     let mut command = root;
     let mut words = words.iter();
@@ -160,7 +160,7 @@ fn mistake(root: &Command, words: &[String]) -> Option<String> {
                 None => arg.get_long() == Some(long),
             };
             let Some(arg) = command.get_arguments().find(is_it) else {
-                // Such a command reads its words itself.
+                // Such a command parses its own arguments.
                 if command.get_positionals().any(Arg::is_allow_hyphen_values_set) {
                     return None;
                 }

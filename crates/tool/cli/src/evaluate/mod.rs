@@ -1,4 +1,4 @@
-//! `superpage evaluate`: the entries of suites, each compared as `compare --suite` does it, in one table.
+//! `superpage evaluate`: compares every entry of suites as `compare --suite` does, and prints one table.
 
 mod table;
 
@@ -14,29 +14,30 @@ use crate::files;
 
 /// Compare many applications on each kind of superpages.
 ///
-/// A suite is a file of applications (TOML): servers, commands, workloads, and what each needs. Those whose programs are
-/// installed are compared one after the other, as `superpage compare` does; for the others, what is missing is printed. `--on slurm` and
-/// `--on ray` give each application a node of a cluster, run again what was lost, and make one result of all.
+/// A suite is a TOML file of applications: servers, commands, workloads, and what each needs. Installed applications
+/// are compared one after the other, as `superpage compare` does; for the others, the missing programs are printed.
+/// `--on slurm` and `--on ray` give each application a node of a cluster, rerun lost jobs, and merge the results.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Suite: the name of one that comes with superpage, or a file (with a slash, or named *.toml); SUITE:NAME is one of its
-    /// entries [default: all that come with superpage, but `gorman`].
+    /// Suite: the name of a built-in suite, or a file (with a slash, or named *.toml); SUITE:NAME is one entry
+    /// [default: all built-in suites except `gorman`].
     #[arg(value_name = "SUITE", conflicts_with = "from")]
     suites: Vec<String>,
 
-    /// Maximum time, shared among the entries: 10m, 1h. On a cluster each gets an equal part, and nodes work at the same time.
+    /// Maximum time, shared among the entries: 10m, 1h. On a cluster each entry gets an equal part, and nodes work in
+    /// parallel.
     #[arg(long, value_name = "TIME", default_value = "60m", value_parser = arms::seconds)]
     max_time: f64,
 
-    /// Keep what is done in FILE (JSON) after each entry; entries that it has are not run again.
+    /// Keep what is done in FILE (JSON) after each entry; entries that FILE already has are not run again.
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     resume: Option<PathBuf>,
 
-    /// Print what would be run, on a cluster also by which script; run nothing.
+    /// Print what would be run, on a cluster also the job script; run nothing.
     #[arg(long, conflicts_with_all = ["from", "list", "csv", "html", "compare"])]
     dry_run: bool,
 
-    /// Write what came of it to FILE (JSON), though nothing could be run: what a job of `--on` does.
+    /// Write what came of it to FILE (JSON), even if nothing could be run; used by the jobs of `--on`.
     #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["from", "list", "resume", "dry_run"])]
     into: Option<PathBuf>,
 
@@ -48,7 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 
-    /// Print which verdicts differ from OLD, an evaluation on an earlier kernel or another machine; exit with 1 if any does.
+    /// Print which verdicts differ from OLD, an evaluation on an earlier kernel or another machine; exit with 1 if any
+    /// does.
     #[arg(long, value_name = "OLD")]
     compare: Option<PathBuf>,
 
@@ -68,7 +70,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
 
-    /// Overwrite existing files; with --on, also take results of an evaluation whose FILE is gone.
+    /// Overwrite existing files; with --on, also use results left by an evaluation whose FILE is gone.
     #[arg(long, help_heading = "Output")]
     force: bool,
 
@@ -139,7 +141,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// That a cluster is not asked for what it cannot do.
+/// Rejects flags that `--on` does not support.
 fn check(args: &Args) -> Result<(), Failure> {
     args.cluster.check()?;
     let on = args.cluster.on;

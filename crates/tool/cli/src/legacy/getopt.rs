@@ -1,64 +1,63 @@
-//! Words as getopt_long(3) reads them: `--opt value`, `--opt=value`, long options cut short where that
-//! is unambiguous, short ones put together. Reading stops at the first word that is no option, which
-//! begins a program or a file name (POSIX mode, `+`).
+//! Arguments as getopt_long(3) parses them: `--opt value`, `--opt=value`, unambiguous abbreviations of long options,
+//! grouped short options. Parsing stops at the first word that is not an option: a program or a file name (POSIX mode,
+//! `+`).
 //!
-//! A parser of our own because no library has abbreviations and optional values together, and
-//! because scripts rely on both.
+//! A parser of our own, because no library supports both abbreviations and optional values, and scripts rely on both.
 
 use std::ffi::OsString;
 
 use super::stop::Stop;
 use crate::exit::Failure;
 
-/// An option: `name` is what it means to its command; several spellings may share one.
+/// An option; several spellings may share one `name`.
 #[derive(Debug)]
 pub struct Opt<T> {
-    /// After `--`.
+    /// Long form, after `--`.
     pub long: &'static str,
-    /// After `-`.
+    /// Short form, after `-`.
     pub short: Option<char>,
-    /// Whether a value follows.
+    /// Whether it takes a value.
     pub takes: Takes,
-    /// What it means.
+    /// Identifies the option to its command.
     pub name: T,
 }
 
-/// Whether a value follows an option.
+/// Whether an option takes a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// None.
+    /// No value.
     Nothing,
-    /// One: `--opt=value` or `--opt value`.
+    /// A required value: `--opt=value` or `--opt value`.
     Value,
-    /// Perhaps one, and then only as `--opt=value`.
+    /// An optional value, only as `--opt=value`.
     Perhaps,
-    /// Perhaps a number: `--verbose=3`, `--verbose 3`, `-v3` or `-v 3`. libhugetlbfs documented a
-    /// level after `-v` and took it for the program to run.
+    /// An optional number: `--verbose=3`, `--verbose 3`, `-v3` or `-v 3`. libhugetlbfs documented a level after `-v`
+    /// but took it for the program to run.
     PerhapsLevel,
 }
 
-/// What was read: options in their order, and all words from the first that is none.
+/// The parsed arguments: options in order, and all words from the first that is not an option.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Read<T> {
-    /// With their values.
+    /// Options with their values.
     pub options: Vec<(T, Option<String>)>,
-    /// What is left.
+    /// Words after the options.
     pub rest: Vec<OsString>,
 }
 
 impl<T> Opt<T> {
-    /// An option that has a long form only.
+    /// An option with a long form only.
     pub const fn long(long: &'static str, takes: Takes, name: T) -> Self {
         Self { long, short: None, takes, name }
     }
 
-    /// An option that has both.
+    /// An option with both forms.
     pub const fn both(long: &'static str, short: char, takes: Takes, name: T) -> Self {
         Self { long, short: Some(short), takes, name }
     }
 }
 
-/// Reads `words` by `table`.
+/// Parses `words` by `table`.
 pub fn read<T: Copy + PartialEq>(table: &[Opt<T>], words: Vec<OsString>) -> Result<Read<T>, Stop> {
     parse(table, words).map_err(Stop::Words)
 }
@@ -76,7 +75,7 @@ fn parse<T: Copy + PartialEq>(table: &[Opt<T>], words: Vec<OsString>) -> Result<
             break;
         }
         let word = text(word)?;
-        // Short options come several to a word; only the last can have its value in the next word.
+        // Short options may be grouped in a word; only the last can have its value in the next word.
         let mut next_level = |takes: Takes| {
             let is_level = |next: &OsString| next.to_str().is_some_and(is_number);
             let wanted = takes == Takes::PerhapsLevel && words.peek().is_some_and(is_level);
@@ -124,7 +123,7 @@ fn parse<T: Copy + PartialEq>(table: &[Opt<T>], words: Vec<OsString>) -> Result<
     Ok(Read { options, rest: words.collect() })
 }
 
-/// The option called `name`, or the only one that begins so.
+/// The option called `name`, or the only one with that prefix.
 fn find<'a, T: PartialEq>(table: &'a [Opt<T>], name: &str) -> Result<&'a Opt<T>, Failure> {
     if let Some(exact) = table.iter().find(|option| option.long == name) {
         return Ok(exact);

@@ -1,9 +1,8 @@
-//! `hugeedit`: marks the segments of a program that are to have superpages when libhugetlbfs, or our
-//! stand-in for it, loads it.
+//! `hugeedit`: marks the segments of a program that libhugetlbfs, or our replacement for it, loads onto superpages.
 //!
-//! The file is changed in place: hard links, owner and permissions stay. Everything is checked before
-//! it is opened for writing, and what is written is one bit in each of a few words, so that the file
-//! is a good program at every moment, also if the machine fails in between.
+//! The file is changed in place: hard links, owner and permissions stay. Everything is checked before the file is
+//! opened for writing, and only one bit in each of a few words is written, so that the file is a valid program at any
+//! moment, even if the machine crashes in between.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -48,7 +47,7 @@ const OPTIONS: &[Opt<Name>] = &[
     Opt::long("bss", Takes::Nothing, Name::Bss),
 ];
 
-/// Which segments are to be marked, all others not.
+/// The segments to mark; all others are unmarked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Marks {
     text: bool,
@@ -77,16 +76,16 @@ pub fn run(_: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
     Ok(exit::print(&lines)?)
 }
 
-/// Whether a program's text and its data are marked. A file that is no program has no marks.
+/// Whether a program's text and data are marked. A file that is not a program has no marks.
 pub fn marks(path: &Path) -> (bool, bool) {
     let segments = look(path).map(|(_, segments, _)| segments).unwrap_or_default();
     let marked = |kind: fn(&Segment) -> bool| segments.iter().any(|s| kind(s) && s.is_marked());
     (marked(Segment::is_text), marked(Segment::is_data))
 }
 
-/// The table, its segments and its bytes.
+/// The program header table, its segments and its bytes.
 fn look(path: &Path) -> Result<(Table, Vec<Segment>, Vec<u8>), Failure> {
-    // Opening a pipe would wait for its other end.
+    // Opening a pipe would block until its other end opens.
     let metadata = path.metadata().map_err(|error| refused("look at", path, error))?;
     if !metadata.is_file() {
         let path = path.display();
@@ -116,7 +115,7 @@ fn edit(path: &Path, marks: Marks) -> Result<Vec<Segment>, Failure> {
     }
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|error| refused("write", path, error))?;
-    // It may have been replaced since it was looked at.
+    // The file may have been replaced since it was read.
     if read_table(&file, path)? != (table, bytes) {
         let path = path.display();
         return Err(Failure::usage(format!("{path} is being changed by somebody else; try again")));

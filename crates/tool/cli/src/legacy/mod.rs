@@ -1,14 +1,12 @@
 //! The commands of libhugetlbfs under their own names: `hugeadm`, `hugectl`, `hugeedit`, `pagesize`.
 //!
-//! For scripts that were written for them. Options, output and exit codes are those of libhugetlbfs
-//! where they were right: 0 or 1, usage on standard error, a program that is started with a warning
-//! where it cannot get what was asked for. Where they were wrong (a dry run that wrote, errors that
-//! exited 0, a pool that was cut short and called done) the page of each command in docs/man says
-//! what differs.
+//! For existing scripts. Options, output and exit codes are those of libhugetlbfs where they were right: 0 or 1, usage
+//! on standard error, a program that starts with a warning if it cannot get the requested pages. Where they were wrong
+//! (a dry run that wrote, errors that exited 0, a partly grown pool reported as success) the page of each command in
+//! docs/man says what differs.
 //!
-//! Each command reads its words the way getopt_long did ([`getopt`]), says what it has to say in its
-//! own name and at the level asked for ([`voice`]), and does its work with the same crates as the
-//! commands of `superpage`.
+//! Each command parses its arguments like getopt_long ([`getopt`]), prints messages with its own name and verbosity
+//! ([`voice`]), and uses the same crates as the commands of `superpage`.
 //! See docs/decisions/libhugetlbfs.md#1.
 
 mod getopt;
@@ -29,7 +27,7 @@ use crate::exit;
 use stop::Stop;
 use voice::Voice;
 
-/// The commands, as `superpage NAME …` has them.
+/// The commands as subcommands of `superpage`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Configure pools of huge pages, as libhugetlbfs' hugeadm(8).
@@ -46,7 +44,7 @@ pub enum Command {
     Pagesize(Words),
 }
 
-/// Everything after the name, untouched: the commands' options are not clap's.
+/// All arguments after the command's name, not parsed by clap.
 #[derive(Debug, clap::Args)]
 pub struct Words {
     /// As hugeadm(8), hugectl(8), hugeedit(8) and pagesize(1) describe; see `NAME --help`.
@@ -54,7 +52,7 @@ pub struct Words {
     words: Vec<OsString>,
 }
 
-/// What a command is: its name, its usage, and what it does with its words.
+/// A command: name, usage text and main function.
 struct Tool {
     name: &'static str,
     usage: &'static str,
@@ -66,8 +64,7 @@ const HUGECTL: Tool = Tool { name: "hugectl", usage: hugectl::HELP, run: hugectl
 const HUGEEDIT: Tool = Tool { name: "hugeedit", usage: hugeedit::HELP, run: hugeedit::run };
 const PAGESIZE: Tool = Tool { name: "pagesize", usage: pagesize::HELP, run: pagesize::run };
 
-/// Runs the command whose name this program was called by (a link, hard or symbolic); `None` if that
-/// is none of them.
+/// Runs the command whose name this program was called by (a link, hard or symbolic); `None` for any other name.
 pub fn under_own_name() -> Option<ExitCode> {
     let mut words = std::env::args_os();
     let called = words.next()?;
@@ -76,7 +73,7 @@ pub fn under_own_name() -> Option<ExitCode> {
     Some(tool.start(words.collect()))
 }
 
-/// Runs the command as a subcommand.
+/// Runs a command as a subcommand of `superpage`.
 pub fn run(command: Command) -> ExitCode {
     match command {
         Command::Hugeadm(words) => HUGEADM.start(words.words),
@@ -87,7 +84,7 @@ pub fn run(command: Command) -> ExitCode {
 }
 
 impl Tool {
-    /// Every failure is 1, as scripts test for; what it was is said.
+    /// Runs the command. Every failure exits with 1, as scripts expect; the message says why.
     fn start(&self, words: Vec<OsString>) -> ExitCode {
         let mut voice = Voice::new(self.name);
         let stop = match (self.run)(&Root::real(), &mut voice, words) {
@@ -108,7 +105,7 @@ impl Tool {
 mod tests {
     use host::Root;
 
-    /// Another machine's `/proc` and `/sys`.
+    /// Fixture of `/proc` and `/sys` of another machine.
     pub fn fixture(machine: &str) -> Root {
         Root::at(format!(
             "{}/../../shared/host/tests/fixtures/{machine}",

@@ -1,4 +1,4 @@
-//! `pagesize`: prints page sizes in bytes, one a line.
+//! `pagesize`: prints page sizes in bytes, one per line.
 
 use std::ffi::OsString;
 
@@ -30,7 +30,7 @@ const OPTIONS: &[Opt<Name>] = &[
     Opt::both("huge-only", 'H', Takes::Nothing, Name::HugeOnly),
 ];
 
-/// Which sizes are printed.
+/// Which sizes to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Base,
@@ -45,7 +45,7 @@ pub fn run(root: &Root, _: &mut Voice, words: Vec<OsString>) -> Result<(), Stop>
         which = match name {
             Name::Help => return Err(Stop::Help),
             Name::HugeOnly => Which::HugeOnly,
-            // --huge-only says more, in whichever order.
+            // --huge-only takes precedence, in any order.
             Name::All if which == Which::HugeOnly => which,
             Name::All => Which::All,
         };

@@ -5,13 +5,13 @@ use crate::exit::Failure;
 /// Why a command ends before its work is done.
 #[derive(Debug)]
 pub enum Stop {
-    /// Only help was asked for.
+    /// Help was requested.
     Help,
-    /// The words are not a command line: the usage follows what is said.
+    /// Invalid command line: the usage follows the error.
     Words(Failure),
-    /// It failed, and that has been said.
+    /// The work failed, and the error was already printed.
     Said,
-    /// It failed.
+    /// The work failed.
     Failed(Failure),
 }
 

@@ -1,11 +1,11 @@
-//! `Voice`: what a command says on standard error, in its name and at the level asked for.
+//! `Voice`: messages of a command on standard error, with its name and at the requested verbosity.
 
 use std::fmt::Display;
 use std::io::Write;
 
 use crate::exit::Failure;
 
-/// A command's name and how much it may say: 0 nothing, 1 errors, 2 warnings, 3 and 4 more.
+/// A command's name and verbosity: 0 nothing, 1 errors, 2 warnings, 3 and 4 more.
 #[derive(Debug)]
 pub struct Voice {
     name: &'static str,
@@ -13,16 +13,16 @@ pub struct Voice {
 }
 
 const ERRORS: u8 = 1;
-/// The level at which warnings are said, and the one that holds if none is asked for.
+/// The verbosity of warnings, which is the default.
 pub const WARNINGS: u8 = 2;
 const INFORMATION: u8 = 3;
-/// What HUGETLB_DEBUG stands for.
+/// The verbosity that HUGETLB_DEBUG sets.
 const EVERYTHING: u8 = 4;
-/// The highest level that may be named.
+/// The maximum verbosity.
 pub const HIGHEST: u8 = 99;
 
 impl Voice {
-    /// At the level that the environment asks for (`HUGETLB_VERBOSE`, `HUGETLB_DEBUG`), or 2.
+    /// Verbosity from the environment (`HUGETLB_VERBOSE`, `HUGETLB_DEBUG`), or 2.
     pub fn new(name: &'static str) -> Self {
         let mut voice = Self { name, level: WARNINGS };
         if let Ok(text) = std::env::var("HUGETLB_VERBOSE") {
@@ -37,7 +37,7 @@ impl Voice {
         voice
     }
 
-    /// The level now.
+    /// Current verbosity.
     pub fn level(&self) -> u8 {
         self.level
     }
@@ -68,17 +68,17 @@ impl Voice {
         self.level = self.level.saturating_sub(1);
     }
 
-    /// It was not done.
+    /// Prints an error: a request failed.
     pub fn error(&self, what: impl Display) {
         self.say(ERRORS, "ERROR", what);
     }
 
-    /// It was done, but not quite as one might think.
+    /// Prints a warning: a request had a different effect than expected.
     pub fn warn(&self, what: impl Display) {
         self.say(WARNINGS, "WARNING", what);
     }
 
-    /// For those who want to know.
+    /// Prints information.
     pub fn inform(&self, what: impl Display) {
         self.say(INFORMATION, "INFO", what);
     }
@@ -87,7 +87,7 @@ impl Voice {
         if self.level < level {
             return;
         }
-        // hugeadm alone has no blank there, and scripts look for these lines.
+        // Only hugeadm has no blank there, and scripts match these lines.
         let blank = if self.name == "hugeadm" { "" } else { " " };
         let _ = writeln!(
             anstream::stderr(),

@@ -7,7 +7,7 @@ use walk_cost::{Attribution, Estimate};
 
 use super::Measured;
 
-/// The document. Shares are of 1, times are seconds, what is not known is null.
+/// The JSON document. Shares are of 1, times are seconds, unknown values are null.
 #[derive(Serialize)]
 pub struct Document<'a> {
     schema: &'static str,
@@ -20,7 +20,7 @@ pub struct Document<'a> {
     attribution: &'a [Attribution],
 }
 
-/// What was measured, as a document.
+/// The document of a measurement.
 pub fn from_measured(measured: &Measured) -> Document<'_> {
     Document {
         schema: "superpage.measure/1",

@@ -1,11 +1,11 @@
-//! The flags of numbers that somebody else measured.
+//! Flags for counts that other tools measured.
 
 use walk_cost::{Given, MissCost};
 
 use crate::exit::Failure;
 use operations::this_machine;
 
-/// Misses, their cost and the cycles; without --from and a program they are the measurement.
+/// Misses, their cost and cycles; without --from and a program they are the measurement.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Counts from other tools")]
 pub struct Flags {
@@ -40,13 +40,13 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// All of them.
+    /// All given numbers.
     pub fn numbers(&self) -> Result<Given, Failure> {
         let cost = self.cost()?.map(|cost| cost.walk);
         Ok(Given { cost, ..self.counted() })
     }
 
-    /// What a miss costs, if it is among them.
+    /// The cost of a miss given by --cost, in cycles.
     pub fn cost(&self) -> Result<Option<MissCost>, Failure> {
         let said = |walk| MissCost {
             walk,
@@ -62,7 +62,7 @@ impl Flags {
         Ok(Some(MissCost { second_level_hit: self.hit_cost.or(cost.second_level_hit), ..cost }))
     }
 
-    /// What a miss costs here, also if nobody said it: for what is counted on this machine, now.
+    /// The cost of a miss on this machine, also without --cost: for counts made here and now.
     pub fn cost_here(&self) -> Result<Option<MissCost>, Failure> {
         match self.cost {
             None => this_machine::miss_cost_if_kept(),
@@ -75,7 +75,7 @@ impl Flags {
         Given { misses, dtlb_misses, itlb_misses, walk_cycles, cycles, ..Given::default() }
     }
 
-    /// Refuses numbers that something else counts.
+    /// Rejects numbers that this measurement counts itself.
     pub fn only_cost(&self) -> Result<(), Failure> {
         if self.counted().is_empty() {
             return Ok(());
@@ -87,11 +87,11 @@ impl Flags {
     }
 }
 
-/// What a miss is said to cost.
+/// The value of --cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cost {
     Cycles(f64),
-    /// What was measured on this machine.
+    /// The cost measured on this machine.
     This,
 }
 

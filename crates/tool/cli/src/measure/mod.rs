@@ -1,4 +1,4 @@
-//! `superpage measure`: how much of a program's time goes into translating addresses.
+//! `superpage measure`: the share of a program's time spent on address translation.
 
 mod document;
 mod given;
@@ -19,12 +19,12 @@ use crate::files;
 
 /// Measure the time a program spends on address translation.
 ///
-/// This bounds what superpages can save: page walks for data and for code, and the largest possible
-/// speedup. Measures a program that it starts, running processes (--pid), or counts taken by perf
-/// (--from). The method is always named; what could not be counted is unknown, never zero.
+/// This bounds what superpages can save: page walks for data and for code, and the largest possible speedup. Measures a
+/// program that it starts, running processes (--pid), or counts taken by perf (--from). The output names the method;
+/// counts that are unavailable are unknown, never zero.
 ///
-/// Without performance counters a program runs four times (--method): recorded once, under QEMU, which takes
-/// 20 to 130 times its CPU time, and timed three times on base pages.
+/// Without performance counters a program runs four times (--method): recorded once, under QEMU, which takes 20 to 130
+/// times its CPU time, and timed three times on base pages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub struct Args {
@@ -76,7 +76,7 @@ standard output, or to --output.
 Exit codes: the program's own, or 125, 126, 127 if it cannot be started; without a program: 0 success; \
 1 unknown, with the reason; 2 wrong usage, or a file that cannot be read; 3 not possible on this machine.";
 
-/// What makes the number.
+/// Source of the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Method {
     /// Performance counters, else a recorded trace, which runs the program four times.
@@ -87,17 +87,17 @@ enum Method {
     Trace,
 }
 
-/// What a measurement found.
+/// A measurement's result.
 struct Measured {
-    /// Of what, in words.
+    /// What was measured, as text.
     what: String,
     estimate: Estimate,
     attributions: Vec<Attribution>,
-    /// The file's format, where it was a file.
+    /// Format of the input file, if any.
     format: Option<Format>,
-    /// How long was measured.
+    /// Duration of the measurement in seconds.
     seconds: Option<f64>,
-    /// How the program ended.
+    /// Exit status of the program.
     ended: Option<ExitStatus>,
 }
 
@@ -112,7 +112,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     if let Some(path) = &args.output {
         files::check_new(path, args.force)?;
     }
-    // Not clap's `requires`: a program conflicts with --pid, and would lift the requirement.
+    // Not clap's `requires`: a program conflicts with --pid, which would lift the requirement.
     if args.duration.is_some() && args.pid.is_empty() {
         return Err(Failure::usage("--for needs --pid; a program is measured to its end"));
     }
@@ -181,7 +181,7 @@ fn by_pids(pids: &[Pid], args: &Args) -> Result<Measured, Failure> {
     pmu::of_processes(pids, args.duration, args.given.cost_here()?.as_ref())
 }
 
-/// Neither way: the counters' reason matters as much as the trace's.
+/// Both methods failed: report both reasons.
 fn no_method(counters: &Failure, trace: Failure) -> Failure {
     if trace.is_cannot() { Failure::cannot(format!("{counters}; and {trace}")) } else { trace }
 }
@@ -194,7 +194,7 @@ fn print(measured: &Measured, args: &Args) -> Result<(), Failure> {
         table::text(measured, args.top)
     };
     if args.output.is_none() && measured.ended.is_some() && !args.json {
-        // The program's output is on standard output: what people read goes beside it.
+        // The program's output is on standard output, so the report goes to standard error.
         exit::print_aside(&text);
         return Ok(());
     }

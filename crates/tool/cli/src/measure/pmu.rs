@@ -1,4 +1,4 @@
-//! Measuring by the processor's counters: of a program that is started, or of running processes.
+//! Measuring with the processor's performance counters: a program that it starts, or running processes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::Measured;
 use crate::exit::{self, Failure};
 use operations::{facts, signals};
 
-/// How often it is looked whether the processes still run.
+/// Poll interval for the end of the processes.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The counters of this machine.
@@ -24,7 +24,7 @@ pub fn counters() -> Result<Counters, Failure> {
     Ok(Counters::find(&root, Snapshot::read(&root).cpu.as_ref())?)
 }
 
-/// Starts a program as it is, and counts from its exec to its end.
+/// Starts a program unchanged, and counts from its exec to its end.
 pub fn of_program(
     command: &[Word],
     cost: Option<&MissCost>,
@@ -34,7 +34,7 @@ pub fn of_program(
     let recipe = Recipe::new(Pages::System);
     let plan = launch::resolve(&recipe, command, &facts::search_path(), &facts::read())
         .map_err(|error| Failure::of_launcher(&error))?;
-    // On this thread, because what it starts is counted.
+    // Opened on this thread, whose child processes are counted.
     let counting = counters.of_children()?;
     let began = Instant::now();
     let pid =
@@ -52,14 +52,14 @@ pub fn of_program(
     Ok(Measured { seconds, ended, ..Measured::new(what, estimate) })
 }
 
-/// Counts running processes until all have ended, the time is over, or somebody interrupts.
+/// Counts running processes until all have ended, the time is over, or a signal interrupts.
 pub fn of_processes(
     pids: &[Pid],
     duration: Option<f64>,
     cost: Option<&MissCost>,
 ) -> Result<Measured, Failure> {
     let root = Root::real();
-    // With their start times, so that a pid that is given out again is told apart.
+    // Start times tell a reused pid from the original process.
     let mut running = Vec::new();
     for pid in pids {
         let stat = process::stat(&root, *pid).ok().filter(|stat| !stat.is_dead());
@@ -68,7 +68,7 @@ pub fn of_processes(
     }
     let counters = counters()?;
     let interrupted = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
-    // Each once, also if its parent was named too.
+    // Each process once, even if its parent was also named.
     let tree: BTreeSet<Pid> = pids.iter().flat_map(|pid| process::tree(&root, *pid)).collect();
     let tree: Vec<Pid> = tree.into_iter().collect();
     let counting = counters.of_processes(&root, &tree)?;

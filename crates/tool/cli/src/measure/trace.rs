@@ -1,4 +1,4 @@
-//! Measuring by a recorded trace: the program's accesses, priced by what they cost on this machine.
+//! Measuring with a recorded trace: the program's accesses times their costs on this machine.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -14,11 +14,11 @@ use crate::exit::Failure;
 use operations::jobs::JobOutcome;
 use operations::predict::{self, Pricing, Subject};
 
-/// Less CPU time than this says nothing: a clock's tick is a large part of it.
+/// Minimum CPU seconds: below this the clock tick is too large a part.
 const MIN_SECONDS: f64 = 0.05;
 
-/// Records the program once, with its own input and output (its output goes where errors go, if
-/// `output_is_ours`), runs it thrice on base pages unseen, and measures what accesses cost here.
+/// Records the program once with its own input and output (on standard error if `output_is_ours`), runs it three times
+/// on base pages with hidden output, and measures the cost of accesses on this machine.
 pub fn by_trace(command: &[Word], output_is_ours: bool) -> Result<Measured, Failure> {
     let streams = if output_is_ours { Streams::OutputToErrors } else { Streams::Inherit };
     let before = Input::of(std::io::stdin());
@@ -64,7 +64,7 @@ pub fn by_trace(command: &[Word], output_is_ours: bool) -> Result<Measured, Fail
     let share = told.translating;
     let dtlb = Interval::new(share.low, share.mid, share.high.min(1.0));
     let itlb = followed.fetches.and_then(|fetches| {
-        // A fetch that waits stops everything behind it; but much of it is fetched ahead.
+        // An instruction fetch that misses stalls everything behind it; but much is fetched ahead, hence the bound 0.
         let most = (prediction::dependent_seconds(&fetches, &prices.all) / total).min(1.0);
         Interval::new(0.0, 0.0, most)
     });

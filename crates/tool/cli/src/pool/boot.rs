@@ -1,4 +1,4 @@
-//! `superpage pool boot`: what has to be said at boot, as text to put where it belongs.
+//! `superpage pool boot`: prints boot-time configuration.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,9 +10,8 @@ use units::{NodeId, PageSize};
 use crate::exit::{self, Done, Failure};
 
 /// Print the configuration that creates pools at boot.
-///
-/// Pages larger than the largest free block (1G) can be allocated reliably only at boot. Nothing is
-/// written. Without a SPEC, the current pools are printed. For one NUMA node, write SIZE:NODE=PAGES.
+/// Pages larger than the largest free block (1G) can be allocated reliably only at boot. Nothing is written. Without a
+/// SPEC, the current pools are printed. For one NUMA node, write SIZE:NODE=PAGES.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Pools: 1G:2, 2M:1G, or for nodes 1G:0=1 1G:1=2.
@@ -51,7 +50,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print(&boot::systemd_unit(&own, &file))?;
         return Ok(Done::Fine);
     }
-    // The text may be for another machine: sizes that this one lacks are fine if named.
+    // The text may be for another machine: accept sizes that this machine lacks if they are named.
     let status = Status::read(&host::Root::real()).ok();
     let pools = if args.specs.is_empty() {
         as_now(&super::status()?)
@@ -85,7 +84,7 @@ fn size_of(name: PoolName, status: Option<&Status>) -> Result<PageSize, PoolErro
 fn read(specs: &[String], status: Option<&Status>) -> Result<Vec<BootPool>, Failure> {
     let mut pools: Vec<BootPool> = Vec::new();
     for text in specs {
-        // 1G:0=2 is two pages on node 0.
+        // 1G:0=2 means two pages on node 0.
         let on_node = text.split_once(':').and_then(|(size, rest)| {
             let (node, pages) = rest.split_once('=')?;
             Some((format!("{size}:{pages}"), node.parse::<u32>().ok().map(NodeId)))

@@ -1,4 +1,4 @@
-//! `superpage pool demote`: splitting free pages into smaller ones.
+//! `superpage pool demote`: splits free pages into smaller ones.
 
 use host::Root;
 use host::pool::{self, Change, PoolError, Spec, SpecError};
@@ -37,7 +37,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let has = status.persistent(size, node)?;
     let pages = amount.pages(size, has).map_err(PoolError::from)?;
     if args.how.dry_run {
-        // Only free pages are split. Of a node's pages how many are free is not asked.
+        // Only free pages are split. The number of free pages of one node is not read.
         let free = if node.is_none() { status.pool(size)?.unreserved() } else { None };
         let can = pages.min(free.unwrap_or(has));
         let pieces = can.saturating_mul(size.bytes() / into.bytes());

@@ -1,4 +1,4 @@
-//! `superpage pool ensure`: bringing the machine to a state described in a file.
+//! `superpage pool ensure`: brings the machine to the state that a file describes.
 
 use std::path::PathBuf;
 
@@ -13,9 +13,9 @@ use crate::exit::{self, Done, Failure};
 
 /// Apply a file of pools, mounts and settings.
 ///
-/// A second run changes nothing. What the file does not name is left alone. The file is TOML:
-/// [[pages]] with size, count, node and overcommit; [[mounts]] with size, owner, max_size and
-/// max_inodes; shm_group, shmmax, min_free_kbytes.
+/// A second run changes nothing. Settings that the file does not name are left alone. The file is TOML: [[pages]] with
+/// size, count, node and overcommit; [[mounts]] with size, owner, max_size and max_inodes; shm_group, shmmax,
+/// min_free_kbytes.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to apply.

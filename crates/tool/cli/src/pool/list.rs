@@ -1,4 +1,4 @@
-//! `superpage pool list`: what there is.
+//! `superpage pool list`: lists the pools.
 
 use host::pool::{RelatedSettings, Status};
 use host::{Pool, Root};
@@ -52,7 +52,7 @@ fn document(status: &Status, around: &RelatedSettings) -> serde_json::Value {
     })
 }
 
-/// Pages the pool may have in all: the persistent ones and those made on demand.
+/// Maximum number of pages of the pool: persistent pages plus the overcommit limit.
 fn maximum(pool: &Pool) -> Option<u64> {
     Some(pool.persistent()?.saturating_add(pool.overcommit?))
 }

@@ -1,4 +1,4 @@
-//! `superpage pool`: the machine's pools of superpages, as subcommands over `host::pool`.
+//! `superpage pool`: hugetlb pools; subcommands over `host::pool`.
 
 mod boot;
 mod demote;
@@ -85,7 +85,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     }
 }
 
-/// How a setting is changed.
+/// Flags of commands that change a setting.
 #[derive(Debug, clap::Args)]
 struct ChangeArgs {
     /// Print what would be done; change nothing.
@@ -97,25 +97,25 @@ struct ChangeArgs {
     json: bool,
 }
 
-/// The one command that would be allowed.
+/// The command to run as root.
 fn as_root() -> String {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--dry-run").collect();
     format!(": sudo superpage {}", report::format::command(&words))
 }
 
-/// Says after a dry run that this user could not make the change.
+/// After a dry run, prints that the change needs root.
 fn say_if_root_is_needed() {
     if sys::param::effective_user() != 0 {
         exit::say(&format!("this needs root{}", as_root()));
     }
 }
 
-/// The pools, or why there are none.
+/// The current pools.
 fn status() -> Result<Status, Failure> {
     Ok(Status::read(&Root::real())?)
 }
 
-/// Opens the journal, and says what a killed superpage had left.
+/// Opens the journal, and prints what it restored after a killed superpage.
 fn journal() -> Result<Journal, Failure> {
     let journal = Journal::open(&pool_guard::journal_dir(), &Root::real());
     let journal = journal.map_err(PoolError::from)?;
@@ -129,12 +129,12 @@ fn complain(inherited: &[Restoration]) {
     }
 }
 
-/// Gives back what killed commands left, before it is decided what is to change.
+/// Restores what killed commands left, before a change is planned.
 fn give_back_of_the_dead() {
     complain(&pool_guard::give_back_of_the_dead(&Root::real()));
 }
 
-/// Runs one change under the journal, which is kept if it succeeds and put back if not.
+/// Runs one change under the journal: kept on success, undone on failure.
 fn journalled<T>(change: impl FnOnce(&mut Journal) -> Result<T, PoolError>) -> Result<T, Failure> {
     let mut journal = journal()?;
     let done = change(&mut journal)?;
@@ -146,7 +146,7 @@ fn journal_dir() -> impl AsRef<Path> {
     pool_guard::journal_dir()
 }
 
-/// A pool named on the command line.
+/// Parses the name of a pool.
 fn pool_name(text: &str) -> Result<PoolName, host::pool::SpecError> {
     text.parse()
 }

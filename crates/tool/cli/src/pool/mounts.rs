@@ -1,4 +1,4 @@
-//! `superpage pool mounts`: hugetlbfs mounts, listed, made and removed.
+//! `superpage pool mounts`: lists, makes and removes hugetlbfs mounts.
 
 use std::path::PathBuf;
 
@@ -153,7 +153,7 @@ fn create(args: CreateArgs) -> Result<Done, Failure> {
         sizes = status.pools.sizes.keys().copied().collect();
     }
     let limits = Limits { size: args.max_size, inodes: args.max_inodes };
-    // All are checked before any is made.
+    // Check all mounts before making any.
     let plans = sizes
         .iter()
         .map(|size| mounts::plan(&Root::real(), &owner, *size, limits))

@@ -1,4 +1,4 @@
-//! `superpage pool overcommit`: how many pages a pool may make on demand.
+//! `superpage pool overcommit`: sets the number of pages a pool may allocate on demand.
 
 use host::Root;
 use host::pool::{self, PoolError, Spec};

@@ -1,4 +1,4 @@
-//! `superpage pool plan`: how many pages a program needs, from its peak on base pages.
+//! `superpage pool plan`: the number of pages a program needs, from its peak on base pages.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -19,8 +19,8 @@ use operations::{facts, signals};
 
 /// Run a program and print how large a pool it needs.
 ///
-/// The program runs on base pages, without input; its output goes to standard error. Counted is its
-/// memory at the peak, without mapped files. Run it under the load that the pool is for.
+/// The program runs on base pages, without input; its output goes to standard error. Counts its memory at the peak,
+/// without mapped files. Run it under the load that the pool is for.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON.
@@ -55,7 +55,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
                 .to_string(),
         })
     })?;
-    // A pool for a part of the peak would be too small, and nobody would know.
+    // A sample far below the peak would silently give too small a pool.
     match seen.coverage_of_peak() {
         Some(share) if share >= AT_PEAK => {}
         Some(share) if share >= NEAR_PEAK => exit::say(&format!(
@@ -89,7 +89,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Runs the program to its end under a thorough watch: how long it takes does not matter here.
+/// Runs the program to its end and samples its memory often: its speed does not matter here.
 fn watch(command: &[Word]) -> Result<(Observed, Option<i32>), Failure> {
     let relay = signals::Relay::new()?;
     let plan =
@@ -171,7 +171,7 @@ fn text(command: &[Word], peak: &Peak, status: &Status) -> String {
     text
 }
 
-/// PostgreSQL computes what its shared memory needs itself, exactly.
+/// PostgreSQL computes the size of its shared memory exactly.
 fn postgres_hint(command: &[Word]) -> Option<String> {
     let program = command.first()?.text();
     let name = program.rsplit('/').next()?;

@@ -1,4 +1,4 @@
-//! Progress of a change that takes long, on standard error, and the way to stop it.
+//! Progress of a slow change on standard error, and its cancellation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use host::pool::{Progress, pool_name};
 use crate::exit::{self, Done, Failure};
 use operations::signals::{self, Interrupting, Interruption};
 
-/// A change this quick needs no report.
+/// Delay before the first line.
 const SILENT: Duration = Duration::from_secs(2);
-/// How often a line is printed after that.
+/// Interval of further lines.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Watches over one change.
+/// Prints progress of one change and catches signals.
 pub struct Watcher {
-    /// `None`: signals are somebody else's.
+    /// `None`: the caller handles signals.
     interrupting: Option<Interrupting>,
     began: Instant,
     last_line: Option<Instant>,
@@ -25,18 +25,18 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// From now on ^C stops the change, so that it is put back, instead of killing us.
+    /// From now on ^C stops the change, which is then undone, instead of killing this process.
     pub fn new(quiet: bool) -> Result<Self, Failure> {
         let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
         Ok(Self { interrupting: Some(interrupting), began: Instant::now(), last_line: None, quiet })
     }
 
-    /// Only tells how far it is: signals are somebody else's.
+    /// Prints progress only; the caller handles signals.
     pub fn of_progress(quiet: bool) -> Self {
         Self { interrupting: None, began: Instant::now(), last_line: None, quiet }
     }
 
-    /// What `host::pool` calls after every step.
+    /// Callback of `host::pool` after every step.
     pub fn step(&mut self, progress: &Progress) -> ControlFlow<()> {
         self.tick(|| {
             let Progress { request, now, compacting } = progress;
@@ -46,7 +46,7 @@ impl Watcher {
         })
     }
 
-    /// The same for any other work: tells how far it is, if that is due.
+    /// The same for any other work: prints `line` if one is due.
     pub fn tick(&mut self, line: impl FnOnce() -> String) -> ControlFlow<()> {
         let due = match self.last_line {
             None => self.began.elapsed() > SILENT,
@@ -59,7 +59,7 @@ impl Watcher {
         if self.signal() == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Where it stands that a signal came: for a part that waits by itself.
+    /// The interruption flag, for code that waits by itself.
     pub fn asked(&self) -> Interruption {
         self.interrupting.as_ref().map_or_else(Interruption::default, Interrupting::asked)
     }
@@ -68,7 +68,7 @@ impl Watcher {
         self.interrupting.as_ref().map_or(0, Interrupting::signal)
     }
 
-    /// How the command ends: by the signal that stopped it, or as `done` says.
+    /// How the command ends: by the signal that interrupted it, else `done`.
     pub fn end(&self, done: Done) -> Done {
         match self.signal() {
             0 => done,

@@ -1,4 +1,4 @@
-//! `superpage pool set`, `grow`, `shrink`: resizing pools.
+//! `superpage pool set`, `grow`, `shrink`: resize pools.
 
 use host::Root;
 use host::pool::{
@@ -13,9 +13,8 @@ use crate::exit::{self, Done, Failure};
 
 /// Resize pools: SIZE:AMOUNT sets, SIZE:+AMOUNT grows, SIZE:-AMOUNT shrinks.
 ///
-/// Refuses what cannot fit into memory. Growing compacts memory if needed and continues while it makes
-/// progress; the result is read back. A pool that got only part of the pages keeps them, and the exit
-/// code is 1.
+/// Refuses sizes that cannot fit into memory. Growing compacts memory if needed and continues while it makes progress;
+/// the result is read back. A pool that got only part of the pages keeps them, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Pools and amounts: 2M:+512M, 1G:2, default:-25%.
@@ -26,12 +25,12 @@ pub struct Args {
     how: How,
 }
 
-/// What `grow` says of them.
+/// Help of `grow` for SPEC.
 pub const GROW_SPEC: &str = "Pools, and by how much they grow: 2M:512M, 1G:2, default:25%";
-/// What `shrink` says of them.
+/// Help of `shrink` for SPEC.
 pub const SHRINK_SPEC: &str = "Pools, and by how much they shrink: 2M:512M, 1G:2, default:25%";
 
-/// How pools are resized; shared with `ensure`.
+/// Flags of resizing pools; shared with `ensure`.
 #[derive(Debug, clap::Args)]
 pub struct HowMuch {
     /// All or nothing: if any pool gets only a part, restore every pool.
@@ -79,7 +78,7 @@ impl HowMuch {
     }
 }
 
-/// Which of the three it was.
+/// Which of the three commands runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Set,
@@ -88,7 +87,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// `grow 2M:5` means `set 2M:+5`.
+    /// Parses a SPEC: `grow 2M:5` means `set 2M:+5`.
     fn read(self, text: &str) -> Result<Spec, Failure> {
         let spec: Spec = text.parse().map_err(pool::PoolError::from)?;
         let amount = |change: Change| -> Result<Amount, Failure> {
@@ -172,7 +171,7 @@ fn report(done: &Applied, how: &HowMuch) -> Result<(), Failure> {
     given_back(done.given_back.as_deref())
 }
 
-/// Says what was put back.
+/// Prints the settings that were restored.
 pub fn given_back(restored: Option<&[host::journal::Restoration]>) -> Result<(), Failure> {
     for restoration in restored.unwrap_or_default() {
         exit::print(&format!("restored {restoration}\n"))?;

@@ -1,4 +1,4 @@
-//! `superpage pool shm` and `min-free`: the settings around the pools.
+//! `superpage pool shm` and `min-free`: settings related to the pools.
 
 use host::Root;
 use host::journal::{Knob, Written};
@@ -27,8 +27,8 @@ pub struct ShmArgs {
 
 /// Show or raise the memory that the kernel keeps free (min_free_kbytes).
 ///
-/// Recommended are two free pageblocks in each zone, and three for each migrate type to fall back to
-/// each of the other two, so that unmovable pages do not spread over all memory. It is never lowered.
+/// The recommended value is two free pageblocks in each zone, and three for each migrate type to fall back to each of
+/// the other two, so that unmovable pages do not spread over all memory. It is never lowered.
 #[derive(Debug, clap::Args)]
 pub struct MinFreeArgs {
     /// Raise it to the recommended value.
@@ -47,7 +47,7 @@ fn bytes(text: &str) -> Result<ByteSize, ParseSizeError> {
     text.parse()
 }
 
-/// A setting's name, value and wanted value.
+/// A setting, its name and the wanted value.
 type Wanted = (Knob, &'static str, u64);
 
 pub fn shm(args: ShmArgs) -> Result<Done, Failure> {
@@ -96,7 +96,7 @@ pub fn min_free(args: MinFreeArgs) -> Result<Done, Failure> {
         (None, false) => None,
     };
     if let Some(kbytes) = kbytes {
-        // Enough already is what was wanted.
+        // --recommended succeeds if the current value is higher.
         let kbytes = match around.min_free_kbytes {
             Some(now) if args.recommended && now >= kbytes => now,
             _ => kbytes,

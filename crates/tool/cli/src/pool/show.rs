@@ -1,10 +1,10 @@
-//! Pools as tables and words. Pure.
+//! Pools as tables and text. Pure.
 
 use comfy_table::{CellAlignment, Table, presets};
 use host::pool::{Outcome, Request, WhyShort, pool_name};
 use units::{ByteSize, PageSize};
 
-/// A table with every column aligned right but those in `left`, and no trailing blanks.
+/// A table with every column aligned right except those in `left`, without trailing blanks.
 pub fn table(header: &[&str], rows: Vec<Vec<String>>, left: &[usize]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -33,12 +33,12 @@ pub fn pages(value: Option<u64>, size: PageSize) -> String {
     }
 }
 
-/// So many pages in bytes.
+/// Bytes of `pages` pages.
 pub fn bytes(pages: u64, size: PageSize) -> ByteSize {
     ByteSize(pages.saturating_mul(size.bytes()))
 }
 
-/// What a request would do.
+/// A request as text: pages before and wanted.
 pub fn intention(request: &Request) -> String {
     let Request { size, node, before, target } = *request;
     let what = pool_name(size, node);
@@ -50,7 +50,7 @@ pub fn intention(request: &Request) -> String {
     format!("{what}: {before} -> {target}, {by} {word}")
 }
 
-/// What came of it.
+/// The outcome of a request as text.
 pub fn outcome(outcome: &Outcome) -> String {
     let Outcome { size, node, asked, before, got, .. } = *outcome;
     let what = pool_name(size, node);

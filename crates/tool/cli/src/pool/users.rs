@@ -1,4 +1,4 @@
-//! `superpage pool users`: who holds the pools' pages.
+//! `superpage pool users`: lists the users of the pools' pages.
 
 use host::Root;
 use host::pool::users::{Stale, Users};

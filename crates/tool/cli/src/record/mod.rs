@@ -1,4 +1,4 @@
-//! `superpage record`: a program's page accesses as a trace, without a PMU.
+//! `superpage record`: records a program's page accesses as a trace, without a PMU.
 
 mod summary;
 
@@ -20,10 +20,9 @@ use operations::{facts, signals};
 
 /// Record a program's page accesses as a trace (.spt).
 ///
-/// The unmodified program runs under qemu-user, with a plugin that is built at first use (Debian: apt-get
-/// install qemu-user gcc libc6-dev), and takes 20 to 130 times its CPU time. Child processes are recorded
-/// too. Its exit code and signals are passed through, unless a limit ended it. The trace is for
-/// `superpage lab` and `superpage trace`.
+/// The unmodified program runs under qemu-user, with a plugin that is built at first use (Debian: apt-get install
+/// qemu-user gcc libc6-dev), and takes 20 to 130 times its CPU time. Child processes are recorded too. Its exit code
+/// and signals are passed through, unless a limit ended it. The trace is for `superpage lab` and `superpage trace`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Args {
@@ -113,7 +112,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     report(&args, &recorded?, native)
 }
 
-/// First touches.
+/// Records first touches (--faults).
 fn faults(args: &Args, recording: &Recording) -> Result<Done, Failure> {
     if args.dry_run {
         return summary::plan_of_faults(recording, args.json);
@@ -138,7 +137,7 @@ fn report(args: &Args, recorded: &Recorded, native: Option<Native>) -> Result<Do
     Ok(end(recorded))
 }
 
-/// How the program ended is how we end; at a limit that was asked for, all is well.
+/// The exit code or signal of the program; success if a limit ended the recording.
 fn end(recorded: &Recorded) -> Done {
     match recorded.ended {
         Ended::Accesses | Ended::Time | Ended::Stopped | Ended::Crowded => Done::Fine,
@@ -146,7 +145,7 @@ fn end(recorded: &Recorded) -> Done {
     }
 }
 
-/// Tells now and then how far it is.
+/// Prints progress of the recording.
 fn watch(quiet: bool) -> impl FnMut(Progress) -> ControlFlow<()> {
     let mut watcher = Watcher::of_progress(quiet);
     move |progress| {
@@ -157,17 +156,16 @@ fn watch(quiet: bool) -> impl FnMut(Progress) -> ControlFlow<()> {
     }
 }
 
-/// The program unrecorded.
+/// Times of the program without recording.
 #[derive(Debug, Clone, Copy)]
 pub struct Native {
-    /// From its start to its end.
+    /// Wall-clock time in seconds.
     pub seconds: f64,
-    /// Of processors.
+    /// CPU time in seconds.
     pub cpu_seconds: f64,
 }
 
-/// With --native, what the program takes unrecorded. A trace that may not be replaced is told before anything
-/// runs.
+/// With --native, times the program without recording. First fails if a trace exists and may not be overwritten.
 fn natively(args: &Args, recording: &Recording) -> Result<Option<Native>, Failure> {
     for path in [Some(&recording.output), recording.instructions.as_ref()].into_iter().flatten() {
         if !args.force && path.is_file() {
@@ -182,7 +180,7 @@ fn natively(args: &Args, recording: &Recording) -> Result<Option<Native>, Failur
     if args.json {
         command.stdout(std::io::stderr());
     }
-    // A signal ends us both: nothing is recorded then.
+    // A signal then ends both processes: nothing is recorded yet.
     sys::spawn::prepare(
         &mut command,
         ChildSetup { die_with_parent: true, ..ChildSetup::default() },

@@ -1,4 +1,4 @@
-//! What a recording made, in words and as a document. Pure but for printing the plan.
+//! Summary of a recording, as text and JSON. Pure but for printing the plan.
 
 use record::{Ended, Recorded, Recording, Tools};
 use report::format as words;
@@ -9,10 +9,10 @@ use units::ByteSize;
 use super::Native;
 use crate::exit::{self, Done, Failure};
 
-/// Bytes of a base page of what can be recorded.
+/// Bytes of a base page on machines that can be recorded.
 const PAGE: u64 = 4096;
 
-/// A few words, in one line.
+/// The summary in one line.
 pub fn text(recorded: &Recorded, native: Option<Native>) -> String {
     let (totals, seen) = (&recorded.totals, &recorded.seen);
     let seconds = recorded.wall.as_secs_f64();
@@ -67,7 +67,7 @@ pub fn text(recorded: &Recorded, native: Option<Native>) -> String {
     line
 }
 
-/// The same for programs.
+/// The summary as JSON.
 pub fn document(recorded: &Recorded, native: Option<Native>) -> Value {
     let (totals, seen) = (&recorded.totals, &recorded.seen);
     let seconds = recorded.wall.as_secs_f64();
@@ -93,7 +93,7 @@ pub fn document(recorded: &Recorded, native: Option<Native>) -> Value {
     })
 }
 
-/// By the clock, and by processor time where that is known.
+/// Slowdown factors by wall-clock time, and by CPU time where known.
 fn slowdown(recorded: &Recorded, native: Native) -> (f64, Option<f64>) {
     let wall = recorded.wall.as_secs_f64() / native.seconds.max(1e-9);
     let known = native.cpu_seconds > 0.0 && !recorded.cpu.is_zero();
@@ -110,7 +110,7 @@ fn word(ended: Ended) -> &'static str {
     }
 }
 
-/// What would be done with --faults.
+/// Prints the plan of --faults.
 pub fn plan_of_faults(recording: &Recording, json: bool) -> Result<Done, Failure> {
     if json {
         let body = json!({
@@ -135,7 +135,7 @@ fn arguments(recording: &Recording) -> Vec<std::borrow::Cow<'_, str>> {
     recording.arguments.iter().map(|word| word.to_string_lossy()).collect()
 }
 
-/// What would be done.
+/// Prints the plan of a recording.
 pub fn plan(tools: &Tools, recording: &Recording, json: bool) -> Result<Done, Failure> {
     let built = tools.is_built();
     let itlb = recording.instructions.as_ref();

@@ -1,7 +1,7 @@
-//! `superpage run --explain`: what was done about each rule of a design, or about the pages that were asked for.
+//! `superpage run --explain`: actions taken for each rule of a design, or for the requested pages.
 //!
-//! Counts are of superpages. What nobody counted is unknown (`null`); of what only the machine counts, as many is known
-//! as it was at most. Written with few iterators, for the size of the command.
+//! Counts are superpages. Uncounted values are unknown (`null`); where only the machine as a whole counts, the count is
+//! an upper bound. Uses few iterators, to keep the binary small.
 
 mod row;
 
@@ -18,23 +18,23 @@ use row::{OWN_RULES, Row, When};
 
 pub use row::{document, in_words};
 
-/// What there is to tell of a run that has ended.
+/// A run that has ended, with everything to report.
 pub struct Run<'a> {
     pub plan: &'a Plan,
-    /// Whether `notes` are of a design.
+    /// Whether `notes` belong to a design.
     pub is_design: bool,
     pub notes: &'a [RuleNote],
     pub ended: &'a Ended,
-    /// Of the library, where it was in the program and its counters can be read.
+    /// Totals of the library, if it was loaded and its counters can be read.
     pub totals: Option<Totals>,
-    /// What the machine's counters grew by.
+    /// Increase of the machine's counters.
     pub machine: Option<CounterDeltas>,
     /// Why superpage could not make superpages in the program.
     pub refused: Option<&'a str>,
 }
 
 const COLLAPSE: &str = "MADV_COLLAPSE";
-/// The same, without a copy.
+/// `MADV_COLLAPSE` without a copy.
 const IN_PLACE: &str = "MADV_COLLAPSE in place";
 const PARTLY_IN_PLACE: &str = "MADV_COLLAPSE, partly in place";
 const LAUNCHER: &str = "privileged launcher";
@@ -45,11 +45,11 @@ const CALL: When = When::AtOnce("in the call");
 const FAULT: When = When::AtOnce("in the fault");
 const MACHINE: &str = "the kernel counts for the whole machine only";
 
-/// Rows under way.
+/// The rows so far.
 struct Rows(Vec<Row>);
 
 impl Rows {
-    /// A further one, of which nothing is known yet.
+    /// Adds a row with unknown counts.
     fn add(&mut self, rule: &str, means: &'static str, by: &'static str) -> &mut Row {
         let at = self.0.len();
         self.0.push(Row { rule: rule.to_string(), means, by, ..Row::default() });
@@ -58,7 +58,7 @@ impl Rows {
 }
 
 impl Run<'_> {
-    /// What was done, rule by rule.
+    /// The rows: one per rule and mechanism.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = Rows(Vec::new());
         let report = self.ended.in_force.as_ref().map(|it| &it.report);
@@ -92,12 +92,12 @@ impl Run<'_> {
         rows.0
     }
 
-    /// A design's rule, or what else was asked for.
+    /// The design's rule `key`, or the --pages option.
     fn rule(&self, key: &str) -> String {
         if self.is_design { key.to_string() } else { format!("--pages {}", self.plan.pages) }
     }
 
-    /// The size of the superpages that were asked for.
+    /// Bytes of the requested superpages.
     fn size(&self) -> Option<u64> {
         match self.plan.pages {
             Pages::ThpOf(size) | Pages::Hugetlb(Some(size)) => Some(size.bytes()),
@@ -109,7 +109,7 @@ impl Run<'_> {
         self.size().map(|size| bytes / size)
     }
 
-    /// Says what a note says about its rule.
+    /// Adds the note on the row's rule.
     fn say_note(&self, row: &mut Row) {
         for note in self.notes {
             if note.key() == row.rule {
@@ -118,13 +118,13 @@ impl Run<'_> {
         }
     }
 
-    /// What superpage made beside the program, by each rule that makes superpages.
+    /// Rows of superpages that superpage made from outside the program, by rule.
     fn add_made(&self, report: &Report, rows: &mut Rows) {
         let scans = self.notes.iter().any(|note| note.rule == Cause::Scan.rule());
         let usual = if scans { Cause::Scan } else { Cause::Mapping };
         for account in &report.accounts {
             let Account { cause, wanted, made, gone, .. } = *account;
-            // The usual one of a design is there also where nothing qualified.
+            // A design's usual cause gets a row even if no memory qualified.
             if wanted == 0 && cause != usual {
                 continue;
             }
@@ -165,7 +165,7 @@ impl Run<'_> {
         }
     }
 
-    /// The mappings that lie in files of superpages.
+    /// Row of mappings backed by files of superpages.
     fn add_files(&self, rows: &mut Rows) {
         let row = rows.add("allocation.form", "file of superpages (tmpfs)", THREAD);
         row.when = CALL;
@@ -183,7 +183,7 @@ impl Run<'_> {
         self.say_note(row);
     }
 
-    /// What the program's own calls and faults gave it.
+    /// Rows of superpages from the program's own calls and faults.
     fn add_given(&self, rows: &mut Rows) {
         let rule = self.rule("allocation.form");
         let uses_pool = matches!(self.plan.pages, Pages::Hugetlb(_));
@@ -218,14 +218,14 @@ impl Run<'_> {
         self.bound(row, "thp_collapse_alloc");
     }
 
-    /// Not more were made than the machine counted; none, if it counted none.
+    /// Sets an upper bound from the machine's counter; exact if it is 0.
     fn bound(&self, row: &mut Row, counter: &str) {
         row.at_most = self.machine.as_ref().and_then(|machine| machine.get(counter));
         row.done = row.at_most.filter(|most| *most == 0);
         row.say(MACHINE);
     }
 
-    /// What the library was asked for, and asked for in its turn.
+    /// Rows of requests to the library, and of its requests to the kernel.
     fn add_requested(&self, rule: &str, totals: &Totals, rows: &mut Rows) {
         let uses_pool = matches!(self.plan.pages, Pages::Hugetlb(_));
         for (column, means, is_usual) in [
@@ -251,7 +251,7 @@ impl Run<'_> {
         }
     }
 
-    /// What was ready before it was touched.
+    /// Rows of memory prepared before its first touch.
     fn add_prepared(&self, rows: &mut Rows) {
         let Some(totals) = &self.totals else { return };
         let key = |key, option| if self.is_design { key } else { option };
@@ -282,7 +282,7 @@ impl Run<'_> {
         }
     }
 
-    /// Rules that are not carried out as the design says, but for those that have a row.
+    /// Rows of rules that are not carried out as the design says and have no row yet.
     fn add_notes(&self, report: Option<&Report>, rows: &mut Rows) {
         for note in self.notes {
             if note.instead == Instead::Kernel {
@@ -309,7 +309,7 @@ impl Run<'_> {
                 row.asked = reserved;
                 continue;
             }
-            // Missing pages, which superpages had zeros in the place of.
+            // Missing pages, which the superpages filled with zeros.
             let row = rows.add(rule, COLLAPSE, LAUNCHER);
             let pages = report.map_or(0, |report| report.filled_pages);
             row.bytes = Some(pages * host::Root::real().page_size().bytes());

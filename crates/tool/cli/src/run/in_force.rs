@@ -1,21 +1,21 @@
-//! What a design in force did for a run, in a line and as a part of the document.
+//! What an applied design did during a run, as a line and as JSON.
 
 use ::report::format as words;
 use live::{Report, Rule};
 use serde::Serialize;
 
-/// A design that superpage put in force.
+/// A design that superpage applied.
 #[derive(Debug, Serialize)]
 pub struct InForce {
-    /// What was done about its rules.
+    /// The rules and how they were carried out.
     pub rules: Vec<Rule>,
-    /// What was made.
+    /// The superpages made.
     #[serde(flatten)]
     pub report: Report,
 }
 
 impl InForce {
-    /// In one line, of a run that took so many seconds.
+    /// One line for a run of this many seconds.
     pub fn in_words(&self, name: &str, seconds: f64) -> String {
         let Report { made, by_fault, failed, delay, .. } = &self.report;
         let mut parts = Vec::new();

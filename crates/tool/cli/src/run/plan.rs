@@ -1,10 +1,10 @@
-//! The plan of a run, in words.
+//! The plan of a run as text.
 
 use launch::{Plan, Promise, ThpRequest};
 use report::format as words;
 
 use crate::exit::{self, Done, Failure};
-/// Prints a plan, and what would be lent for it.
+/// Prints a plan, and the pages that would be lent for it.
 pub(super) fn print_plan(plan: &Plan, would_lend: &[String], json: bool) -> Result<Done, Failure> {
     if json {
         let document = serde_json::json!({
@@ -20,7 +20,7 @@ pub(super) fn print_plan(plan: &Plan, would_lend: &[String], json: bool) -> Resu
     Ok(Done::Fine)
 }
 
-/// A plan for people; also what `compare --dry-run` prints for each arm.
+/// A plan as text; `compare --dry-run` prints it for each arm.
 pub fn plan_in_words(plan: &Plan) -> String {
     use std::fmt::Write;
     let mut text = format!("{}\n", plan.name);

@@ -1,4 +1,4 @@
-//! What a run got: one line for people, or a document.
+//! The pages a run got: one line of text, or JSON.
 
 use abi::{Column, Kind, Prepared, Reason, Shortage, Totals, environment};
 use experiment::analysis::took_effect;
@@ -19,7 +19,7 @@ use units::{ByteSize, Pid};
 use super::in_force::InForce;
 use crate::counters;
 
-/// The share of the memory that can be on superpages that must be for `thp` and `hugetlb`.
+/// Minimum share of the eligible memory on superpages for `thp` and `hugetlb` to count as in effect.
 const MIN_COVERAGE: f64 = 0.8;
 
 /// A program that has ended.
@@ -27,21 +27,21 @@ const MIN_COVERAGE: f64 = 0.8;
 pub struct Ended {
     pub status: ExitStatus,
     pub seconds: f64,
-    /// What a design in force did.
+    /// What an applied design did.
     pub in_force: Option<InForce>,
-    /// Superpages that were made free for it.
+    /// Superpages that were freed for the design.
     pub supplied: Option<Supplied>,
-    /// Whether superpages of any kind were asked for (`--pages auto`).
+    /// Whether superpages of any kind were requested (`--pages auto`).
     pub may_have_any: bool,
     /// Whether the pool was allowed to grow.
     pub has_grown_pool: bool,
     pub usage: Usage,
     pub seen: Observed,
-    /// The program's own process: what killed it is the status.
+    /// The main process: its own signal is in `status`, and is left out of the killed children.
     pub pid: Pid,
 }
 
-/// Whether it got what was asked for.
+/// Whether the program got the requested pages.
 enum Outcome {
     NothingAsked,
     AsAsked,
@@ -49,15 +49,15 @@ enum Outcome {
     Unknown(Unread),
 }
 
-/// Why it is not known what lay on which pages at the peak.
+/// Why the pages at the peak are unknown.
 enum Unread {
-    /// No look found any memory; what the kernel said, if that is why.
+    /// No sample found any memory; the kernel's error, if any.
     Never(Option<String>),
-    /// The last look found this share of the peak.
+    /// The last sample found this share of the peak.
     Part(f64),
-    /// Of the peak only bounds are known.
+    /// Only bounds of the peak are known.
     Bounds,
-    /// What was read does not tell.
+    /// The samples do not decide it, for this reason.
     Judged(String),
 }
 
@@ -75,7 +75,7 @@ impl Unread {
 }
 
 impl Ended {
-    /// What lay on which pages when it held most.
+    /// Memory by page size at the peak.
     pub fn coverage(&self) -> Option<&Coverage> {
         self.seen.coverage.as_ref()
     }
@@ -87,7 +87,7 @@ impl Ended {
         if plan.promise == Promise::Nothing {
             return Outcome::NothingAsked;
         }
-        // Every tick said that it can have no superpage.
+        // Every sample said that the program can have no superpages.
         let is_without =
             plan.promise == Promise::BasePages && self.seen.base_pages_only == Some(true);
         let Some(coverage) = &self.seen.coverage else {
@@ -114,7 +114,8 @@ impl Ended {
         Unread::Never(self.seen.unknown.clone())
     }
 
-    /// In one line, and one more on what the library did; what fell back got `fallback`.
+    /// One line on the program, and more on the library and the design; `fallback` names the pages of memory that fell
+    /// back.
     pub fn in_words(
         &self,
         plan: &Plan,
@@ -133,7 +134,7 @@ impl Ended {
                     None => ", which may be less than the peak".to_string(),
                 };
                 let (on, of) = (coverage.superpage_bytes(), coverage.resident());
-                // The kernel counts smaller ones for the whole machine only.
+                // The kernel counts smaller superpages for the whole machine only.
                 let size = match plan.pages {
                     Pages::ThpOf(size) => format!("larger than {size} "),
                     _ => String::new(),
@@ -166,7 +167,8 @@ impl Ended {
         let turned_off = self.turned_thp_off(plan).map(|name| {
             format!("{name} turned THP off for itself (prctl PR_SET_THP_DISABLE): it gets none")
         });
-        // No line is to be taken for one about the design itself.
+        // With --approximate every line is prefixed with the plan's name, so that none is read as a result of the
+        // design itself.
         let named = |line: String| match plan.approximate {
             true => format!("{}: {line}", plan.name),
             false => line,
@@ -176,7 +178,7 @@ impl Ended {
         std::iter::once(line).chain(others).chain(in_force).chain(killed.map(named)).collect()
     }
 
-    /// The name of a process that turned THP off for itself, where it was to have some.
+    /// The name of a process that disabled THP for itself although the plan allowed it.
     fn turned_thp_off(&self, plan: &Plan) -> Option<&str> {
         let was_off = match plan.thp {
             ThpRequest::Inherit => sys::prctl::thp().is_ok_and(|thp| thp == ThpControl::Disabled),
@@ -186,7 +188,7 @@ impl Ended {
         self.seen.without_thp.as_deref().filter(|_| !was_off && plan.pages != Pages::Base)
     }
 
-    /// Child processes that a signal killed; `None` if the kernel does not tell.
+    /// Child processes that a signal killed; `None` if the kernel does not report them.
     fn children_killed(&self) -> Option<Vec<Killed>> {
         let killed = self.seen.killed.as_ref()?.iter();
         Some(killed.copied().filter(|child| child.pid != self.pid).collect())
@@ -254,7 +256,7 @@ impl Ended {
     }
 }
 
-/// What the pool could not serve that the plan's memory was to come from.
+/// The pool's shortage of pages of the plan's size.
 fn shortage(plan: &Plan, ledger: Option<&CounterFile>) -> Option<Shortage> {
     let mut variables = plan.environment.iter();
     let pages = &variables.find(|set| set.variable == environment::PAGES)?.value;
@@ -264,8 +266,8 @@ fn shortage(plan: &Plan, ledger: Option<&CounterFile>) -> Option<Shortage> {
     }
 }
 
-/// Why a signal killed a child, if its pages can be the reason. The kernel names none: SIGBUS is what a touch of
-/// the pool's memory gets when no page is free.
+/// Why a signal killed a child, if its pages can be the reason. The kernel gives no reason: touching pool memory raises
+/// SIGBUS if no page is free.
 fn why_killed(plan: &Plan, child: Killed) -> Option<&'static str> {
     if child.signal != libc::SIGBUS || !matches!(plan.pages, Pages::Hugetlb(_)) {
         return None;
@@ -284,7 +286,7 @@ fn why_killed(plan: &Plan, child: Killed) -> Option<&'static str> {
     })
 }
 
-/// Coverage beside that at the peak, and why it is not known.
+/// Mean coverage and coverage at the end, and why they are unknown.
 fn over_time_in_words(over: &OverTime) -> String {
     let end = over.end.as_ref().and_then(|end| Some((end.coverage()?, end.resident_bytes)));
     let end = end.map(|(share, bytes)| {
@@ -304,7 +306,7 @@ fn gap_in_words(gap: Gap) -> String {
     format!("not read from {:.2} s to {:.2} s", gap.from_seconds, gap.to_seconds)
 }
 
-/// A figure that is within 5 %, or bounds and why there is none.
+/// The peak if known within 5 %, else its bounds and the reason.
 fn peak_in_words(seen: &Observed) -> String {
     let size = |bytes| ByteSize(bytes).to_string();
     match (seen.peak_resident_bytes, seen.peak_at_least_bytes) {

@@ -1,5 +1,5 @@
-//! What accesses far beyond the caches cost on base pages and on superpages: for machines that are kept, whose
-//! simulated programs make such accesses.
+//! Costs of accesses far beyond the caches on base pages and superpages, for saved machines, whose simulated programs
+//! make such accesses.
 //! See docs/decisions/tlb.md#9.
 
 use experiment::prices::FarAccesses;
@@ -10,12 +10,12 @@ use units::ByteSize;
 use crate::progress::Progress;
 use operations::facts;
 
-/// Memory of each kind of page, at most: as far beyond the caches as most programs go.
+/// Maximum memory per page size: as far beyond the caches as most programs go.
 const MOST: ByteSize = ByteSize::gib(1);
-/// And at least: no cache is known that holds half of it.
+/// Minimum memory: no known cache holds half of it.
 const LEAST: ByteSize = ByteSize::mib(256);
 
-/// Measures them, or says why not.
+/// Measures the costs, or says why not.
 pub fn measure(snapshot: &Snapshot, quiet: bool) -> Result<Accesses, String> {
     let memory = facts::spared(MOST);
     if memory < LEAST {

@@ -1,4 +1,4 @@
-//! `--allow`: what is changed on the machine so that more page sizes can be measured, and put back however that ends.
+//! `--allow`: settings changed so that more page sizes can be measured, and restored however the run ends.
 //! See docs/decisions/tlb.md#4.
 
 use host::journal::Knob;
@@ -8,21 +8,21 @@ use units::{ByteSize, PageSize};
 
 use operations::pool_guard::OvercommitGuard;
 
-/// The size of mTHP that is switched on where none was named: Arm's contiguous bit with base pages of 4 KiB, and the
-/// size most often recommended.
+/// Bytes of the mTHP size enabled by default: Arm's contiguous bit with 4 KiB base pages, and the size most often
+/// recommended.
 const USUAL: u64 = 64 << 10;
 
-/// A setting that stands in the way of a page size.
+/// A setting that prevents measuring a page size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The hugetlb pool of this size has no free page.
     Grow(PageSize),
-    /// This size of mTHP is switched off.
+    /// This mTHP size is disabled.
     SwitchOn(PageSize),
 }
 
-/// The changes that `asked` sizes need; without any the usual size of mTHP and every pool of large pages but the
-/// superpage's, which needs no pool.
+/// The changes that the sizes `asked` need; without any, those of the usual mTHP size and of every hugetlb pool except
+/// the THP size's, which needs no pool.
 pub fn needed(root: &Root, asked: &[PageSize]) -> Vec<Change> {
     let thp = Thp::from_root(root);
     let pmd = Thp::pmd_size_of(root).ok();
@@ -39,12 +39,12 @@ pub fn needed(root: &Root, asked: &[PageSize]) -> Vec<Change> {
     let empty = pools.iter().filter(|(size, pool)| {
         Some(**size) != pmd && pool.unreserved().unwrap_or(0) == 0 && wanted(size, true)
     });
-    // A journal would keep others from sharing pools: those come first.
+    // A journal would keep others from sharing pools, so pools come first.
     empty.map(|(size, _)| Change::Grow(*size)).chain(off).collect()
 }
 
 impl Change {
-    /// What would be done, for `--dry-run`.
+    /// The change as text for `--dry-run`.
     pub fn preview(&self) -> String {
         match self {
             Self::Grow(size) => {
@@ -57,7 +57,7 @@ impl Change {
         }
     }
 
-    /// The size that it is for.
+    /// The page size of the change.
     pub fn size(&self) -> PageSize {
         match self {
             Self::Grow(size) | Self::SwitchOn(size) => *size,
@@ -65,7 +65,7 @@ impl Change {
     }
 }
 
-/// Makes the changes, under `guard`; returns for each that could not be made why not.
+/// Makes the changes under `guard`; returns the sizes whose change failed, with the reason.
 pub fn make(changes: &[Change], guard: &mut OvercommitGuard) -> Vec<NotOffered> {
     let make = |change: &Change| {
         let size = change.size();
@@ -97,7 +97,7 @@ mod tests {
         changes.iter().map(Change::preview).collect()
     }
 
-    /// A machine with an empty pool of 1 GiB pages, one of 2 MiB, and two sizes of mTHP that are off.
+    /// A machine with an empty pool of 1 GiB pages, one of 2 MiB, and two disabled mTHP sizes.
     fn machine() -> (tempfile::TempDir, Root) {
         let directory = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {

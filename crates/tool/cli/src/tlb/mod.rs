@@ -1,5 +1,4 @@
-//! `superpage tlb`: what address translation costs on this machine. Flags and printing over the crate
-//! `tlb-probe`.
+//! `superpage tlb`: costs of address translation on this machine. Flags and printing over the crate `tlb-probe`.
 
 mod accesses;
 mod allow;
@@ -26,9 +25,9 @@ use allow::Change;
 
 /// Measure this machine's TLB: levels, entries, and cycles of hits and walks.
 ///
-/// Measured by the latency of loads, and of jumps for instructions; what CPUID says is printed beside it. Also
-/// says whether a superpage takes one TLB entry. Settings are changed only with --allow. Takes about 7 seconds of
-/// CPU time; more if readings vary, and with --allow.
+/// Measured by the latency of loads, and of jumps for instructions; values from CPUID are printed next to it. Also says
+/// whether a superpage takes one TLB entry. Settings are changed only with --allow. Takes about 7 seconds of CPU time;
+/// more if readings vary, and with --allow.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
@@ -82,10 +81,10 @@ pub struct Args {
     quiet: bool,
 }
 
-/// How to print.
+/// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A table and what it means.
+    /// A table and its interpretation.
     Human,
     /// JSON (superpage.tlb/1).
     Json,
@@ -118,22 +117,22 @@ fn page_size(text: &str) -> Result<PageSize, String> {
     PageSize::new(size.bytes()).map_err(|error| error.to_string())
 }
 
-/// Steps of a size that progress is told of, as `calibrate` makes them.
+/// Progress steps per page size, as `calibrate` makes them.
 const STEPS: u64 = 4;
 
-/// When nothing more is repeated only to be surer.
+/// After this long, nothing is repeated only for precision.
 const LIMIT: Duration = Duration::from_secs(6);
 
 pub fn run(args: Args) -> Result<Done, Failure> {
     files::check_outputs(args.output.as_deref(), "--svg", args.svg.as_deref(), args.force)?;
     let root = Root::real();
     let snapshot = Snapshot::read(&root);
-    // Before anything is changed, so that no signal finds it changed and nobody to put it back.
+    // Installed before any setting is changed, so that no signal leaves it unrestored.
     let interrupting = match args.allow && !args.dry_run {
         true => Some(signals::interrupt_experiment(Arc::default())?),
         false => None,
     };
-    // Before the CPU is chosen: what redraws it is then free to run on another.
+    // Created before the CPU is chosen, so that its redrawing thread can run on another CPU.
     let progress = Progress::new(args.quiet || args.dry_run, "getting memory");
     let changes = if args.allow { allow::needed(&root, &args.page_size) } else { Vec::new() };
     let mut guard = OvercommitGuard::default();
@@ -152,13 +151,13 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         exit::print(&plan(&args, &probe, &changes)?)?;
         return Ok(Done::Fine);
     }
-    // The loads' probe has chosen the CPU.
+    // Created after the load probe, which chooses the CPU.
     let mut code = LiveCode::new(&root, &args.page_size);
     if let (Ok(code), Some(interrupting)) = (&mut code, &interrupting) {
         code.stop_when(interrupting.asked());
     }
     let found = measure(&args, &snapshot, &mut probe, code.as_mut().ok(), progress);
-    // Pages of a pool go back to it before it shrinks.
+    // Return the pool's pages before the pool shrinks.
     drop(probe);
     for line in guard.restore() {
         exit::say(&line);
@@ -219,7 +218,7 @@ fn measure(
     found
 }
 
-/// The sizes that are not measured: those whose setting was refused, and of the others what the probe says.
+/// Sizes that are not measured: those whose change was refused, and others that the probe names.
 fn without(probe: &Live, refused: Vec<NotOffered>) -> Vec<NotOffered> {
     let told = probe.without().iter();
     let told = told.filter(|one| !refused.iter().any(|other| other.sizes == one.sizes));
@@ -239,7 +238,7 @@ fn print(args: &Args, found: &Calibration) -> Result<(), Failure> {
     files::deliver(args.output.as_deref(), args.force, &text)
 }
 
-/// What the processor says of itself.
+/// Facts about the processor.
 fn processor(snapshot: &Snapshot) -> Processor {
     let cpu = snapshot.cpu.as_ref();
     let guest = cpu.and_then(|cpu| match cpu.hypervisor {
@@ -257,7 +256,7 @@ fn processor(snapshot: &Snapshot) -> Processor {
     }
 }
 
-/// That pages of this size are to be had, or why not.
+/// Fails with the reason if pages of this size are not available.
 fn offered(probe: &Live, without: &[NotOffered], page: PageSize) -> Result<(), Failure> {
     let offers = probe.offers();
     if offers.iter().any(|offer| offer.page == page) {
@@ -271,7 +270,7 @@ fn offered(probe: &Live, without: &[NotOffered], page: PageSize) -> Result<(), F
     Err(Failure::cannot(format!("{why}; there are: {}", sizes.join(", "))))
 }
 
-/// Sizes that are not measured, without those that settings would be changed for.
+/// Sizes that are not measured, without those that `changes` will make available.
 fn but_for(one: &NotOffered, changes: &[Change]) -> Option<NotOffered> {
     let is_changed = |size: &PageSize| changes.iter().any(|change| change.size() == *size);
     let sizes: Vec<PageSize> = one.sizes.iter().copied().filter(|size| !is_changed(size)).collect();

@@ -1,4 +1,4 @@
-//! The calibration for people: a table of levels and costs, and what it means.
+//! The calibration as text: a table of levels and costs, and its interpretation.
 
 use report::format::UNKNOWN;
 use tlb_probe::{Calibration, Cost, LevelReport, OnPages, SizeReport};
@@ -108,7 +108,7 @@ fn rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
     rows
 }
 
-/// The instruction side: what the first level keeps, and what a jump costs that it does not answer.
+/// Rows of the instruction side: entries of the first level, and the cost of a jump that misses it.
 fn code_rows(found: &Calibration, size: &SizeReport) -> Vec<Vec<String>> {
     let [first, rest @ ..] = &size.levels[..] else { return Vec::new() };
     let said = found.said_of_code(size.page).map_or(String::new(), |entries| entries.to_string());

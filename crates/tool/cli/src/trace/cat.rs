@@ -1,4 +1,4 @@
-//! `superpage trace cat`: a trace as text.
+//! `superpage trace cat`: prints a trace as text.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::exit::{self, Done, Failure};
 
 /// Print a trace as text, one event or record per line.
 ///
-/// A record is `R` or `W`, region:page, and how many accesses it stands for: `W 3:17 x200`.
+/// A record is `R` or `W`, region:page, and the number of accesses it stands for: `W 3:17 x200`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Trace file.
@@ -49,7 +49,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Adds at most `most` lines; says how many.
+/// Appends at most `most` lines; returns the number of lines written.
 fn lines(block: &Block, most: u64, out: &mut String) -> u64 {
     let mut events = block.events.iter().peekable();
     let mut written = 0;

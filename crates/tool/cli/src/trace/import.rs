@@ -1,4 +1,4 @@
-//! `superpage trace import`: other tools' traces.
+//! `superpage trace import`: imports traces of other tools.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,9 @@ use crate::pool::progress::Watcher;
 
 /// Import a trace of another tool.
 ///
-/// Inputs compressed with gzip, xz or zstd are decompressed. Such traces have no mappings: they are
-/// inferred from the touched pages, and the trace says so. For lackey:
-/// valgrind --tool=lackey --trace-mem=yes --log-fd=9 ./app 9>&1 >/dev/null | superpage trace import
-/// --from lackey - app.spt
+/// Inputs compressed with gzip, xz or zstd are decompressed. Such traces have no mappings: they are inferred from the
+/// touched pages, and the trace says so. For lackey: valgrind --tool=lackey --trace-mem=yes --log-fd=9 ./app 9>&1
+/// >/dev/null | superpage trace import --from lackey - app.spt
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Input format.
@@ -71,7 +70,7 @@ pub struct Args {
     quiet: bool,
 }
 
-/// What the input is.
+/// Input formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum From {
     /// Records of 64 bytes, one per instruction.
@@ -80,7 +79,7 @@ enum From {
     Lackey,
     /// 64-bit little-endian addresses.
     Raw,
-    /// An address per line, 0x… or decimal; before it perhaps R or W.
+    /// An address per line, 0x… or decimal; optionally preceded by R or W.
     Text,
 }
 
@@ -139,7 +138,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         .and_then(|input| trace::import::import(&import, input, output, &mut watch))
         .map_err(Failure::from);
     let made = match (watcher.end(Done::Fine), made) {
-        // Stopped half-way: neither a trace nor a failure.
+        // Interrupted: neither a trace nor a failure.
         (done @ Done::Signal(_), Err(_)) => return Ok(done),
         (_, made) => made?,
     };
@@ -166,7 +165,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(watcher.end(Done::Fine))
 }
 
-/// Beside the output, where there must be room anyway; if that is a device, where all put such files.
+/// Directory for scratch files: the output's, which must have enough space anyway; for a device the temporary
+/// directory.
 fn scratch(output: &Path) -> PathBuf {
     let device = output.metadata().is_ok_and(|metadata| !metadata.is_file());
     match output.parent() {
@@ -176,7 +176,7 @@ fn scratch(output: &Path) -> PathBuf {
     }
 }
 
-/// Reads a filter's name.
+/// Parses a filter.
 pub fn filter(text: &str) -> Result<Filter, String> {
     let wrong =
         || format!("invalid filter `{text}`: expected none, same-page, set-mru or set-mru:16,8");

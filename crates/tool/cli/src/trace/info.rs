@@ -1,4 +1,4 @@
-//! `superpage trace info`: what a trace's head and foot say.
+//! `superpage trace info`: prints a trace's header and footer.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Lines of mappings that people get to see.
+/// Maximum number of mappings printed as text.
 const SHOWN: usize = 12;
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -36,7 +36,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// The document of a trace's head and foot.
+/// A trace's header and footer as JSON.
 pub fn json(reader: &mut Reader) -> Result<String, Failure> {
     let runs = reader.regions()?;
     exit::json_text("superpage.trace/1", document(reader.info(), &runs))

@@ -1,4 +1,4 @@
-//! `superpage trace`: recorded streams of accesses, as subcommands over the crate `trace`.
+//! `superpage trace`: recorded access streams; subcommands over the crate `trace`.
 
 mod cat;
 mod import;

@@ -1,4 +1,4 @@
-//! Standard input that ^C ends: a read that waits for a terminal or a pipe does not hear of signals.
+//! Standard input that ^C interrupts: a blocking read from a terminal or a pipe does not notice our signal flag.
 
 use std::io::{self, Read};
 use std::sync::atomic::Ordering;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use operations::signals::Interruption;
 
-/// Bytes that a thread reads ahead.
+/// Bytes per read of the reader thread.
 const PIECE: usize = 256 << 10;
 /// Poll interval for signals.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Standard input.
+/// Standard input, read by a thread.
 pub struct Stdin {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: Vec<u8>,
@@ -21,10 +21,10 @@ pub struct Stdin {
 }
 
 impl Stdin {
-    /// Reads until `asked` says that a signal came.
+    /// Reads until `asked` reports a signal.
     pub fn new(asked: Interruption) -> io::Result<Self> {
         let (to, pieces) = sync_channel(4);
-        // It ends with the process: nobody can end a read that waits.
+        // The thread ends with the process: a blocking read cannot be cancelled.
         let read = move || {
             loop {
                 let mut piece = vec![0; PIECE];

@@ -1,4 +1,4 @@
-//! `superpage trace verify`: all of a trace, read and thought through.
+//! `superpage trace verify`: reads and checks a whole trace.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub struct Args {
     quiet: bool,
 }
 
-/// What was found.
+/// Totals of the verified trace.
 #[derive(Default)]
 struct Found {
     records: u64,

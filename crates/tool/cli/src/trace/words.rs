@@ -1,10 +1,10 @@
-//! What the subcommands say about a trace. Pure.
+//! Text and JSON of the trace subcommands. Pure.
 
 use serde_json::{Value, json};
 use trace::{Backing, Event, Filter, Mappings, Pages, SLOTS};
 use units::ByteSize;
 
-/// What was left out, and what that means.
+/// A filter and its exactness, as text.
 pub fn filter(filter: Filter) -> String {
     match filter {
         Filter::None => "none: every access is a record".to_string(),
@@ -17,7 +17,7 @@ pub fn filter(filter: Filter) -> String {
     }
 }
 
-/// The same for programs.
+/// A filter as JSON.
 pub fn filter_json(filter: Filter) -> Value {
     match filter {
         Filter::None => json!({ "level": "none", "base_sets": null, "superpage_sets": null }),
@@ -30,7 +30,7 @@ pub fn filter_json(filter: Filter) -> Value {
     }
 }
 
-/// How the mappings are known.
+/// How the mappings were obtained.
 pub fn mappings(mappings: Mappings) -> String {
     match mappings {
         Mappings::Recorded => "recorded".to_string(),
@@ -40,7 +40,7 @@ pub fn mappings(mappings: Mappings) -> String {
     }
 }
 
-/// An event in one line.
+/// An event as one line.
 pub fn event(event: &Event) -> String {
     match event {
         Event::Spawn(process) => format!("spawn {}", process.0),
@@ -73,7 +73,7 @@ pub fn event(event: &Event) -> String {
     }
 }
 
-/// `3:17 +200`: the first page as region and slot, and how many.
+/// `3:17 +200`: the first page as region and slot, and the number of pages.
 fn span(pages: Pages) -> String {
     format!("{}:{} +{}", pages.first.region().0, pages.first.slot(), pages.count)
 }

@@ -1,8 +1,8 @@
-//! `Document` of `superpage bench touch` and `superpage bench requests`: how fast a process gets memory, and how
-//! long single accesses wait for it, by arm and number of threads.
+//! `Document` of `superpage bench touch` and `superpage bench requests`: rates and latencies of memory allocation, by
+//! arm and number of threads.
 //!
-//! The command makes the runs (over [`crate::procedure`] and [`crate::execute`]) and hands their outcomes to
-//! [`Row::new`]; everything else here is computed from them. `picture` draws it.
+//! The command makes the runs (over [`crate::procedure`] and [`crate::execute`]) and passes their outcomes to
+//! [`Row::new`]; everything else here is computed from them. `picture` draws the chart.
 
 mod picture;
 
@@ -21,34 +21,34 @@ use crate::stats::describe::median;
 /// Name and version of the format.
 pub const SCHEMA: &str = "superpage.bench/1";
 
-/// One run of the benchmark: all its arms. Base units; unknown is `null`.
+/// A benchmark with all its arms. Base units; unknown is `null`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// `touch` or `requests`.
     pub bench: &'static str,
-    /// Version of superpage that made it.
+    /// Version of superpage that wrote it.
     pub superpage_version: &'static str,
-    /// When it began, in seconds since 1970 (UTC).
+    /// Start time in seconds since 1970 (UTC).
     pub began_unix_seconds: u64,
-    /// The workload's command in common notation, without threads and the arms' additions.
+    /// The workload's command in common notation, without threads and the arms' additional arguments.
     pub command: Vec<Word>,
     /// Seed of the order of runs.
     pub seed: u64,
-    /// Measured runs of each row.
+    /// Number of measured runs of each row.
     pub runs: u32,
     /// The machine before the first run.
     pub machine: Snapshot,
-    /// Settings that were changed for the runs and restored, in words.
+    /// Settings that were changed for the runs and restored, as text.
     pub lent: Vec<String>,
     /// Settings that another process changed meanwhile.
     pub changed_meanwhile: Vec<String>,
     /// Arms that could not run here.
     pub left_out: Vec<LeftOut>,
-    /// Seconds that all runs took.
+    /// Seconds of all runs.
     pub elapsed_seconds: f64,
-    /// By arm and threads.
+    /// Rows by arm and threads.
     pub rows: Vec<Row>,
 }
 
@@ -61,12 +61,12 @@ pub struct Cell {
     pub recipe: Recipe,
     /// The plan on this machine.
     pub plan: Plan,
-    /// Number of threads that touch, or serve.
+    /// Number of threads that touch memory or serve requests.
     pub threads: usize,
-    /// Whether the kernel is asked to fault pages in ahead.
+    /// Whether the kernel is asked to prefault pages.
     pub populates: bool,
-    /// For an arm on smaller superpages (mTHP): of which size. All others are off while it runs, if
-    /// settings were allowed to be changed.
+    /// mTHP size of an arm on smaller superpages. If settings may be changed, all other sizes are disabled during its
+    /// runs.
     pub folio: Option<PageSize>,
 }
 
@@ -76,43 +76,43 @@ impl Document {
         serde_json::to_string_pretty(self).expect("plain data serializes") + "\n"
     }
 
-    /// The picture: how long the share of accesses took that took longest, or rates where none were timed.
+    /// The chart as SVG: latency percentiles, or rates if no latencies were measured.
     pub fn to_svg(&self) -> String {
         picture::draw(self)
     }
 }
 
-// `Row`: the outcomes of one arm with one number of threads, and what they come to. Pure.
+// `Row`: the outcomes of one arm with one number of threads, and its figures. Pure.
 
-/// The least share on superpages for an arm that promised them, as in comparisons.
+/// Minimum share on superpages for an arm that promised them, as in comparisons.
 const MIN_SHARE: f64 = 0.8;
-/// The most for one that promised base pages.
+/// Maximum share on superpages for an arm that promised base pages.
 const MAX_SHARE_OF_BASE: f64 = 0.01;
 
-/// An arm with a number of threads, run.
+/// Results of an arm with a number of threads.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was run.
+    /// The arm and number of threads.
     #[serde(flatten)]
     pub cell: Cell,
-    /// What its memory was on.
+    /// The pages that the memory was on.
     pub got: ReadBack,
-    /// Its figures; `null` if it did not get the pages it promised.
+    /// Figures; `null` if the arm did not get the pages it promised.
     pub summary: Option<Summary>,
     /// The measured runs, in order.
     pub outcomes: Vec<Outcome>,
 }
 
-/// What the memory was on, read back.
+/// The pages that the memory was on, read back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReadBack {
-    /// The median share on superpages (of the arm's size, for one of smaller ones: those are told by the
-    /// number of faults); `null` if the kernel does not tell.
+    /// Median share on superpages (for mTHP: of the arm's size, computed from the number of faults); `null` if the
+    /// kernel does not report it.
     pub share: Option<f64>,
-    /// Whether that is what the arm promised; `null` if it promised nothing, or nobody knows. An arm that asks for
-    /// superpages of some of its memory only does not get what it asked for if it got none.
+    /// Whether the arm got the pages it promised; `null` if it promised none, or if it is unknown. An arm that requests
+    /// superpages for a part of its memory fails only if it got none.
     pub as_promised: Option<bool>,
-    /// What is wrong with libsuperpage.so, if it was to hand out the memory, or prepare it.
+    /// A fault of libsuperpage.so, if it was to hand out or prepare the memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub library_fault: Option<LibraryFault>,
 }
@@ -120,25 +120,25 @@ pub struct ReadBack {
 /// Medians over the runs; unknown is `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The figure of merit: base pages touched, or requests served, per second.
+    /// Base pages touched, or requests served, per second.
     pub rate: Spread,
     /// CPU seconds in user mode, all threads.
     pub user_seconds: Option<f64>,
     /// CPU seconds in the kernel, all threads.
     pub system_seconds: Option<f64>,
-    /// Seconds.
+    /// Wall-clock time in seconds.
     pub wall_seconds: f64,
-    /// Faults that the kernel counted.
+    /// Number of page faults that the kernel counted.
     pub faults: Option<f64>,
-    /// Of these per CPU second.
+    /// Page faults per CPU second.
     pub faults_per_cpu_second: Option<f64>,
-    /// Of these per second.
+    /// Page faults per second of wall-clock time.
     pub faults_per_wall_second: Option<f64>,
-    /// How long single accesses or requests took, over all runs.
+    /// Latencies of single accesses or requests, over all runs.
     pub latencies: Vec<Percentiles>,
 }
 
-/// A median, and the least and greatest.
+/// A median, minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The median.
@@ -149,29 +149,29 @@ pub struct Spread {
     pub greatest: f64,
 }
 
-/// How long the slowest took.
+/// Latency percentiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
     /// `page`, `superpage` (the first page touched of each 2 MiB) or `request`.
     pub of: &'static str,
-    /// How many.
+    /// Number of measured accesses or requests.
     pub count: u64,
-    /// What timing one took, in every figure here.
+    /// Overhead of the timing itself in seconds, included in every figure.
     pub timer_seconds: f64,
-    /// Half of them took at most this.
+    /// Median.
     pub p50_seconds: f64,
-    /// Nine of ten.
+    /// 90th percentile.
     pub p90_seconds: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99_seconds: f64,
-    /// 999 of 1000.
+    /// 99.9th percentile.
     pub p999_seconds: f64,
-    /// All of them.
+    /// Maximum.
     pub max_seconds: f64,
 }
 
 impl Row {
-    /// From the outcomes of the measured runs, each with what libsuperpage.so told of it.
+    /// The row of the measured runs' outcomes, each with the report of libsuperpage.so.
     pub fn new(cell: Cell, runs: Vec<(Outcome, PreloadReport)>) -> Self {
         let (outcomes, told): (Vec<Outcome>, Vec<PreloadReport>) = runs.into_iter().unzip();
         let mut got = ReadBack::new(&cell, &outcomes);
@@ -183,7 +183,7 @@ impl Row {
         Self { cell, got, summary, outcomes }
     }
 
-    /// Each kind of latency over all runs.
+    /// Each kind of latency, over all runs.
     pub fn distributions(&self) -> Vec<(&'static str, Distribution)> {
         let kinds: Vec<&'static str> =
             self.outcomes.first().map_or(Vec::new(), |one| latencies(one).map(|l| l.0).collect());
@@ -211,7 +211,7 @@ impl ReadBack {
             _ => None,
         };
         let share = middle(outcomes, of);
-        // What is touched are mappings: arms that serve other memory can do nothing here.
+        // `touch` touches mappings: an arm that backs only other memory has no effect here.
         let may_serve = |outcomes: &[Outcome]| match outcomes.first().map(|one| &one.details) {
             Some(Details::Touch { .. }) => cell.recipe.memory.mmap,
             _ => true,
@@ -234,7 +234,7 @@ impl ReadBack {
     }
 }
 
-/// The share of `pages` that came `each` at a fault, if `faults` brought all of them and the rest came singly.
+/// The share of `pages` that came in blocks of `each` pages, if `faults` brought all pages and the rest came singly.
 fn by_faults(pages: f64, faults: f64, each: f64) -> f64 {
     ((pages - faults) / (each - 1.0) * each / pages).clamp(0.0, 1.0)
 }
@@ -268,7 +268,7 @@ impl Summary {
     }
 }
 
-/// The median over all outcomes, if it is known of each.
+/// Median over all outcomes; `None` if any lacks the value.
 fn middle(outcomes: &[Outcome], of: impl Fn(&Outcome) -> Option<f64>) -> Option<f64> {
     median(&mut outcomes.iter().map(of).collect::<Option<Vec<f64>>>()?)
 }
@@ -349,7 +349,7 @@ mod row_tests {
 
     #[test]
     fn faults_tell_how_much_came_at_once() {
-        // 1024 pages: all singly; all sixteen at a fault; half and half.
+        // 1024 pages: all singly; all in blocks of sixteen; half and half.
         for (faults, share) in [(1024.0, 0.0), (64.0, 1.0), (544.0, 0.5), (2000.0, 0.0), (1.0, 1.0)]
         {
             assert_eq!(by_faults(1024.0, faults, 16.0), share);

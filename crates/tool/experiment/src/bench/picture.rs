@@ -1,6 +1,6 @@
-//! The picture of a benchmark. Where single accesses were timed: how long they took, against the share that took
-//! no longer, drawn so that each further nine has the same room. Else: rates, a bar to the median of each row
-//! and a dot for each run. Pure: the same document gives the same bytes.
+//! The chart of a benchmark. With latencies: latency against the share of accesses that took no longer, on an axis
+//! where each further nine takes the same length. Otherwise rates: a bar up to the median of each row and a dot for
+//! each run. Pure: the same document gives the same bytes.
 
 use report::axis::{Axis, line, note_at, px};
 use report::frame::{self, text};
@@ -13,17 +13,17 @@ use super::{Document, Row};
 const STYLE: &str = include_str!("style.css");
 const WIDTH: f64 = 900.0;
 const MARGIN: f64 = 20.0;
-/// Room for the labels of the upright axis, and for rows' names.
+/// Width for the labels of the vertical axis, and for row names.
 const GUTTER: f64 = 64.0;
 const NAMES: f64 = 190.0;
 const HEIGHT: f64 = 260.0;
-/// Room above a panel for its title, below for the axis, and for a row of the legend or of bars.
+/// Height above a panel for its title, below for the axis, and of a row of the legend or of bars.
 const ABOVE: f64 = 36.0;
 const BELOW: f64 = 40.0;
 const ROW: f64 = 20.0;
-/// Colours there are, one for each arm.
+/// Number of colours, one per arm.
 const COLOURS: usize = 7;
-/// Round times, in seconds.
+/// Tick values of the time axis, in seconds.
 const TIMES: [(f64, &str); 10] = [
     (1e-8, "10 ns"),
     (1e-7, "100 ns"),
@@ -37,7 +37,7 @@ const TIMES: [(f64, &str); 10] = [
     (10.0, "10 s"),
 ];
 
-/// A row's class and its line.
+/// A row's CSS class and its distribution.
 type Curve = (String, Distribution);
 
 pub(super) fn draw(document: &Document) -> String {
@@ -83,7 +83,7 @@ fn name(row: &Row) -> String {
     format!("{} · {threads} thread{}", row.cell.arm, if threads == 1 { "" } else { "s" })
 }
 
-/// An arm has its colour; with other numbers of threads than the first row it is dashed.
+/// CSS class of a row: the arm sets the colour; rows with another number of threads than the first are dashed.
 fn class(document: &Document, row: &Row) -> String {
     let cells = || document.rows.iter().map(|row| &row.cell);
     let arm = cells().position(|cell| cell.arm == row.cell.arm).unwrap_or(0) % COLOURS;
@@ -104,7 +104,7 @@ fn panel(kind: &str, curves: &[Curve], y: f64) -> Vec<Element> {
     let axis = Axis::ratios(least.max(1e-9), longest.max(1e-9));
     let heading = format!("{title} · time (logarithmic) against the share that took no longer");
     let most = curves.iter().map(|(_, curve)| curve.count()).max().unwrap_or(1).max(10);
-    // Nines: 0 at none, 1 at 90 %, 2 at 99 %; the longest of the most samples lies at the end.
+    // Number of nines: 0 at 0 %, 1 at 90 %, 2 at 99 %; the maximum of the largest sample lies at the right end.
     let nines = |below: f64| -(1.0 - below).max(0.5 / most as f64).log10();
     let end = nines(1.0);
     let x = |below: f64| nines(below) / end;
@@ -141,7 +141,7 @@ fn panel(kind: &str, curves: &[Curve], y: f64) -> Vec<Element> {
     vec![text(MARGIN, y + ABOVE - 12.0, "heading", heading), plot]
 }
 
-/// Rates, a row each. Returns where the picture goes on.
+/// Draws rates, one row each. Returns the y position below them.
 fn bars(rows: &[&Row], document: &Document, y: f64, parts: &mut Vec<Element>) -> f64 {
     let runs = |row: &Row| row.outcomes.iter().map(|one| one.figure.value).collect::<Vec<_>>();
     let highest = rows.iter().flat_map(|row| runs(row)).fold(1.0, f64::max);

@@ -1,5 +1,5 @@
-//! `Evaluation`: comparisons of many applications, each on one machine. Facts only, as `Document`; verdicts are computed
-//! from it.
+//! `Evaluation`: comparisons of many applications, each on one machine. Holds only facts, as `Document`; verdicts are
+//! computed from it.
 //! See docs/decisions/evaluate.md#3.
 
 mod page;
@@ -75,9 +75,9 @@ pub struct Row {
     pub verdict: Verdict,
     /// Verdict on the 99th percentile, if there is one.
     pub p99: Option<Verdict>,
-    /// Maximum memory of the arm.
+    /// Peak memory of the arm in bytes.
     pub peak_bytes: Option<f64>,
-    /// Maximum memory beyond the reference's.
+    /// Peak memory beyond the reference's, in bytes.
     pub more_bytes: Option<f64>,
     /// Share of its memory on superpages.
     pub coverage: Option<f64>,
@@ -322,7 +322,7 @@ impl Evaluation {
                 }
                 None => match self.why_missing(&old) {
                     Some(why) => Some(why),
-                    None => continue, // it was not asked for
+                    None => continue, // not requested
                 },
             };
             of += 1;
@@ -335,7 +335,7 @@ impl Evaluation {
         (changes, of)
     }
 
-    /// Why such a verdict is missing, in words; `None` if the application is not in this evaluation.
+    /// Why a verdict of `old` is missing now; `None` if the application is not in this evaluation.
     fn why_missing(&self, old: &Row) -> Option<String> {
         if let Some(one) = self.not_run.iter().find(|one| one.name == old.application) {
             return Some(format!("not run: {}", one.why));

@@ -1,4 +1,4 @@
-//! `Series`: comparisons of the same arms at several values of one parameter. Facts only, as `Document`.
+//! `Series`: comparisons of the same arms at several values of one parameter. Holds only facts, as `Document`.
 
 mod picture;
 
@@ -14,20 +14,20 @@ pub const SCHEMA: &str = "superpage.compare-series/1";
 pub struct Series {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was varied: an option of the workload, or the `{NAME}` in the program's arguments.
+    /// The varied parameter: an option of the workload, or the `{NAME}` in the program's arguments.
     pub varied: String,
-    /// The values in the order they were run; fewer than requested if the series was interrupted.
+    /// The comparisons in the order of execution; fewer than requested if the series was interrupted.
     pub points: Vec<Point>,
-    /// Values that were requested and not run.
+    /// Requested values that were not run.
     pub missing: Vec<String>,
 }
 
 /// One comparison of the series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The value as it was given to the program.
+    /// The value as given to the program.
     pub value: String,
-    /// The same as a number: bytes of a size.
+    /// The value as a number; sizes in bytes.
     #[serde(deserialize_with = "units::number")]
     pub number: f64,
     /// The comparison.
@@ -35,13 +35,13 @@ pub struct Point {
 }
 
 impl Series {
-    /// Whether a file says that it is one.
+    /// Whether the text is a series, by its schema.
     pub fn is_one(text: &str) -> bool {
         let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
         value.is_some_and(|value| value["schema"] == SCHEMA)
     }
 
-    /// Reads a series; `file` is for messages.
+    /// Parses a series; `file` is for messages.
     ///
     /// # Errors
     /// If it is not JSON of these fields, or a comparison in it is damaged.
@@ -49,12 +49,12 @@ impl Series {
         report::document::read(text).map_err(|why| DocumentError::NotADocument(file.into(), why))
     }
 
-    /// The ratios as a picture, a panel for each quantity; `None` if nothing has a ratio.
+    /// The ratios as a chart, one panel per quantity; `None` if nothing has a ratio.
     pub fn to_svg(&self) -> Option<String> {
         picture::draw(self).map(report::frame::file)
     }
 
-    /// The picture and every verdict as one self-contained page.
+    /// The chart and every verdict as one self-contained page.
     pub fn to_html(&self) -> String {
         picture::page(self)
     }

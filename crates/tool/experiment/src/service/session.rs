@@ -53,7 +53,7 @@ pub(crate) struct Session<'a> {
     /// Descendants created since the start of the service.
     started: Option<ProcessTree>,
     since: Instant,
-    /// The service, until it was waited for.
+    /// The service, until it is reaped.
     head: Option<Guarded>,
     output: Option<[File; 2]>,
     was_set_up: bool,
@@ -201,7 +201,7 @@ impl<'a> Session<'a> {
                 (Some(command), _) => {
                     let until = Until { deadline: Some(deadline), ..self.until() };
                     let ran = self.run("ready", command, &until)?;
-                    // One that was cut off had no time to say why.
+                    // A command that was cut off had no time to print a reason.
                     if !matches!(ran.end, End::TooLong) || asked.is_empty() {
                         asked = said("--ready", &ran.stderr, &ran.stdout);
                     }
@@ -229,7 +229,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// That it has not ended, and does not within `time`.
+    /// Fails if the service has ended, or ends within `time`.
     fn must_run(&mut self, when: &'static str, time: Duration) -> Result<(), RunError> {
         let Some(head) = self.head else { return Ok(()) };
         match wait::first_ended(&[head.guard], time)? {
@@ -238,7 +238,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Why it ended by itself.
+    /// The error that the service ended by itself.
     fn service_ended(&mut self, when: &'static str) -> RunError {
         let Some(head) = self.head.take() else { return RunError::Interrupted };
         let status = match wait::reap(head.guard) {
@@ -246,7 +246,7 @@ impl<'a> Session<'a> {
             Err(error) => return error.into(),
         };
         if status.success() {
-            // Helpers of one that ended go within a moment.
+            // Helpers of an ended service disappear within a moment.
             std::thread::sleep(LEFTOVERS);
             let left = self.started.as_ref().map_or(Vec::new(), ProcessTree::processes);
             let live = left.iter().filter(|(_, stat)| !stat.is_dead()).take(5);
@@ -260,7 +260,7 @@ impl<'a> Session<'a> {
         self.failed(ServiceError::Ended { how: how(status), when, said })
     }
 
-    /// The end of what it printed.
+    /// The end of the service's output.
     fn printed(&mut self) -> String {
         let texts = self.output.as_mut().map(|files| files.each_mut().map(tail_of));
         match texts {
@@ -269,12 +269,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends what phases left behind: neither the service nor of it.
+    /// Kills processes that phases left behind and that do not belong to the service.
     fn end_others(&self) -> Result<(), RunError> {
         let Some(head) = self.head else { return Ok(()) };
         let own = sys::param::own_pid();
         for _ in 0..5_000 {
-            // One look, parents first: who is born between two would be in one of them.
+            // One snapshot, parents first: a process created between two snapshots could be misclassified.
             let mut service = BTreeSet::from([head.guard]);
             let mut others = self.all.processes();
             others.retain(|(pid, stat)| {
@@ -298,7 +298,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Stops the service, and leaves it to [`Session::reap`].
+    /// Stops the service; [`Session::reap`] must follow.
     pub(crate) fn stop(&mut self) -> Result<(), RunError> {
         let Some(head) = self.head else { return Ok(()) };
         let began = Instant::now();
@@ -309,7 +309,7 @@ impl<'a> Session<'a> {
                 self.must("stop", &command, &until).map(drop)
             }
             None => {
-                let _ = sys::signal::send(head.program, libc::SIGTERM); // it may have ended just now
+                let _ = sys::signal::send(head.program, libc::SIGTERM); // it may have just ended
                 Ok(())
             }
         };
@@ -318,7 +318,7 @@ impl<'a> Session<'a> {
         if wait::first_ended(&[head.guard], left)?.is_none() {
             self.phases.was_killed = true;
             if !phase::end_all(head)? {
-                // Another user's, mostly. Nobody can wait for it.
+                // Mostly another user's processes. The service cannot be reaped.
                 self.head = None;
                 let left = ProcessTree::below(Root::real(), head.guard).members();
                 let pids: Vec<String> = left.iter().map(Pid::to_string).collect();
@@ -330,13 +330,13 @@ impl<'a> Session<'a> {
         asked
     }
 
-    /// Waits for the service: how it ended, and what it and what it had waited for used.
+    /// Reaps the service: its exit status, and the resources used by it and the children it reaped.
     pub(crate) fn reap(&mut self) -> Result<(ExitStatus, Usage), RunError> {
         let head = self.head.take().expect("a service that was stopped was started");
         Ok(wait::reap(head.guard)?)
     }
 
-    /// Ends what still runs, cleans up after the service, removes the directory.
+    /// Kills the remaining processes, runs the teardown, removes the directory.
     pub(crate) fn tear_down(mut self) -> Result<(), RunError> {
         let mut done = self.stop();
         if self.head.is_some() {
@@ -344,7 +344,7 @@ impl<'a> Session<'a> {
         }
         self.all.end();
         if let Some(command) = self.service.teardown.clone().filter(|_| self.was_set_up) {
-            // Who wants an end gets it, if not at once.
+            // A cancelled run still gets its teardown, with a time limit.
             let time = Duration::from_secs_f64(self.service.stop_seconds);
             let is_asked = self.interrupt.is_asked();
             let until = Until {
@@ -354,7 +354,7 @@ impl<'a> Session<'a> {
             };
             let mut torn = self.must("teardown", &command, &until);
             if !is_asked && matches!(torn, Err(RunError::Interrupted)) {
-                // It was cut off half-way.
+                // It was interrupted: run it again to the end.
                 let deadline = Some(Instant::now() + time);
                 let until = Until { interrupt: None, service: None, deadline };
                 torn = self.must("teardown", &command, &until);
@@ -369,7 +369,7 @@ impl<'a> Session<'a> {
 }
 
 impl Loaded {
-    /// Why a load that failed did.
+    /// The error of a failed load.
     pub(crate) fn failure(&self, arm: &str) -> RunError {
         let said = said("the command", &self.stderr, &self.stdout);
         let remedy = ", or compare failing loads too with --ignore-failure";
@@ -380,7 +380,7 @@ impl Loaded {
     }
 }
 
-/// An empty one, the user's.
+/// An empty directory owned by the user.
 fn directory(user: Option<&User>) -> Result<Scratch, ServiceError> {
     let made = Scratch::new(user).map_err(ServiceError::Directory)?;
     let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
@@ -390,16 +390,15 @@ fn directory(user: Option<&User>) -> Result<Scratch, ServiceError> {
     }
 }
 
-// Ports that nobody uses: a fresh one for each run.
+// Free ports: a fresh one for each run.
 
-/// Below the ports that the kernel gives to clients (from 32768, ip(7)): a client that connects just then gets none of
-/// these.
+/// Below the kernel's ephemeral ports (from 32768, ip(7)), so that no connecting client takes one of them.
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 10_000;
 
 static NEXT: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// One that can be listened on, on every address; none comes twice while there are others.
+/// A port free on every address; no port is returned twice while others are left.
 pub(super) fn free() -> std::io::Result<u16> {
     let began = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -408,7 +407,7 @@ pub(super) fn free() -> std::io::Result<u16> {
     let mut last = std::io::Error::other("no port tried");
     for _ in 0..COUNT {
         let port = (FIRST + NEXT.fetch_add(1, Ordering::SeqCst) % COUNT) as u16;
-        // Who listens on one address alone is seen by the others not.
+        // Bind every address separately: binding one does not detect listeners on the others.
         let addresses = [Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST];
         match addresses
             .into_iter()
@@ -422,29 +421,30 @@ pub(super) fn free() -> std::io::Result<u16> {
     Err(last)
 }
 
-/// Whether somebody accepts connections there, on this machine.
+/// Whether a local server accepts connections on the port.
 pub(super) fn accepts(port: u16) -> bool {
     let connects =
         |address: SocketAddr| TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
     connects((Ipv4Addr::LOCALHOST, port).into()) || connects((Ipv6Addr::LOCALHOST, port).into())
 }
 
-// Which CPUs are the service's and which the load's.
+// Division of CPUs between service and load.
 
 /// Minimum number of CPUs to split them between service and load: a service behaves differently on one CPU.
 const MIN_CPUS: usize = 4;
 
-/// Disjoint sets of CPUs.
+/// Disjoint sets of CPUs for service and load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpus {
-    /// The service's.
+    /// CPUs of the service.
     pub service: Vec<usize>,
-    /// Those of the phases.
+    /// CPUs of the phases.
     pub load: Vec<usize>,
 }
 
 impl Cpus {
-    /// Half of the CPUs that we may run on for each, the service's half the larger one; `None` of fewer than four.
+    /// Divides the CPUs that this process may use in half; the service gets the larger half. `None` with fewer than
+    /// four.
     pub fn from_root(root: &Root) -> Option<Self> {
         let allowed = sys::affinity::allowed().ok()?;
         Self::divide(&allowed, |cpu| {
@@ -456,8 +456,8 @@ impl Cpus {
         })
     }
 
-    /// The threads of a core, those with one `core`, stay together where there are several cores. The load gets the
-    /// first ones, which take the machine's interrupts.
+    /// Keeps the threads of a core, those with the same `core`, together if there are several cores. The load gets the
+    /// first CPUs, which handle the machine's interrupts.
     fn divide(allowed: &[usize], core: impl Fn(usize) -> usize) -> Option<Self> {
         if allowed.len() < MIN_CPUS {
             return None;
@@ -466,7 +466,7 @@ impl Cpus {
             allowed.iter().map(|cpu| (core(*cpu), *cpu)).collect();
         sorted.sort_unstable();
         let half = allowed.len() / 2;
-        // A core that lies across the middle is the service's.
+        // A core across the middle belongs to the service.
         let middle =
             sorted.iter().position(|(core, _)| *core == sorted[half].0).filter(|at| *at > 0);
         let (load, service) = sorted.split_at(middle.unwrap_or(half));
@@ -479,7 +479,7 @@ impl Cpus {
     }
 }
 
-/// `0-3,8`.
+/// CPU numbers as ranges: `0-3,8`.
 pub(super) fn ranges(cpus: &[usize]) -> String {
     let mut text = String::new();
     let runs = cpus.chunk_by(|before, after| before + 1 == *after);
@@ -533,7 +533,7 @@ mod cpus_tests {
             divided(&[2, 3, 5, 9, 10], own),
             said("service on CPUs 5,9-10, load on CPUs 2-3")
         );
-        // Siblings n and n + 4, and neighbours.
+        // Siblings n and n + 4, and siblings next to each other.
         let far = divided(&[0, 1, 2, 3, 4, 5, 6, 7], |cpu| cpu % 4);
         assert_eq!(far, said("service on CPUs 2-3,6-7, load on CPUs 0-1,4-5"));
         let near = divided(&[0, 1, 2, 3, 4, 5], |cpu| cpu / 2);

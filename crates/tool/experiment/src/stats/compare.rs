@@ -37,8 +37,7 @@ impl Settings {
     }
 }
 
-/// How many times better an arm is than the reference. Ratios have no unit; medians are in the metric's base unit;
-/// unknown is `null`.
+/// Speedup of an arm over the reference. Ratios have no unit; medians are in the metric's base unit; unknown is `null`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// The reference arm.
@@ -47,7 +46,7 @@ pub struct Comparison {
     pub arm: u32,
     /// The better direction of the metric.
     pub better: Better,
-    /// Number of complete blocks, two runs per arm each: the basis of all figures below.
+    /// Number of complete blocks, with two runs per arm each: the basis of all figures below.
     pub blocks: u32,
     /// Number of incomplete blocks, in which one of the two arms lacks a run. Left out.
     pub dropped_blocks: u32,
@@ -62,7 +61,7 @@ pub struct Comparison {
     pub interval: Option<Interval>,
     /// The intervals that were combined.
     pub parts: Option<Parts>,
-    /// Per block, logarithm of how many times better the arm's runs were than the reference's.
+    /// Per block, logarithm of the speedup of the arm's runs over the reference's.
     #[serde(skip)]
     pub log_ratios: Vec<f64>,
     /// The settings, for reproduction.
@@ -106,7 +105,7 @@ pub fn compare(
     let (pairs, dropped_blocks) = complete_blocks(samples, reference, arm)?;
     let (reference_median, arm_median) =
         (median_of(&pairs, |p| p.reference), median_of(&pairs, |p| p.arm));
-    // Below, a log ratio is positive when the arm is better.
+    // From here on, a log ratio is positive if the arm is better.
     let turn = match better {
         Better::Lower => 1.0,
         Better::Higher => -1.0,
@@ -145,7 +144,7 @@ pub fn compare(
 
 fn parts(pairs: &[Pair], confidence: Confidence) -> Option<Parts> {
     let ranked = ranked(pairs, confidence.of_error(0.5));
-    // The narrower end of both is taken, and either interval may be wrong: each gets half of the error.
+    // The intersection takes the narrower ends, and either interval may be wrong: each gets half of the error.
     let share = if ranked.is_some() { 0.5 } else { 1.0 };
     Some(Parts { student: student(pairs, confidence.of_error(share))?, ranked })
 }
@@ -162,9 +161,9 @@ fn farthest(pairs: &[Pair], log_speedup: f64) -> Interval {
     Interval::around(log_speedup, range(|pair| pair.reference) + range(|pair| pair.arm))
 }
 
-/// The log ratios of arm to reference before rounding, if all values of an arm lie on one tick or two adjacent ones:
-/// more runs do not help, because each is rounded alike. Values that lie farther apart are not counted on either
-/// side: their mean is more precise than each of them.
+/// The log ratio's bounds before rounding, if all values of an arm lie on one tick or two adjacent ticks: more runs do
+/// not help then, because each is rounded alike. Otherwise no bounds: the mean of spread values is more precise than
+/// each of them.
 fn rounded(pairs: &[Pair]) -> [f64; 2] {
     let tick = tick(pairs);
     let range = |of: fn(&Pair) -> [f64; 2]| {

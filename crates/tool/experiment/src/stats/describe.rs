@@ -1,4 +1,4 @@
-//! Mean, variance, median, quantile of a handful of numbers. Callers guarantee finite input.
+//! Mean, variance, median, quantile of a few numbers. The input must be finite.
 
 /// Arithmetic mean; NaN when empty.
 pub fn mean(values: &[f64]) -> f64 {

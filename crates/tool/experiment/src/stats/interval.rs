@@ -1,4 +1,4 @@
-//! The intervals that form the answer. In logarithms of ratios.
+//! The intervals of the answer, on logarithms of ratios.
 //! See docs/decisions/verdicts.md#1.
 
 use super::describe::{mean, variance};
@@ -56,16 +56,16 @@ pub(crate) fn finite_exp(log: f64) -> f64 {
     log.exp().clamp(f64::MIN_POSITIVE, f64::MAX)
 }
 
-/// Number of blocks beyond which the normal approximation is exact to more digits than are printed.
+/// Number of blocks beyond which the normal approximation is exact to the printed digits.
 const EXACT_UP_TO: usize = 200;
 
-/// Student's t on the mean of the blocks' log ratios: the analysis of a randomized block design
-/// (Fisher 1935, The Design of Experiments, chapter 4), with each arm's spread taken by itself.
+/// Student's t on the mean of the blocks' log ratios: the analysis of a randomized block design (Fisher 1935, The
+/// Design of Experiments, chapter 4), with a separate variance for each arm.
 ///
 /// The error is pooled from all variation that the difference between the arms does not explain: between the blocks'
-/// ratios (blocks - 1 degrees of freedom) and between an arm's two runs in a block (one per arm and block). So two
-/// blocks have up to five degrees of freedom where the ratios alone have one, whose t is 63.7. Degrees of freedom
-/// after Satterthwaite (1946), so that a quiet arm does not lend its runs to a noisy one.
+/// ratios (blocks - 1 degrees of freedom) and between an arm's two runs in a block (one per arm and block). Two blocks
+/// thus have up to five degrees of freedom; the ratios alone have one, whose t is 63.7. Degrees of freedom after
+/// Satterthwaite (1946), so that a quiet arm does not narrow the interval of a noisy one.
 pub(crate) fn student(pairs: &[Pair], confidence: Confidence) -> Option<Interval> {
     if pairs.len() < 2 {
         return None;
@@ -97,13 +97,13 @@ pub(crate) fn student(pairs: &[Pair], confidence: Confidence) -> Option<Interval
     Some(Interval::around(mean(&log_ratios), half))
 }
 
-/// The resolution of the values: the clock's tick, if they show one, but at least the last printed decimal. Ten runs
-/// of `1` show that each was nearer to 1 than to 2.
+/// The resolution of the values: the clock's tick, if they show one, but at least the last printed decimal. Ten runs of
+/// `1` show only that each was nearer to 1 than to 2.
 pub(crate) fn tick(pairs: &[Pair]) -> f64 {
     clock_tick(pairs).max(last_decimal(pairs))
 }
 
-/// One unit of the last decimal of all values. A value with more digits than programs print was not rounded.
+/// One unit of the last decimal of all values; 0 if a value has more digits than programs print.
 fn last_decimal(pairs: &[Pair]) -> f64 {
     let mut most = i32::MIN;
     for value in pairs.iter().flat_map(|pair| pair.reference.into_iter().chain(pair.arm)) {
@@ -116,7 +116,7 @@ fn last_decimal(pairs: &[Pair]) -> f64 {
     10f64.powi(-most.max(0))
 }
 
-/// Number of digits above which a value was computed, not printed.
+/// Maximum number of digits of a printed value; a value with more was computed.
 const MAX_DIGITS: usize = 15;
 
 /// Number of digits in a value's shortest text, and number of decimals.
@@ -235,7 +235,7 @@ mod tests {
             let found = tick(&[Pair { reference, arm }; 2]);
             assert!((found - expected).abs() <= expected * 1e-9, "{reference:?} {arm:?}: {found}");
         }
-        // Hundredths are printed, and quarters come.
+        // Values have two decimals, but are multiples of a quarter.
         let quarters = Pair { reference: [0.25, 0.5], arm: [0.75, 0.75] };
         assert_eq!(tick(&[quarters; 2]), 0.25);
     }

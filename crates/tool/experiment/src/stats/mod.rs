@@ -6,15 +6,14 @@
 //! enough runs, and what a look at the answer costs; [`crate::verdict`] turns the interval into a word.
 //!
 //! # What the interval is for
-//! The estimand is the scale factor between the arms: `arm ~ reference / s` in distribution, with the
-//! host's noise and drift multiplying both. Then `s` is the ratio of medians, of means and of geometric
-//! means alike. If the arms differ in *shape* too (one is bimodal, the other not), these ratios differ
-//! and no single number is "the" truth; the interval then is about the ratio of geometric means, or of
-//! most pairs of runs, and holds the ratio of medians that is printed beside it.
+//! The estimand is the scale factor between the arms: `arm ~ reference / s` in distribution, with the host's noise and
+//! drift multiplying both. Then `s` is the ratio of medians, of means and of geometric means alike. If the arms differ
+//! in *shape* too (one is bimodal, the other not), these ratios differ and there is no single true number; the interval
+//! is then about the ratio of geometric means, or of most pairs of runs, and contains the printed ratio of medians.
 //!
 //! # The method, and what was measured
-//! The interval is what two agree on, at half of the error each, and no farther from the estimate than
-//! runs lie apart (`tests/integration/methods.rs` prints these figures again):
+//! The interval is the intersection of two, each at half of the error, and no farther from the estimate than the spread
+//! of the runs (`tests/integration/methods.rs` prints these figures again):
 //!
 //! | coverage % at 99 % (median half width %) | blocks | bootstrap | between | shrunk | student | ranked | both |
 //! |---|---|---|---|---|---|---|---|
@@ -26,7 +25,7 @@
 //! | bursts of 1.3x to 2.3x | 10 | 98.2 (3.3) | 99.8 (16) | 98.8 (13) | 100.0 (18) | 99.5 (3.3) | 99.5 (3.3) |
 //! | AR(1), phi 0.75, 3 % | 5 | 94.2 (2.3) | 99.2 (3.5) | 99.9 (2.8) | 99.8 (3.1) | 100.0 (3.9) | 99.8 (3.1) |
 //!
-//! (2,000 experiments a row: a share of 99 % has a standard error of 0.2.)
+//! (2,000 experiments per row: a share of 99 % has a standard error of 0.2.)
 //!
 //! - *student*: Student's t of the randomized block design, its error pooled from blocks and from runs
 //!   inside them. Narrow where noise is light-tailed.
@@ -35,11 +34,10 @@
 //!   what it promises); t of the ratios *between* blocks alone, which made four runs of 1.30 s and 0.57 s
 //!   "4.0e-4 to 11868"; the same *shrunk* towards a prior variance, which is wrong on any host that is
 //!   noisier than the prior.
-//!
-//! With the stopping rule in force (`tests/integration/error_rate.rs`: 68,000 experiments, 4,000 under each of
-//! 17 kinds of noise, half of them with two equal programs), under each noise at most 0.35 % of equal programs
-//! were called different, and at most 0.35 % of the intervals missed the true ratio; 1 % is stated.
-//! `tests/integration/verdicts.rs` has the table of what is decided, and in what time.
+//! With the stopping rule (`tests/integration/error_rate.rs`: 68,000 experiments, 4,000 under each of 17 kinds of
+//! noise, half of them with two equal programs), under each noise at most 0.35 % of equal programs were called
+//! different, and at most 0.35 % of the intervals missed the true ratio; 1 % is stated. `tests/integration/verdicts.rs`
+//! has the table of what is decided, and in what time.
 
 mod compare;
 pub mod describe;

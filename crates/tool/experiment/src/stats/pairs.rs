@@ -1,9 +1,8 @@
 //! Samples grouped into complete blocks. Decides which samples count.
 //!
-//! A run may fail or be cut off. A block counts for a comparison only if *both* its arms have *both* their samples:
-//! if one is missing, the drift inside the block no longer cancels, and a replacement value would be invented. Other
-//! arms' gaps do not matter. Dropped blocks are counted and reported: if an arm fails *because* it is slow, dropping
-//! flatters it.
+//! A run may fail or be cut off. A block counts for a comparison only if *both* its arms have *both* their samples: if
+//! one is missing, the drift inside the block does not cancel. Missing samples of other arms do not matter. Dropped
+//! blocks are counted and reported: if an arm fails *because* it is slow, dropping flatters it.
 
 use crate::schedule::Slot;
 use std::collections::BTreeMap;
@@ -58,7 +57,7 @@ pub enum SampleError {
     },
 }
 
-/// One complete block of a comparison, with natural logarithms.
+/// One complete block of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     pub reference: [f64; 2],
@@ -122,7 +121,7 @@ pub(crate) fn blocks_of(
     Ok(blocks)
 }
 
-/// Both samples of a block, if it has both.
+/// Both samples of a block, if it has two.
 pub(crate) fn both(values: &[f64]) -> Option<[f64; 2]> {
     values.try_into().ok()
 }

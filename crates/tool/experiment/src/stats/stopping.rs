@@ -1,17 +1,17 @@
-//! When there are enough runs.
+//! Decides when there are enough runs.
 //!
-//! The runs are enough when every arm's ratio to the reference is known within a given percentage. That is blind to
-//! the ratio *itself*, so it cannot stop because the answer pleases (fixed-width sequential estimation, Chow and
-//! Robbins 1965). For long runs it would take hours to know a ratio of 2 within 2 %, so from [`Rule`]'s
-//! `decide_after` on the verdicts are checked as well: at the end of that time, and whenever the number of blocks
-//! has grown by half.
+//! The runs are enough when every arm's ratio to the reference is known within a given percentage. That criterion does
+//! not see the ratio *itself*, so it cannot stop because the answer pleases (fixed-width sequential estimation, Chow
+//! and Robbins 1965). For long runs it would take hours to know a ratio of 2 within 2 %, so from [`Rule`]'s
+//! `decide_after` on the verdicts are checked as well: at the end of that time, and whenever the number of blocks has
+//! grown by half.
 //!
-//! The stated confidence holds for the verdict that ends the runs, because the error is spent look by look
-//! ([`Looks::level`]; Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials", with
-//! Bonferroni's inequality in the place of the looks' joint distribution): half of it is kept in reserve,
-//! each look spends a third of what is left, and an end by time or number of runs all that is left. An
-//! end because ratios are known well enough has half of that: the runs tend to end when they happen to
-//! agree (measured: 1.3 % for 1 %). `tests/integration/error_rate.rs` and `tests/integration/verdicts.rs` verify all of it.
+//! The stated confidence holds for the verdict that ends the runs, because every look spends a part of the error
+//! ([`Looks::level`]; Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials", with Bonferroni's
+//! inequality instead of the looks' joint distribution): half of the error is kept in reserve, each look spends a third
+//! of the rest, and an end by time or number of runs spends all the rest. An end because the ratios are known precisely
+//! enough gets half of the rest: runs tend to end when they happen to agree (measured: 1.3 % for 1 %).
+//! `tests/integration/error_rate.rs` and `tests/integration/verdicts.rs` verify all of this.
 //! See docs/decisions/verdicts.md#2.
 
 use super::student::{Confidence, blocks_until};
@@ -30,10 +30,10 @@ pub struct Rule {
     /// Required precision of every ratio, as a fraction.
     #[serde(deserialize_with = "units::proportion")]
     pub within: f64,
-    /// Seconds after which decided verdicts are enough; `null`: never.
+    /// Seconds after which decided verdicts suffice; `null`: never.
     #[serde(default, deserialize_with = "units::seconds")]
     pub decide_after: Option<f64>,
-    /// Stop after the least number of runs where the figures of equal runs have a larger standard deviation, as a
+    /// Stop after the minimum number of runs if the values of equal runs have a larger standard deviation, as a
     /// fraction of their mean, and as much time is left as they took; `null`: never.
     #[serde(
         default,
@@ -75,8 +75,8 @@ impl Progress {
         self.blocks >= min_blocks(rule) && self.half_width.is_some_and(|half| half <= rule.within)
     }
 
-    /// Runs per arm, in total, at which every ratio should be known well enough if the noise stays what
-    /// it is; may exceed `max_runs`. Unknown until every arm has two complete blocks.
+    /// Estimated number of runs per arm, in total, at which every ratio is known well enough if the noise stays the
+    /// same; may exceed `max_runs`. Unknown until every arm has two complete blocks.
     pub fn estimated_runs_needed(&self, rule: &Rule) -> Option<u32> {
         let half = self.half_width?;
         let least = min_blocks(rule);
@@ -101,45 +101,45 @@ pub struct Time {
     pub patience: Option<Duration>,
 }
 
-/// Where nobody limited the time, every arm gets so many runs if patience allows it.
+/// Number of runs per arm up to which the soft limit extends the time, if `--max-time` was not given.
 pub const PATIENT_RUNS: u32 = 50;
 
-/// Share of the error that a look leaves.
+/// Share of the remaining error that a look leaves for later.
 const LEFT: f64 = 2.0 / 3.0;
 
-/// Share of the error that is spent at all: the promise is to be *shown* kept by a few thousand experiments.
+/// Share of the error that is spent at all, so that a few thousand experiments can *show* that the promise is kept.
 const SPENT: f64 = 0.5;
 
-/// What ended the runs, as far as it matters to the error.
+/// What ended the runs, as far as it affects the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// A look at the verdicts (the last counted).
+    /// A look at the verdicts, which is counted.
     Decided,
-    /// That every ratio is known well enough.
+    /// Every ratio is known precisely enough.
     Enough,
-    /// Nothing that has to do with what was measured.
+    /// A reason independent of the measured values.
     Other,
 }
 
-/// Looks at the verdicts so far.
+/// Interim looks at the verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looks {
-    /// How many.
+    /// Number of looks.
     pub made: u32,
-    /// Blocks at the last.
+    /// Number of blocks at the last look.
     pub at: u32,
 }
 
 impl Looks {
-    /// Whether to look at the verdicts after `begun` blocks, at the time that may decide and then at half
-    /// as many blocks again. The first look comes before a block that would end later than that.
+    /// Whether a look at the verdicts is due after `begun` blocks: at the time of `decide_after`, and then whenever the
+    /// number of blocks has grown by half. The first look comes before a block that would end later than that time.
     pub fn is_due(&self, begun: u32, rule: &Rule, time: Time) -> bool {
         let Some(after) = rule.decide_after else { return false };
         let ahead = time.elapsed + time.one_block(begun);
         begun >= min_blocks(rule) && ahead.as_secs_f64() > after && 2 * begun >= 3 * self.at
     }
 
-    /// At what level to compare runs that ended so.
+    /// Confidence level of the comparison for runs that ended by `end`.
     pub fn level(&self, confidence: Confidence, end: End) -> Confidence {
         let left = SPENT * LEFT.powi(self.made as i32);
         confidence.of_error(match end {
@@ -149,7 +149,7 @@ impl Looks {
         })
     }
 
-    /// Counts one.
+    /// Counts a look.
     pub fn make(&mut self, begun: u32) {
         *self = Looks { made: self.made + 1, at: begun };
     }
@@ -170,19 +170,19 @@ impl Time {
             }
             limit = limit.max(patience.min(one_block * (PATIENT_RUNS / 2)));
         }
-        // A cut-off block is thrown away, so do not begin one that will not fit; but the least number of
-        // blocks is worth trying for up to the limit itself.
+        // A cut-off block is discarded, so do not begin one that will not fit; but the minimum number of blocks is
+        // worth trying up to the limit itself.
         let ahead = if begun >= min_blocks(rule) { one_block } else { Duration::ZERO };
-        // A hair: the last of so many equal blocks fits.
+        // A tolerance of 0.1 %, so that the last of several equal blocks fits.
         self.elapsed + ahead < limit + limit / 1000
     }
 
-    /// Whether as much is left as was spent.
+    /// Whether at least as much time is left as was spent.
     pub fn is_half_left(&self) -> bool {
         self.limit.is_none_or(|limit| self.elapsed * 2 <= limit)
     }
 
-    /// Blocks that the time allows in all, by what the first `begun` took.
+    /// Total number of blocks that the time allows, estimated from the first `begun` blocks.
     pub fn blocks(&self, begun: u32) -> Option<u32> {
         let (limit, one_block) = (self.limit?, self.one_block(begun).as_secs_f64());
         let most = |limit: Duration| (limit.as_secs_f64() / one_block.max(1e-9)) as u32;
@@ -197,16 +197,16 @@ impl Time {
 pub enum Next {
     /// Run another block.
     Block,
-    /// Stop: every ratio is known well enough.
+    /// Stop: every ratio is known precisely enough.
     Enough,
-    /// Stop: out of runs.
+    /// Stop: the maximum number of runs was made.
     MaxRuns,
-    /// Stop: out of time, or the next block would not fit.
+    /// Stop: the time is over, or the next block would not fit.
     MaxTime,
 }
 
-/// Go on or stop. `begun` is the number of blocks run so far, complete or not: an arm whose runs all
-/// fail must not keep the experiment going for ever.
+/// Whether to continue. `begun` is the number of blocks run so far, complete or not: an arm whose runs all fail must
+/// not keep the experiment running forever.
 pub fn next(progress: &Progress, begun: u32, rule: &Rule, time: Time) -> Next {
     if progress.is_enough(rule) {
         Next::Enough
@@ -219,12 +219,12 @@ pub fn next(progress: &Progress, begun: u32, rule: &Rule, time: Time) -> Next {
     }
 }
 
-/// Most blocks.
+/// Maximum number of blocks.
 pub fn max_blocks(rule: &Rule) -> u32 {
     (rule.max_runs / 2).max(1)
 }
 
-/// Least blocks.
+/// Minimum number of blocks.
 pub fn min_blocks(rule: &Rule) -> u32 {
     rule.min_runs.div_ceil(2).max(2)
 }

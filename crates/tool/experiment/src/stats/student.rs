@@ -1,10 +1,9 @@
-//! Student's t for whole degrees of freedom, and how widths shrink with more blocks.
+//! Student's t for whole degrees of freedom, and the number of blocks for a given interval width.
 
 use serde::{Deserialize, Serialize};
 use std::f64::consts::FRAC_2_PI;
 
-/// A two-sided confidence level, e.g. 0.99. Always in `0.5 ..= 0.9999`: outside, a handful of blocks
-/// and some thousand resamples cannot carry the statement.
+/// A two-sided confidence level, e.g. 0.99. Always in `0.5 ..= 0.9999`: a handful of blocks cannot support more.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Confidence(f64);
@@ -36,22 +35,22 @@ impl Confidence {
         self.0
     }
 
-    /// With this share of the error.
+    /// The confidence level with this share of the error.
     pub fn of_error(self, share: f64) -> Confidence {
         Confidence(1.0 - (1.0 - self.0) * share.max(MIN_SHARE))
     }
 
-    /// Probability left outside, one side: 0.005 for 99 %.
+    /// One-sided tail probability: 0.005 for 99 %.
     pub fn tail(self) -> f64 {
         (1.0 - self.0) / 2.0
     }
 }
 
-/// Of 1 %, a hundred-thousandth: a spread of runs is not known to less.
+/// Minimum share of the error (a hundred-thousandth of 1 %): the spread of runs is not known more precisely.
 const MIN_SHARE: f64 = 1e-3;
 
-/// [`t_quantile`] for degrees of freedom between two whole ones (under 1 counts as 1): its logarithm is
-/// nearly straight in their reciprocal.
+/// [`t_quantile`] for fractional degrees of freedom (less than 1 counts as 1), interpolated: its logarithm is nearly
+/// linear in their reciprocal.
 pub fn t_between(confidence: Confidence, freedom: f64) -> f64 {
     let freedom = freedom.max(1.0);
     let low = freedom.floor();
@@ -62,10 +61,10 @@ pub fn t_between(confidence: Confidence, freedom: f64) -> f64 {
 
 /// The `t` with `P(|T| <= t) = confidence` for `freedom` degrees of freedom (0 counts as 1).
 ///
-/// Newton on the exact finite series, in the angle `atan(t / sqrt(freedom))`. As a function of the angle
-/// the probability is increasing and concave, so from angle 0 each step stops short of the root: no
-/// overshoot, no bracket needed. Rejected: Hill's approximation (CACM 396), which errs in the fifth
-/// digit where it matters most, at one and two degrees of freedom.
+/// Newton's method on the exact finite series, in the angle `atan(t / sqrt(freedom))`. The probability is increasing
+/// and concave in the angle, so from angle 0 each step stops short of the root: it never overshoots and needs no
+/// bracket. Rejected: Hill's approximation (CACM 396), which errs in the fifth digit at one and two degrees of freedom,
+/// where it matters most.
 pub fn t_quantile(confidence: Confidence, freedom: u32) -> f64 {
     let freedom = freedom.max(1);
     let mut angle = 0.0;
@@ -98,17 +97,16 @@ fn central_probability(angle: f64, freedom: u32) -> (f64, f64) {
     if odd { (FRAC_2_PI * (angle + sine * sum), FRAC_2_PI * slope) } else { (sine * sum, slope) }
 }
 
-/// Most blocks that [`blocks_until`] plans for (10 000 runs per arm): beyond, the answer is "do not".
+/// Maximum number of blocks that [`blocks_until`] returns (10 000 runs per arm): more is not worth trying.
 pub const MAX_BLOCKS: u32 = 5_000;
 
-/// The number of blocks, more than `blocks`, at which a half width of `now` would have shrunk to
-/// `target`, if the spread stays what it is: the width goes with `t(3 * blocks - 1) / sqrt(blocks)`.
-/// Capped at [`MAX_BLOCKS`].
+/// The number of blocks, more than `blocks`, at which a half width of `now` would have shrunk to `target` with the same
+/// spread: the width is proportional to `t(3 * blocks - 1) / sqrt(blocks)`. Capped at [`MAX_BLOCKS`].
 pub fn blocks_until(now: f64, blocks: u32, target: f64, confidence: Confidence) -> u32 {
     let shrink = |k: u32| t_quantile(confidence, 3 * k - 1) / f64::from(k).sqrt();
     let first = blocks.max(1) + 1;
     let wanted = target / now * shrink(blocks.max(2));
-    // Doubling first: the answer is usually near, and a probe costs as much as it is far.
+    // Double first: the answer is usually near, and the cost of a probe grows with the distance.
     let (mut enough, mut short) = (first, first - 1);
     while enough < MAX_BLOCKS && shrink(enough) > wanted {
         (short, enough) = (enough, (2 * enough).min(MAX_BLOCKS));

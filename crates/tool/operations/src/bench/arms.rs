@@ -1,21 +1,21 @@
-//! Arms of a benchmark: recipes, and what the workload does besides.
+//! Arms of a benchmark: recipes, and whether the workload populates its memory.
 
 use host::{Root, Thp};
 use launch::{Ahead, Facts, Memory, Pages, Recipe};
 use units::{ByteSize, PageSize};
 
-/// One arm.
+/// One arm of a benchmark.
 #[derive(Clone, Debug)]
 pub struct Arm {
-    /// How the workload is launched.
+    /// Recipe of the workload's process.
     pub recipe: Recipe,
-    /// Whether it has the kernel fault its pages in ahead.
+    /// Whether the workload populates its memory (MADV_POPULATE_WRITE) before touching it.
     pub populates: bool,
 }
 
 const POPULATE: &str = "populate";
 
-/// Reads an arm.
+/// Parses an arm.
 pub fn parse(text: &str) -> Result<Arm, String> {
     if text.trim() == POPULATE {
         return Ok(populating(Recipe::new(Pages::Base), POPULATE.to_string()));
@@ -33,23 +33,23 @@ fn populating(recipe: Recipe, name: String) -> Arm {
     Arm { recipe: Recipe { name, ..recipe }, populates: true }
 }
 
-/// What the library may keep, where nothing is said of bursts.
+/// Default limit of prezeroed memory, without `--burst`.
 const READY: ByteSize = ByteSize::mib(64);
-/// How much of a new mapping it populates.
+/// Limit of the prefaulted part of a new mapping.
 const AHEAD: ByteSize = ByteSize::mib(64);
 
-/// Superpages that libsuperpage.so prepared. What it may keep holds a burst; how much it does keep, its
-/// bounds say.
+/// The arm with superpages prepared by libsuperpage.so. The limit holds a burst; the library's own bounds decide how
+/// much it keeps.
 fn pool(burst: Option<ByteSize>) -> Arm {
     let memory = Memory::USUAL;
-    // What malloc needs beside the burst is little; a quarter more is enough for any.
+    // malloc needs little beyond the burst; a quarter more is enough.
     let ready = burst.map_or(READY, |burst| ByteSize((burst.bytes() / 4).saturating_mul(5)));
     let ahead = Ahead { prezero: Some(ready), prefault: Some(AHEAD) };
     let name = "pool".to_string();
     Arm { recipe: Recipe { name, memory, ahead, ..Recipe::new(Pages::Thp) }, populates: false }
 }
 
-/// Those of a benchmark for which none were named; `burst` is what is allocated at a time.
+/// The default arms of a benchmark; `burst` is the size of one allocation.
 pub fn default(allow: bool, facts: &Facts, populates: bool, burst: Option<ByteSize>) -> Vec<Arm> {
     let of = |pages| Arm { recipe: Recipe::new(pages), populates: false };
     let sizes = if allow { spread_sizes() } else { facts.thp_sizes.clone() };
@@ -65,7 +65,7 @@ pub fn default(allow: bool, facts: &Facts, populates: bool, burst: Option<ByteSi
     arms
 }
 
-/// The recipe, named after a size as people read it where it is named after one in bytes.
+/// Names a recipe by a readable size, if it is named by a size in bytes.
 fn readable(recipe: Recipe) -> Recipe {
     let name = match folio(&recipe) {
         Some(size) if recipe.name == recipe.pages.to_string() => {
@@ -76,8 +76,8 @@ fn readable(recipe: Recipe) -> Recipe {
     Recipe { name, ..recipe }
 }
 
-/// Has glibc map every piece anew. Otherwise it keeps freed ones of up to 32 MiB (`DEFAULT_MMAP_THRESHOLD_MAX` in
-/// its malloc.c), and the next piece is memory that was touched before. A recipe that has tunables keeps them.
+/// Makes glibc map every allocation anew. By default it reuses freed memory of up to 32 MiB
+/// (`DEFAULT_MMAP_THRESHOLD_MAX` in its malloc.c), which was touched before. A recipe with its own tunables keeps them.
 pub fn have_fresh_memory(arm: &mut Arm) {
     const TUNABLES: &str = "GLIBC_TUNABLES";
     if arm.recipe.variable(TUNABLES).is_none() {
@@ -86,7 +86,7 @@ pub fn have_fresh_memory(arm: &mut Arm) {
     }
 }
 
-/// The size of smaller superpages that an arm asks for.
+/// The mTHP size that an arm requests.
 pub fn folio(recipe: &Recipe) -> Option<PageSize> {
     match recipe.pages {
         Pages::ThpOf(size) => Some(size),
@@ -94,7 +94,7 @@ pub fn folio(recipe: &Recipe) -> Option<PageSize> {
     }
 }
 
-/// Sizes of mTHP that this kernel has, the largest first; every other one, which is enough to see.
+/// Every other mTHP size of this kernel, the largest first.
 fn spread_sizes() -> Vec<PageSize> {
     let Some(thp) = Thp::from_root(&Root::real()) else { return Vec::new() };
     let smaller = thp.sizes.iter().rev().filter(|(size, _)| Some(**size) != thp.pmd_size);
@@ -102,7 +102,7 @@ fn spread_sizes() -> Vec<PageSize> {
     smaller.map(|(size, _)| *size).step_by(2).collect()
 }
 
-/// Facts as they will be in an arm's runs, when the sizes that arms ask for are switched on for them.
+/// Adds the mTHP sizes that will be enabled during the arms' runs to the facts.
 pub fn allowed(facts: &mut Facts, arms: &[Arm]) {
     let thp = Thp::from_root(&Root::real());
     for size in arms.iter().filter_map(|arm| folio(&arm.recipe)) {

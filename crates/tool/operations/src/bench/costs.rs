@@ -1,4 +1,4 @@
-//! What a benchmark keeps in the machine `this`: the costs that its file knows, and nothing else.
+//! Saves benchmark results as costs of the machine `this`: only costs that its file format has.
 //! See docs/decisions/bench.md#1.
 
 use ::workload::zero::Stores;
@@ -9,7 +9,7 @@ use machine::{CostLine, Machine, costs_marked, with_costs};
 use crate::Failure;
 use crate::this_machine;
 
-/// Fails now rather than after minutes, if nothing could be kept.
+/// Fails early if no cost could be saved.
 pub fn check(latency: bool) -> Result<(), Failure> {
     if latency {
         return Err(Failure::usage(
@@ -20,19 +20,19 @@ pub fn check(latency: bool) -> Result<(), Failure> {
     this_machine::read().map(|_| ())
 }
 
-/// A key of the file, its value, how it was measured.
+/// A key of the file, its value, and how it was measured.
 type Cost = (&'static str, String, &'static str);
 
-/// Keeps what zeroing costs; says what.
+/// Saves the costs of zeroing; returns a message about them.
 pub fn of_zero(zeroing: &Zeroing) -> Result<String, Failure> {
     keep(zero_costs(zeroing))
 }
 
-/// Keeps what faults cost, and zeroing; says what. Only rows of one thread that touched a line of each page in
-/// one piece tell what a fault costs.
+/// Saves the costs of faults and zeroing; returns a message about them. Fault costs come only from rows of one thread
+/// that touched one line of each page without bursts.
 pub fn of_touch(document: &Document, zeroing: &Zeroing) -> Result<String, Failure> {
     let mut costs = zero_costs(zeroing);
-    // What the kernel zeroes with is taken off: the file has it apart.
+    // Subtract the kernel's zeroing, which is a separate cost.
     let zeroed = system(zeroing).map(|way| way.cold[0]);
     let per_page = |row: &Row| Some(1e9 / row.summary.as_ref()?.rate.median);
     let row = |name: &str| {
@@ -59,7 +59,7 @@ pub fn of_touch(document: &Document, zeroing: &Zeroing) -> Result<String, Failur
     keep(costs)
 }
 
-/// What the kernel zeroes with.
+/// The kernel's way of zeroing.
 fn system(zeroing: &Zeroing) -> Option<&Way> {
     zeroing.best(Stores::System)
 }
@@ -88,7 +88,7 @@ fn keep(costs: Vec<Cost>) -> Result<String, Failure> {
         (key.to_string(), format!("{value}   # {} {how}", this_machine::BENCH))
     };
     let text = with_costs(&text, &costs.iter().map(line).collect::<Vec<_>>());
-    // What is taken for a line may be something else in a file that was written by hand.
+    // The line-based edit may have damaged a file written by hand.
     Machine::from_toml(&text, &shown).map_err(Failure::usage)?;
     if costs_marked(&text, this_machine::BENCH).len() < costs.len() {
         let why = "its [costs] are not one per line; write it again with: superpage tlb --save";

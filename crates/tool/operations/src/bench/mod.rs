@@ -1,5 +1,5 @@
-//! The runs of a benchmark: every arm with every number of threads, interleaved, each in a process of its own;
-//! settings changed for one row's runs and put back.
+//! The runs of a benchmark: every arm with every number of threads, interleaved, each in its own process; settings are
+//! changed for one row's runs and restored.
 
 pub mod arms;
 pub mod costs;
@@ -30,50 +30,50 @@ use crate::pool_guard::{self, OvercommitGuard, PoolPolicy};
 use crate::reporter::say;
 use crate::{design, facts, signals};
 
-/// What came of it.
+/// Outcome of a benchmark.
 pub enum BenchOutcome {
-    /// Figures.
+    /// Measurements.
     Document(Box<Document>),
-    /// What would be run.
+    /// The plans of a dry run.
     Plans(Box<BenchPlans>),
-    /// A signal, by which we shall end.
+    /// The signal that interrupted it; the caller ends by that signal.
     Signal(i32),
 }
 
-/// What the rows of a benchmark would run.
+/// The plans of a benchmark's rows.
 #[derive(Debug)]
 pub struct BenchPlans {
-    /// Each row's plan.
+    /// Plan of each row.
     pub plans: Vec<launch::Plan>,
-    /// Arms that would not run, and why.
+    /// Arms that would not run, with the reasons.
     pub left_out: Vec<LeftOut>,
-    /// Each change to a hugetlb pool, in words.
+    /// Each change to a hugetlb pool, as text.
     pub would_lend: Vec<String>,
 }
 
-/// A benchmark that is asked for.
+/// A benchmark request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The arms; none: those of the benchmark.
+    /// The arms; empty: the benchmark's default arms.
     pub arms: Vec<arms::Arm>,
-    /// Numbers of threads, each a row of every arm; none: one, and as many as there are CPUs.
+    /// Numbers of threads, each a row of every arm; empty: one, and the number of CPUs.
     pub threads: Vec<NonZeroUsize>,
-    /// Measured runs of each row.
+    /// Number of measured runs of each row.
     pub runs: u32,
-    /// Whether an arm's mTHP size is enabled during its runs.
+    /// Whether to enable an arm's mTHP size during its runs.
     pub allow: bool,
     /// What to do about a hugetlb pool with too few free pages.
     pub pool: PoolPolicy,
     /// Seed of the order of runs.
     pub seed: u64,
-    /// No progress.
+    /// Whether to hide progress.
     pub quiet: bool,
 }
 
-/// Makes the runs of `workload`, or plans them; `ours` are the arms where none were named.
+/// Runs `workload`, or plans its runs; `ours` gives the default arms.
 ///
 /// # Errors
-/// They cannot be made.
+/// The benchmark cannot be run.
 pub fn run(
     request: &Request,
     workload: Workload,
@@ -86,7 +86,7 @@ pub fn run(
     for threads in &request.threads {
         crate::workloads::check(workload, &Settings { threads: *threads, ..settings.clone() })?;
     }
-    // Before anything is changed, so that no signal finds it changed and nobody to put it back.
+    // Installed before any setting is changed, so that no signal leaves it unrestored.
     let interrupt = Arc::new(Interrupt::default());
     let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
     let mut facts = facts::read();
@@ -156,7 +156,7 @@ pub fn run(
         bar.clear();
         let seen = bench.seen;
         match ran {
-            // An arm that nobody asked for by name must not cost the others their result.
+            // A failing default arm must not lose the results of the others.
             Err(RunError::Failed { arm, how, said }) if !named && arm != cells[0].arm => {
                 cells.retain(|cell| cell.arm != arm);
                 left_out.push(LeftOut { name: arm, why: format!("the program {how}{said}") });
@@ -198,14 +198,14 @@ pub fn run(
     })))
 }
 
-/// A launcher that switches settings before each run and reads what the workload said after it.
+/// A launcher that changes settings before each run and reads the workload's output after it.
 struct Bench<'a> {
     launcher: Launcher<'a>,
     cells: &'a [Cell],
-    /// Sizes of THP to be switched, and how they were found.
+    /// THP sizes to set, and their original settings.
     sizes: &'a [(PageSize, String)],
     guard: &'a mut OvercommitGuard,
-    /// Measured runs: which cell, and what came of it.
+    /// Measured runs: index of the cell, and its outcome.
     seen: Vec<(u32, (Outcome, PreloadReport))>,
 }
 
@@ -235,7 +235,7 @@ impl Executor for Bench<'_> {
     }
 }
 
-/// Every arm with every number of threads: the same plan, with further words for the workload.
+/// Every arm with every number of threads: the same plan with other workload arguments.
 fn cells(
     planned: &[Planned],
     threads: &[NonZeroUsize],
@@ -258,7 +258,7 @@ fn cells(
     threads.iter().map(with).collect::<Vec<Vec<Cell>>>().concat()
 }
 
-/// Those asked for, or 1 and one for each CPU.
+/// The requested numbers of threads, or 1 and the number of CPUs.
 fn threads(request: &Request) -> Result<Vec<NonZeroUsize>, Failure> {
     let mut threads = request.threads.clone();
     if threads.is_empty() {
@@ -270,7 +270,7 @@ fn threads(request: &Request) -> Result<Vec<NonZeroUsize>, Failure> {
     Ok(threads)
 }
 
-/// All sizes that anonymous memory may be on, and how they are set; none if no arm needs one switched.
+/// All anonymous THP sizes and their settings; empty if no arm needs one changed.
 fn sizes_to_switch(cells: &[Cell]) -> Vec<(PageSize, String)> {
     if cells.iter().all(|cell| cell.folio.is_none()) {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The flags for clusters.
+//! Flags of cluster runs.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub enum On {
 }
 
 impl On {
-    /// Its word.
+    /// The flag's value.
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -52,7 +52,7 @@ pub struct ClusterArgs {
     #[arg(long = "slurm-option", value_name = "OPTION", allow_hyphen_values = true)]
     pub slurm_options: Vec<String>,
 
-    /// Slurm: submit what is missing, and end; the same command without it watches, and submits again what failed.
+    /// Slurm: submit what is missing, and end; the same command without it watches, and resubmits failed parts.
     #[arg(long)]
     pub detach: bool,
 
@@ -66,10 +66,10 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// That nothing is asked for that only another place can do.
+    /// Rejects flags that belong to another kind of cluster.
     ///
     /// # Errors
-    /// What is.
+    /// A flag belongs to another kind of cluster.
     pub fn check(&self) -> Result<(), Failure> {
         match self.on {
             On::Local | On::Ray if self.detach => Err(only("--detach", "slurm")),
@@ -83,10 +83,10 @@ impl ClusterArgs {
         }
     }
 
-    /// The program on the nodes, the likeliest first; `name` is what it is called.
+    /// The program on the nodes, in order of preference; `name` is its name along PATH.
     ///
     /// # Errors
-    /// Its path cannot be read, or is not UTF-8.
+    /// The path of this program cannot be read, or is not UTF-8.
     pub fn programs(&self, name: &str) -> Result<Vec<String>, Failure> {
         if let Some(program) = &self.program {
             return Ok(vec![text_of(program)?]);
@@ -98,7 +98,7 @@ impl ClusterArgs {
     }
 }
 
-/// A flag that is for another place.
+/// The error about a flag that belongs to another kind of cluster.
 pub fn only(flag: &str, on: &str) -> Failure {
     Failure::usage(format!("{flag} is for --on {on}; give that, or leave it away"))
 }

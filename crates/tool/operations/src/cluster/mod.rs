@@ -1,8 +1,8 @@
-//! `--on slurm|ray`: work that is dealt to parts, each run by a job of a cluster. Here they are submitted, watched and,
-//! where they failed, submitted again. `sweep run` and `evaluate` say what a part is, and what of it is left.
+//! `--on slurm|ray`: work divided into parts, each run by a cluster job. Submits and watches the jobs, and resubmits
+//! those that failed. `sweep run` and `evaluate` define the parts and report what is left of each.
 //!
-//! What is done is known from the results alone, checked as ever: a job that says it went well and left nothing
-//! has failed, and one that was killed after its last result has not.
+//! Completion is decided from the checked results alone: a job that reports success without results has failed, and a
+//! job killed after its last result has succeeded.
 //! See docs/decisions/lab.md#9.
 
 mod args;
@@ -24,129 +24,129 @@ use tries::Tries;
 
 pub use args::{ClusterArgs, On, only};
 
-/// What is to be done, in parts that are numbered from 0.
+/// Work in parts numbered from 0.
 pub trait Work {
-    /// What kind of work it is.
+    /// The kind of work.
     fn kind(&self) -> &'static Kind;
 
-    /// How many pieces of a part are left, by its results, which are read.
+    /// Number of pieces of a part without a result; reads the results.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The results cannot be read.
     fn left(&self, part: u32) -> Result<usize, Failure>;
 
-    /// How many pieces are there, of how many, at a glance.
+    /// Number of pieces with a result, and of all pieces; counts files without reading them.
     ///
     /// # Errors
-    /// Their directory cannot be read.
+    /// The directory of results cannot be read.
     fn seen(&self) -> Result<(usize, usize), Failure>;
 
-    /// What a job of Slurm's runs; `$SLURM_ARRAY_TASK_ID` is its part.
+    /// The script of a Slurm job; `$SLURM_ARRAY_TASK_ID` is its part.
     fn script(&self) -> String;
 
-    /// What a task of Ray's runs.
+    /// The command of a Ray task.
     ///
     /// # Errors
-    /// The results that are there cannot be read.
+    /// The existing results cannot be read.
     fn task(&self, part: u32) -> Result<Task, Failure>;
 
-    /// What Slurm's jobs are whose name ends in another deal than this launch's, and how to watch those.
+    /// Error text about Slurm jobs of the same work that was divided as `deal` says, and how to watch them.
     fn other_deal(&self, deal: &str) -> String;
 }
 
 /// A kind of work.
 #[derive(Debug)]
 pub struct Kind {
-    /// In the names of jobs and of directories: `sweep`.
+    /// Name in job and directory names: `sweep`.
     pub name: &'static str,
-    /// A piece, in words: `pass`.
+    /// One piece, as text: `pass`.
     pub piece: &'static str,
-    /// Several of them.
+    /// Plural of `piece`.
     pub pieces: &'static str,
-    /// The program that does a part.
+    /// The program that runs a part.
     pub program: &'static str,
     /// Files of the directory that every task gets.
     pub shared: &'static [&'static str],
-    /// The directory of results in it.
+    /// The subdirectory of results.
     pub folder: &'static str,
-    /// A regular expression for the names of results, as Python has them. No other file comes back.
+    /// A Python regular expression for the names of result files. No other file is copied back.
     pub results: &'static str,
-    /// The signal that a task's program gets when its worker is gone.
+    /// The signal sent to a task's program when its worker is gone.
     pub ends_by: i32,
 }
 
-/// What a task of Ray's runs, in a directory that is its own.
+/// The command of a Ray task, run in its own directory.
 #[derive(Debug)]
 pub struct Task {
-    /// Results that it has already, by their names.
+    /// File names of the results that the task already has.
     pub files: Vec<String>,
-    /// The words after the program.
+    /// The arguments of the program.
     pub words: Vec<Word>,
 }
 
-/// A word of a command.
+/// An argument of a command.
 #[derive(Debug)]
 pub enum Word {
-    /// As it is.
+    /// Literal text.
     Text(String),
-    /// A path in the task's directory; empty: that directory.
+    /// A path relative to the task's directory; empty: that directory.
     Place(String),
 }
 
-/// What a part has for itself.
+/// Resources reserved for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// So many CPUs of a node.
+    /// This many CPUs of a node.
     Cpus(u32),
-    /// A node, and nothing beside it.
+    /// A whole node.
     Node,
 }
 
-/// Work that is to be done by a cluster.
+/// A launch of work on a cluster.
 pub struct Launch<'a> {
     /// The work.
     pub work: &'a dyn Work,
     /// The flags.
     pub args: &'a ClusterArgs,
-    /// Full path of the directory with its results, and `logs`: jobs start in another.
+    /// Full path of the directory with results and `logs`: jobs start in another directory.
     pub directory: String,
-    /// What tells its jobs, and their directories, from those of other work.
+    /// Identifies the jobs and directories of this work.
     pub id: String,
-    /// How many parts there are.
+    /// Number of parts.
     pub parts: u32,
-    /// How the work was dealt to them, in a word.
+    /// How the work was divided into parts, as a word.
     pub deal: String,
-    /// What each has for itself.
+    /// Resources of each part.
     pub share: Share,
-    /// The program on the nodes: the first of these that is there.
+    /// Candidates for the program on the nodes: the first that exists is used.
     pub programs: Vec<String>,
 }
 
 /// How watching a cluster ended.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// How often a part was given to the cluster.
+    /// Number of submissions of parts.
     pub submitted: u64,
-    /// Parts that were given up, and why.
+    /// Parts that were given up, with the reasons.
     pub given_up: Vec<(u32, String)>,
-    /// Why parts are left that were not given up.
+    /// Why other parts are unfinished.
     pub stopped: Option<String>,
-    /// The signal that ended it.
+    /// The signal that interrupted it.
     pub signal: Option<i32>,
-    /// The jobs go on without us, as asked for (`--detach`).
+    /// Whether the jobs continue in the background (`--detach`).
     pub detached: bool,
 }
 
 /// What would be submitted.
 #[derive(Debug, serde::Serialize)]
 pub struct Submission {
-    /// The command, in words.
+    /// The command's words.
     pub command: Vec<String>,
-    /// What it reads: a job's script, or the driver of the tasks.
+    /// Its standard input: a job's script, or the driver of the tasks.
     pub script: String,
 }
 
-/// What watching a cluster needs: progress, signals, and what was tried.
+/// State of watching a cluster: progress, signals, attempts.
 struct Watch {
     progress: Progress,
     interrupting: Interrupting,
@@ -155,7 +155,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Tells how far it is.
+    /// Updates the progress.
     fn tell(&mut self, launch: &Launch, how: &str) -> Result<(), Failure> {
         let (done, of) = launch.work.seen()?;
         let what = || format!("{done} of {of} {}; {how}", launch.work.kind().pieces);
@@ -163,12 +163,12 @@ impl Watch {
         Ok(())
     }
 
-    /// The signal that came, if one did.
+    /// The signal received, if any.
     fn signal(&self) -> Option<i32> {
         self.interrupting.received()
     }
 
-    /// Waits, or until a signal comes.
+    /// Sleeps for `time`, or until a signal is received.
     fn wait(&self, time: Duration) {
         const SLICE: Duration = Duration::from_millis(50);
         let began = Instant::now();
@@ -177,7 +177,7 @@ impl Watch {
         }
     }
 
-    /// Says a line beside the progress.
+    /// Prints a line without disturbing the progress bar.
     fn say(&self, line: &str) {
         if !self.quiet {
             self.progress.aside(|| say(line));
@@ -185,7 +185,7 @@ impl Watch {
     }
 }
 
-/// Why the watch over a cluster ended, if not because all was there or given up.
+/// Why watching ended before all parts were complete or given up.
 #[derive(Default)]
 struct Outcome {
     signal: Option<i32>,
@@ -194,10 +194,10 @@ struct Outcome {
 }
 
 impl Launch<'_> {
-    /// Has it done, to the end.
+    /// Submits the work and watches it to the end.
     ///
     /// # Errors
-    /// The cluster cannot be used, or results not read.
+    /// The cluster cannot be used, or results cannot be read.
     pub fn run(&self, quiet: bool) -> Result<Watched, Failure> {
         let kind = self.work.kind();
         let left = (0..self.parts).map(|part| Ok((part, self.work.left(part)?)));
@@ -219,7 +219,7 @@ impl Launch<'_> {
         Ok(Watched { submitted, given_up, stopped, signal, detached })
     }
 
-    /// What would be submitted of these parts.
+    /// The submission of these parts.
     pub fn submission(&self, parts: &[u32]) -> Submission {
         let (command, script) = match self.args.on {
             On::Ray => (ray::command(self), ray::DRIVER.to_string()),
@@ -234,7 +234,7 @@ impl Launch<'_> {
 }
 
 impl Submission {
-    /// As it would be typed.
+    /// The submission as shell text.
     pub fn text(&self) -> String {
         let line: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
         format!("$ {}\n{}", line.join(" "), self.script)
@@ -250,8 +250,8 @@ impl Word {
     }
 }
 
-/// Makes the directories below `directory` that jobs read and write; for root only where no other user can write, who else could
-/// have root run code.
+/// Creates the directories below `directory` that jobs read and write. For root, they must not be writable by other
+/// users, who could make root run their code.
 pub fn make_directories(directory: &str, names: &[&str]) -> Result<(), Failure> {
     names.iter().try_for_each(|name| {
         let path = Path::new(directory).join(name);
@@ -261,10 +261,10 @@ pub fn make_directories(directory: &str, names: &[&str]) -> Result<(), Failure> 
     })
 }
 
-/// The text of a path, which goes into scripts.
+/// A path as UTF-8 text for scripts.
 ///
 /// # Errors
-/// It is not UTF-8.
+/// The path is not UTF-8.
 pub fn text_of(path: &Path) -> Result<String, Failure> {
     path.to_str().map(str::to_string).ok_or_else(|| {
         let shown = path.display();
@@ -277,7 +277,7 @@ fn words_of(command: &Command) -> Vec<String> {
     words.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// A word for a shell.
+/// A word quoted for a shell.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -286,7 +286,7 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// The last line that says something: of a log, of a command's errors.
+/// The last line that is not blank, of a log or of a command's errors.
 fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }

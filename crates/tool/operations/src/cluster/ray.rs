@@ -1,5 +1,5 @@
-//! Ray: a driver in Python gives each part to the cluster as a task, and brings the results back. It reads what
-//! to run from its standard input, and ends, with its tasks, when that is closed: when we are gone.
+//! Ray: a Python driver submits each part as a task and copies the results back. The driver reads the request from its
+//! standard input, and ends with its tasks when that is closed, as when this process dies.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -14,22 +14,22 @@ use sys::trust;
 use super::{Launch, Outcome, Share, Watch, Word, last_line};
 use crate::Failure;
 
-/// The driver.
+/// Source of the driver.
 pub(super) const DRIVER: &str = include_str!("driver.py");
 
-/// What the driver tells.
+/// Events that the driver reports.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Event {
-    /// It cannot begin, and why.
+    /// The driver cannot start, for this reason.
     Cannot(String),
-    /// It has begun.
+    /// The driver has connected to the cluster.
     Cluster { nodes: u64, cpus: f64 },
-    /// A part has ended, and why with something left.
+    /// A part has ended, with the reason if it is incomplete.
     Ended { part: u32, why: Option<String> },
 }
 
-/// The driver's file.
+/// Path of the driver's file.
 fn file(launch: &Launch) -> String {
     format!("{}/logs/driver.py", launch.directory)
 }
@@ -37,7 +37,7 @@ fn file(launch: &Launch) -> String {
 pub(super) fn command(launch: &Launch) -> Command {
     let mut command = Command::new(&launch.args.python);
     if sys::param::effective_user() == 0 {
-        // No module from where another user may have put one.
+        // Isolated mode: import no modules from directories that other users can write to.
         command.arg("-I");
     }
     command.arg(file(launch));
@@ -65,7 +65,7 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
     }
 }
 
-/// Gives each of these parts to the cluster once.
+/// Submits each of these parts once and waits for them.
 fn round(launch: &Launch, watch: &mut Watch, parts: &[u32]) -> Result<(), Failure> {
     let driver = Driver::start(launch, parts)?;
     watch.tries.count_submitted(parts.len());
@@ -95,7 +95,7 @@ fn round(launch: &Launch, watch: &mut Watch, parts: &[u32]) -> Result<(), Failur
         how = format!("{} of {} parts have not ended", waiting.len(), parts.len());
     }
     if watch.signal().is_none() {
-        // It ended before they did.
+        // The driver ended before these parts.
         let said = fs::read(log(launch)).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         let why = last_line(&said).unwrap_or("it said nothing").to_string();
@@ -114,7 +114,7 @@ fn log(launch: &Launch) -> String {
     format!("{}/logs/ray.log", launch.directory)
 }
 
-/// A driver at work; dropped, it is ended.
+/// A running driver; stopped on drop.
 struct Driver {
     child: Child,
     lines: Receiver<String>,
@@ -142,7 +142,7 @@ impl Driver {
             Failure::cannot(format!("{python}: {error}; {remedy}"))
         })?;
         let request = format!("{}\n", request(launch, parts)?);
-        // It may have ended, and then says why.
+        // Ignore errors: a driver that has already ended prints the reason.
         let _ = child.stdin.as_mut().map(|stdin| stdin.write_all(request.as_bytes()));
         let (sender, lines) = channel();
         let stdout = child.stdout.take().expect("it was asked for");
@@ -161,7 +161,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Its input is closed: it ends its tasks first.
+        // Closing its input makes the driver end its tasks first.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -182,7 +182,7 @@ fn request(launch: &Launch, parts: &[u32]) -> Result<Value, Failure> {
         "address": launch.args.ray_address,
         "directory": launch.directory,
         "kind": kind.name,
-        // Nodes may share a machine, and several works a node.
+        // Nodes may share a machine, and works may share a node.
         "name": launch.id,
         "program": kind.program,
         "programs": launch.programs,

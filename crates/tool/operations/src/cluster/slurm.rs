@@ -1,6 +1,6 @@
-//! Slurm: an array of jobs, one for each part. The queue is all the memory there is of them: they are found by a
-//! name that holds a hash of the directory and how the work was dealt to parts, so whoever submitted them may be gone.
-//! Without accounting Slurm forgets how a job ended; its results and its log do not.
+//! Slurm: an array of jobs, one per part. The only record of the jobs is the queue: they are found by a name that holds
+//! a hash of the directory and how the work was divided, so the submitting process may be gone. Without accounting
+//! Slurm does not report how a job ended; its results and its log do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,21 +10,21 @@ use std::process::{Command, Output, Stdio};
 use super::{Launch, Outcome, Share, Watch, last_line};
 use crate::Failure;
 
-/// A shared file system may show what was written half a minute late: looks at the results of a part whose
-/// job is gone, before it counts as failed.
+/// Polls for the results of a part whose job is gone before it counts as failed: a shared file system may show new
+/// files half a minute late.
 const RESULT_POLLS: u32 = 6;
 
-/// Looks, and submissions, in a row that Slurm may leave unanswered (five minutes): its controller may be restarting.
+/// Consecutive failed Slurm commands (five minutes) before giving up: the controller may be restarting.
 const UNANSWERED: u32 = 60;
 
 /// Back-off between resubmissions: seconds per attempt without progress, except the first.
 const BACKOFF: u32 = 30;
 
-/// A job of the queue.
+/// A job in the queue.
 #[derive(Debug, PartialEq, Eq)]
 struct Job {
     array: u64,
-    /// The cluster that it is on, where Slurm was asked about several.
+    /// The job's cluster, if Slurm was asked about several.
     cluster: Option<String>,
     state: String,
     reason: String,
@@ -34,7 +34,7 @@ type Queue = BTreeMap<u32, Job>;
 
 pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure> {
     let mut queue = look(launch)?;
-    // Parts with a job, and how often it was missed in the queue.
+    // Parts with a job, and how often the job was missing from the queue.
     let mut watched: BTreeMap<u32, u32> = BTreeMap::new();
     let (mut unanswered, mut refused) = (0, 0);
     loop {
@@ -50,11 +50,11 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
         watched.retain(|_, missed| *missed < RESULT_POLLS);
         let wanted: BTreeSet<u32> =
             watch.tries.left().filter(|part| !watched.contains_key(part)).collect();
-        // Only while the queue is known: what was said to be refused may be in it.
+        // Submit only while the queue is known: a submission that seemed to fail may be queued.
         if unanswered == 0 {
             match submit_all(launch, watch, &wanted, &mut watched) {
                 Ok(()) => refused = 0,
-                // Nothing was ever taken: most likely an option is wrong.
+                // Nothing was ever submitted: most likely an option is wrong.
                 Err(failure) if watch.tries.submitted() == 0 || launch.args.detach => {
                     return Err(failure);
                 }
@@ -78,7 +78,7 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
             Ok(answer) => (queue, unanswered) = (answer, 0),
             Err(failure) => {
                 bear(launch, watch, &failure, &mut unanswered, "asking again")?;
-                // Nothing is known of the jobs: none of them is missed.
+                // The queue is unknown: count no job as missing.
                 watched.values_mut().for_each(|missed| *missed = 0);
                 queue = watched.keys().map(|part| (*part, Job::unknown())).collect();
             }
@@ -92,14 +92,14 @@ impl Job {
         Self { array: 0, cluster: None, state, reason }
     }
 
-    /// Held by Slurm itself, because it could not be started: nobody would release it.
+    /// Whether Slurm holds the job because it could not be started: nobody would release it.
     fn is_refused(&self) -> bool {
         let reason = self.reason.to_lowercase().replace('_', " ");
         self.state == "PD" && (reason.contains("launch failed") || reason.contains("max requeue"))
     }
 }
 
-/// A command of Slurm's failed that may work the next time. The first failure in a row is said; the last one ends the watch.
+/// Handles a failed Slurm command that may succeed later. Prints the first failure in a row, gives up after the last.
 fn bear(
     launch: &Launch,
     watch: &Watch,
@@ -116,20 +116,20 @@ fn bear(
     Ok(())
 }
 
-/// How to go on, and how to end it.
+/// How to continue watching the jobs, and how to cancel them.
 fn hint(launch: &Launch) -> String {
     let ending = ending(launch, &name(launch));
     format!("the same command (without --detach) watches them, {ending} ends them")
 }
 
-/// The command that ends jobs of a name.
+/// The command that cancels the jobs of a name.
 fn ending(launch: &Launch, name: &str) -> String {
     let clusters = clusters(&launch.args.slurm_options);
     let clusters = clusters.map_or(String::new(), |list| format!("--clusters={list} "));
     format!("`scancel {clusters}--name={name}`")
 }
 
-/// The clusters that jobs are submitted to, if their options name them.
+/// The clusters that jobs are submitted to, if the options name any.
 fn clusters(options: &[String]) -> Option<String> {
     let mut named = None;
     let mut words = options.iter().map(String::as_str);
@@ -142,13 +142,13 @@ fn clusters(options: &[String]) -> Option<String> {
         };
         named = if value.is_empty() { words.next() } else { Some(value.trim()) };
     }
-    // Only sbatch reads this one; SLURM_CLUSTERS is for all its commands.
+    // Only sbatch reads SBATCH_CLUSTERS; SLURM_CLUSTERS applies to all commands.
     let named = named.map(str::to_string);
     named.or_else(|| std::env::var("SBATCH_CLUSTERS").ok()).filter(|list| !list.is_empty())
 }
 
-/// A command of Slurm's about jobs that are there. What the user set for its output would hide some of them from us; where
-/// it is to look stays.
+/// A Slurm command about existing jobs, without the user's environment variables for its output format and filters,
+/// which would hide some jobs; the cluster choice is kept.
 fn about_jobs(program: &str, clusters: Option<&str>) -> Command {
     let mut command = Command::new(program);
     let prefix = format!("{}_", program.to_uppercase());
@@ -162,7 +162,7 @@ fn about_jobs(program: &str, clusters: Option<&str>) -> Command {
     command
 }
 
-/// The name of its jobs.
+/// The name of the jobs.
 fn name(launch: &Launch) -> String {
     format!("{}{}", prefix(launch), launch.deal)
 }
@@ -171,7 +171,7 @@ fn prefix(launch: &Launch) -> String {
     format!("superpage-{}-{}-of-", launch.work.kind().name, launch.id)
 }
 
-/// The command that submits some parts, to begin in so many seconds.
+/// The command that submits `parts`, to begin after `later` seconds.
 pub(super) fn submission(launch: &Launch, parts: &[u32], later: u32) -> Command {
     let logs = launch.directory.replace('%', "%%");
     let mut command = Command::new("sbatch");
@@ -200,7 +200,7 @@ fn list(parts: &[u32]) -> String {
     runs.map(word).collect::<Vec<_>>().join(",")
 }
 
-/// Those that are submitted are watched from then on.
+/// Submits the parts `wanted` and adds them to `watched`.
 fn submit_all(
     launch: &Launch,
     watch: &mut Watch,
@@ -226,7 +226,7 @@ fn submit(launch: &Launch, parts: &[u32], later: u32) -> Result<u64, Failure> {
     let mut command = submission(launch, parts, later);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| unstartable("sbatch", &error))?;
-    // It may refuse before it has read its script.
+    // sbatch may fail before it has read its script.
     let _ = child.stdin.take().map(|mut stdin| stdin.write_all(launch.work.script().as_bytes()));
     let output = child.wait_with_output().map_err(|error| unstartable("sbatch", &error))?;
     let answer = said(&output, "sbatch")?;
@@ -241,22 +241,22 @@ fn submit(launch: &Launch, parts: &[u32], later: u32) -> Result<u64, Failure> {
     })
 }
 
-/// The jobs of this work that wait or run.
+/// The waiting and running jobs of this work.
 fn look(launch: &Launch) -> Result<Queue, Failure> {
     let mut command = about_jobs("squeue", clusters(&launch.args.slurm_options).as_deref());
-    // --all: also those in hidden partitions. With its headings: without them it does not name the clusters either.
+    // --all includes hidden partitions. Keep the headings: only they name the clusters.
     command.args(["--me", "--all", "--array", "--format=%F|%K|%t|%r|%j"]);
     let output = command.output().map_err(|error| unstartable("squeue", &error))?;
     parse(launch, &said(&output, "squeue")?)
 }
 
-/// Jobs of other names are somebody else's.
+/// Parses squeue's output; jobs with other names are ignored.
 fn parse(launch: &Launch, answer: &str) -> Result<Queue, Failure> {
     let (prefix, parts) = (prefix(launch), launch.parts);
     let (mut queue, mut cluster) = (Queue::new(), None);
     for line in answer.lines().filter(|line| !line.trim().is_empty()) {
         if let Some(name) = line.strip_prefix("CLUSTER:") {
-            // The heading of the jobs of one of several clusters.
+            // Heading of the jobs of one cluster.
             cluster = Some(name.trim().to_string());
             continue;
         }
@@ -286,7 +286,7 @@ fn cancel_refused(launch: &Launch, queue: &Queue, watch: &Watch) -> Result<(), F
     for (part, job) in queue.iter().filter(|(_, job)| job.is_refused()) {
         let id = format!("{}_{part}", job.array);
         watch.say(&format!("Slurm job {id} cannot be started ({}): cancelled", job.reason));
-        // The same number may be another job of another cluster.
+        // Job numbers are unique only within a cluster.
         let cluster = job.cluster.as_deref().or(clusters.as_deref());
         let output = about_jobs("scancel", cluster).arg(&id).output();
         said(&output.map_err(|error| unstartable("scancel", &error))?, "scancel")?;
@@ -294,7 +294,7 @@ fn cancel_refused(launch: &Launch, queue: &Queue, watch: &Watch) -> Result<(), F
     Ok(())
 }
 
-/// The queue in words: 2 running, 62 waiting (Resources).
+/// The queue as text: 2 running, 62 waiting (Resources).
 fn words(queue: &Queue) -> String {
     let running = queue.values().filter(|job| job.state != "PD" && job.state != "?").count();
     let waiting: Vec<&Job> = queue.values().filter(|job| job.state == "PD").collect();
@@ -304,7 +304,7 @@ fn words(queue: &Queue) -> String {
     format!("{running} running, {} waiting{why}", waiting.len())
 }
 
-/// Why a part ended with something left, as far as it says.
+/// Why a part ended incomplete, from the last line of its log.
 fn why(launch: &Launch, part: u32) -> String {
     let log = format!("{}/logs/part-{part}.log", launch.directory);
     match fs::read(&log) {
@@ -327,7 +327,7 @@ fn unstartable(program: &str, error: &std::io::Error) -> Failure {
     Failure::cannot(format!("{program}: {error}; {remedy}"))
 }
 
-/// What a command of Slurm printed, if it went well.
+/// The output of a Slurm command that succeeded.
 fn said(output: &Output, program: &str) -> Result<String, Failure> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -1,38 +1,38 @@
-//! Which parts are to be run again, and which are given up. Pure.
+//! Decides which parts to rerun and which to give up. Pure.
 
 use std::collections::BTreeMap;
 
-/// What was tried of each part.
+/// Attempts of all parts.
 pub(super) struct Tries {
     parts: BTreeMap<u32, Try>,
     retries: u32,
-    /// What a piece of a part is called.
+    /// Name of one piece of a part.
     piece: &'static str,
     submitted: u64,
 }
 
 struct Try {
-    /// When it last ended, or at the beginning.
+    /// Pieces left after the last attempt, or at the beginning.
     left: usize,
-    /// Ends in a row that brought nothing.
+    /// Consecutive attempts without a new result.
     without_progress: u32,
     given_up: Option<String>,
 }
 
 impl Tries {
-    /// Of parts with so many pieces left.
+    /// No attempts yet; `left` gives the number of pieces left of each part.
     pub fn new(left: Vec<(u32, usize)>, retries: u32, piece: &'static str) -> Self {
         let one = |(part, left)| (part, Try { left, without_progress: 0, given_up: None });
         Self { parts: left.into_iter().map(one).collect(), retries, piece, submitted: 0 }
     }
 
-    /// Those that are neither complete nor given up.
+    /// Parts that are neither complete nor given up.
     pub fn left(&self) -> impl Iterator<Item = u32> {
         let left = |one: &Try| one.left > 0 && one.given_up.is_none();
         self.parts.iter().filter(move |(_, one)| left(one)).map(|(part, _)| *part)
     }
 
-    /// How often a part was submitted, all together.
+    /// Number of submissions of all parts.
     pub fn submitted(&self) -> u64 {
         self.submitted
     }
@@ -41,7 +41,7 @@ impl Tries {
         self.submitted += parts as u64;
     }
 
-    /// A part has ended with so many pieces left, for a reason that `why` finds.
+    /// Records an attempt that ended with `left` pieces left; `why` gives the reason.
     pub fn ended(&mut self, part: u32, left: usize, why: impl FnOnce() -> String) {
         let Some(one) = self.parts.get_mut(&part) else { return };
         one.without_progress = if left < one.left { 0 } else { one.without_progress + 1 };
@@ -53,7 +53,7 @@ impl Tries {
         }
     }
 
-    /// Ends in a row that brought nothing: the more, the later it is run again.
+    /// Number of consecutive attempts of a part without a new result.
     pub fn without_progress(&self, part: u32) -> u32 {
         self.parts.get(&part).map_or(0, |one| one.without_progress)
     }

@@ -1,4 +1,4 @@
-//! Comparisons: a request, the experiment that it asks for, and what comes of it.
+//! Comparisons: a request, its experiment, and the outcome.
 
 mod predicted;
 mod service;
@@ -25,45 +25,45 @@ use crate::pool_guard::PoolPolicy;
 use crate::workloads::WorkloadArgs;
 use predicted::Predicting;
 
-/// A comparison that is asked for: of a workload, of a command, or of a service.
+/// A request to compare a workload, a command or a service.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// A built-in workload.
     pub workload: Option<Workload>,
-    /// Its options.
+    /// Options of the workload.
     pub workload_args: WorkloadArgs,
     /// Program and arguments.
     pub command: Vec<Word>,
     /// A server under load.
     pub service: ServiceArgs,
-    /// The arms, the reference first; none: base, thp and hugetlb.
+    /// The arms, the reference first; empty: base, thp and hugetlb.
     pub arms: Vec<Recipe>,
-    /// The reference runs a second time as an arm of its own.
+    /// Whether to run the reference a second time, as an A/A arm.
     pub aa: bool,
     /// What to do about a hugetlb pool with too few free pages.
     pub pool: PoolPolicy,
     /// Regular expressions of numbers that the program prints.
     pub metric: Vec<String>,
-    /// Their names.
+    /// Names of those numbers.
     pub metric_name: Vec<String>,
-    /// Which way they are better: one for all, or one for each.
+    /// Directions in which they are better: one for all, or one per number.
     pub metric_better: Vec<BetterArg>,
-    /// When memory is warmed before a run.
+    /// When to warm memory before a run.
     pub warm_memory: WarmMemory,
-    /// Runs that exit with a code other than 0 count.
+    /// Whether runs with a non-zero exit code count.
     pub ignore_failure: bool,
-    /// Also predict the effect.
+    /// Whether to predict the effect too.
     pub predict: bool,
-    /// Compare at each of several values.
+    /// The option to vary, and its values.
     pub vary: Option<Vary>,
-    /// When to stop, and how to judge.
+    /// Stopping rule and judging.
     pub rule: RuleArgs,
-    /// No progress.
+    /// Whether to hide progress.
     pub quiet: bool,
 }
 
 impl Default for Request {
-    /// Of nothing yet, with the defaults of the options.
+    /// An empty request with the default options.
     fn default() -> Self {
         #[derive(clap::Parser)]
         #[command(no_binary_name = true)]
@@ -95,23 +95,23 @@ impl Default for Request {
     }
 }
 
-/// What came of a comparison.
+/// Outcome of a comparison.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// The comparison; none where a signal came before every arm had two runs.
+    /// The comparison; `None` if a signal interrupted it before every arm had two runs.
     pub document: Option<Box<Document>>,
-    /// The signal that ended it.
+    /// The signal that interrupted it.
     pub signal: Option<i32>,
-    /// Why the prediction that was asked for is missing.
+    /// Why the requested prediction is missing.
     pub unpredicted: Option<Failure>,
 }
 
-/// Where nobody says how long.
+/// Default time limit in seconds.
 pub const MAX_SECONDS: f64 = 300.0;
-/// And up to how long, for programs of which a few runs take longer than that.
+/// Extended time limit in seconds, for programs whose minimum runs exceed the default.
 const PATIENCE_SECONDS: f64 = 1800.0;
 
-/// When to stop, and how to judge.
+/// Stopping rule and judging.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Stopping and judging")]
 pub struct RuleArgs {
@@ -174,7 +174,7 @@ impl Request {
         })
     }
 
-    /// The words to start: the command given, or ourselves with a workload.
+    /// The command to start: the given one, or this program with a workload.
     pub(crate) fn command_to_compare(&self) -> Result<Vec<Word>, Failure> {
         let Some(workload) = self.workload else {
             let service = self.service.words()?;
@@ -194,7 +194,7 @@ impl Request {
         crate::workloads::command(workload, &self.workload_args.settings(workload)?)
     }
 
-    /// The command as people know it: not by the path of our own program.
+    /// The command to display: without the path of this program.
     fn shown_command(&self, command: &[Word]) -> Vec<Word> {
         let mut shown = command.to_vec();
         if self.workload.is_some() {
@@ -229,7 +229,7 @@ impl Request {
         Ok(metrics)
     }
 
-    /// Those of `--metric`, with their names and directions.
+    /// The metrics of `--metric`, with names and directions.
     fn given_metrics(&self) -> Result<Vec<MetricSpec>, Failure> {
         let count = self.metric.len();
         let (names, better) = (&self.metric_name, &self.metric_better);
@@ -269,7 +269,7 @@ impl Request {
                     .map_or(Better::Higher, |better| (*better).into()),
             })
             .collect();
-        // The time of a run, and what tables call it where that is a service's load.
+        // Names of the run time, also as tables call a service's load time.
         let own: &[&str] = if is_service { &["wall", "load"] } else { &["wall"] };
         if let Some(spec) = specs.iter().find(|spec| own.contains(&spec.name.as_str())) {
             return Err(Failure::usage(format!(
@@ -309,7 +309,7 @@ impl Request {
         }
     }
 
-    /// The experiment.
+    /// Builds the experiment.
     ///
     /// # Errors
     /// The request contradicts itself.
@@ -317,13 +317,13 @@ impl Request {
         self.job(self.command_to_compare()?, self.metric_specs()?)
     }
 
-    /// Makes the runs.
+    /// Runs the comparison.
     ///
     /// # Errors
-    /// They cannot be made.
+    /// The runs fail, or the prediction cannot be prepared.
     pub fn run(&self) -> Result<Compared, Failure> {
         let job = self.to_job()?;
-        // First, so that what cannot be predicted is said before minutes of runs.
+        // First, so that an impossible prediction fails before minutes of runs.
         let mut predicting = self.predict.then(|| Predicting::new(self)).transpose()?;
         let between = &mut || predicting.iter_mut().for_each(Predicting::between);
         let mut document = match shift::run(job, self.workload, between)? {
@@ -332,7 +332,7 @@ impl Request {
                 return Ok(Compared { document, signal: Some(signal), unpredicted: None });
             }
         };
-        // Minutes of runs are not thrown away for a prediction.
+        // A failed prediction must not discard minutes of runs.
         let predicted = predicting.map(|predicting| predicting.predict(&document)).transpose();
         let unpredicted = match predicted {
             Ok(predicted) => {

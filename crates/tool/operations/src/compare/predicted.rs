@@ -1,5 +1,5 @@
-//! The prediction beside a comparison: made from the program's accesses before the runs, and from the
-//! reference arm's times after them.
+//! The prediction of a comparison: made from the program's accesses, recorded before the runs, and from the reference
+//! arm's times.
 
 use experiment::analysis::analyse;
 use experiment::document::{Document, Predicted};
@@ -13,13 +13,13 @@ pub struct Predicting {
     subject: Subject,
     asked: SubjectDemand,
     pricing: Pricing,
-    /// Seconds of the phase that one of our workloads times, on base pages.
+    /// Seconds of a built-in workload's timed phase on base pages.
     timed: Option<f64>,
 }
 
 impl Predicting {
-    /// Follows the accesses and measures the prices; a workload's timed phase too, which a comparison
-    /// knows as a rate only.
+    /// Collects the accesses and measures prices; for a workload also its timed phase, which a comparison reports only
+    /// as a rate.
     pub fn new(request: &Request) -> Result<Self, Failure> {
         let quiet = request.quiet;
         let subject = match request.workload {
@@ -37,12 +37,12 @@ impl Predicting {
         Ok(Self { subject, asked, pricing, timed })
     }
 
-    /// To be called between the runs: what accesses cost then.
+    /// Measures prices again; call it between runs.
     pub fn between(&mut self) {
         self.pricing.between();
     }
 
-    /// Predicts, once it is known what the reference arm took.
+    /// Predicts from the times of the reference arm.
     pub fn predict(self, document: &Document) -> Result<Predicted, Failure> {
         let of_metric = self.timed.is_some();
         let runs = match of_metric {

@@ -1,5 +1,5 @@
-//! `compare --service`: a server that is started, loaded and stopped for each run. From flags, or a file of them, to a
-//! [`Service`].
+//! `compare --service`: a server that is started, loaded and stopped for each run. Translates flags, or a file of them,
+//! to a [`Service`].
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use sys::user::User;
 use crate::Failure;
 use crate::jobs::arms;
 
-/// The flags.
+/// Service flags of `compare`.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Services")]
 pub struct ServiceArgs {
     /// Compare a server: the command that starts it, in the foreground. For each run it is started, loaded and stopped.
-    /// Only the service gets the arm's pages, and only its CPU time, faults and memory are measured. In this command and
-    /// those below, {port} is a free port and {dir} an empty directory, new for each run.
+    /// Only the service gets the arm's pages, and only its CPU time, faults and memory are measured. In this command
+    /// and those below, {port} is a free port and {dir} an empty directory, new for each run.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["workload", "command", "predict"], requires = "load")]
     pub service: Option<String>,
 
-    /// Command that loads the service: its time is compared, or what it prints if --metric is given. Like those below it
-    /// is run by `sh -c`.
+    /// Command that loads the service: its time is compared, or the numbers it prints if --metric is given. This and
+    /// the commands below are run by `sh -c`.
     #[arg(long, value_name = "COMMAND", requires = "service")]
     pub load: Option<String>,
 
@@ -35,11 +35,11 @@ pub struct ServiceArgs {
     #[arg(long, value_name = "TIME", requires = "service", value_parser = arms::seconds)]
     pub ready_timeout: Option<f64>,
 
-    /// Command before the service is started, such as one that makes a database in {dir}.
+    /// Command before the service is started, such as one that creates a database in {dir}.
     #[arg(long, value_name = "COMMAND", requires = "service")]
     pub setup: Option<String>,
 
-    /// Command before the load, when the service is ready, such as one that fills it. It is not timed.
+    /// Command before the load, when the service is ready, such as one that fills a database. It is not timed.
     #[arg(long, value_name = "COMMAND", requires = "service")]
     pub prepare: Option<String>,
 
@@ -55,17 +55,17 @@ pub struct ServiceArgs {
     #[arg(long, value_name = "COMMAND", requires = "service")]
     pub teardown: Option<String>,
 
-    /// Run the service and these commands as USER, in {dir}, which is USER's (root only).
+    /// Run the service and these commands as USER, in {dir}, which USER owns (root only).
     #[arg(long = "as", value_name = "USER", requires = "service")]
     pub user: Option<String>,
 
-    /// Read these options, --arm and --metric from FILE (TOML), without their dashes: service = "redis-server --port {port}".
-    /// Of several entries, FILE:NAME is one.
+    /// Read these options, --arm and --metric from FILE (TOML), without their dashes: service = "redis-server --port
+    /// {port}". FILE:NAME selects one of several entries.
     #[arg(long, value_name = "FILE", conflicts_with_all = OWN)]
     pub suite: Option<PathBuf>,
 }
 
-/// What a suite has instead.
+/// Flags that conflict with `--suite`.
 const OWN: [&str; 13] = [
     "workload",
     "command",
@@ -83,13 +83,13 @@ const OWN: [&str; 13] = [
 ];
 
 impl ServiceArgs {
-    /// All commands.
+    /// The texts of all commands.
     pub fn texts(&mut self) -> [&mut Option<String>; 7] {
         let Self { service, load, ready, setup, prepare, stop, teardown, .. } = self;
         [service, load, ready, setup, prepare, stop, teardown]
     }
 
-    /// The words that start the service.
+    /// The command that starts the service.
     pub fn words(&self) -> Result<Option<Vec<Word>>, Failure> {
         let Some(text) = &self.service else { return Ok(None) };
         match launch::split_words(text) {
@@ -103,7 +103,7 @@ impl ServiceArgs {
         }
     }
 
-    /// What is around it, and whom all of it runs as.
+    /// The service's commands and limits, and the user they run as.
     pub fn around(&self) -> Result<Option<(Service, Option<User>)>, Failure> {
         let (Some(service), Some(load)) = (&self.service, &self.load) else { return Ok(None) };
         let user = self.user.as_deref().map(find).transpose()?;
@@ -131,7 +131,7 @@ impl ServiceArgs {
     }
 }
 
-/// The user of `--as`, if this process may become it.
+/// The user of `--as`, if this process may switch to that user.
 fn find(name: &str) -> Result<User, Failure> {
     let found = User::find(name).map_err(Failure::cannot)?;
     let Some(user) = found else {
@@ -147,7 +147,7 @@ fn find(name: &str) -> Result<User, Failure> {
     }
 }
 
-/// `NAME=REGEX`, the form of a service's metrics that have names: the name is a word, and `=` follows it at once.
+/// `NAME=REGEX`, a named metric of a service: the name is a word directly before `=`.
 pub fn named(metric: &str) -> Option<(&str, &str)> {
     let (name, regex) = metric.split_once('=')?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);

@@ -1,4 +1,4 @@
-//! `compare stream` repeats its runs with the arrays shifted by a cache line where equal runs differ too much.
+//! `compare stream` repeats its runs with arrays shifted by a cache line if equal runs differ too much.
 //! See docs/decisions/compare.md#6.
 
 use experiment::arrays;
@@ -12,10 +12,10 @@ use crate::Failure;
 use crate::jobs::{Job, JobOutcome};
 use crate::reporter::say;
 
-/// More shifts than this, and the deviation has another cause.
+/// Maximum number of shifts: if more are needed, the deviation has another cause.
 const MAX_SHIFTS: usize = 3;
 
-/// Makes the runs of `job`; those of STREAM with other offsets too, if nobody gave one.
+/// Runs `job`; for STREAM also with other offsets, unless one was given.
 pub fn run(
     mut job: Job,
     workload: Option<Workload>,
@@ -43,7 +43,7 @@ pub fn run(
                 continue;
             }
         }
-        // Interrupted before it had a block, the runs before it are the result.
+        // Interrupted before its first block: use the earlier runs as the result.
         let document = earlier.pop().map(|(offset, document)| placed(document, offset, earlier));
         return Ok(match (document, signal) {
             (document, Some(signal)) => JobOutcome::Signal(signal, document),
@@ -53,10 +53,10 @@ pub fn run(
     }
 }
 
-/// Makes the next runs those with `offset`, in the time that is left.
+/// Prepares the next runs with `offset`, in the remaining time.
 fn shift(job: &mut Job, offset: u64, last: &Document) {
     if let (Some(found), false) = (arrays::deviation(last), job.quiet) {
-        // Which value of a series it is.
+        // Names the value of a series.
         let run = words::command(job.shown.iter().skip(2));
         say(&format!(
             "{run}: {}: {} has a standard deviation of {}: repeating with --offset {offset}",
@@ -76,7 +76,7 @@ fn shift(job: &mut Job, offset: u64, last: &Document) {
     }
 }
 
-/// The document with where its arrays were, and where else they had been.
+/// The document with its array offset and the earlier offsets.
 fn placed(
     mut document: Box<Document>,
     offset_bytes: u64,

@@ -1,4 +1,4 @@
-//! An entry of a suite: one application, what it needs, and how it is compared. `compare --suite` runs one of them,
+//! An entry of a suite: one application, its requirements, and its comparison. `compare --suite` runs one entry,
 //! `evaluate` all.
 
 use std::io::{Read, Seek};
@@ -23,39 +23,39 @@ use crate::reporter::say;
 use crate::workloads::WorkloadArgs;
 use crate::{facts, signals};
 
-/// The directory of the suite's file, in all commands.
+/// Placeholder for the directory of the suite's file, in all commands.
 const SUITE: &str = "{suite}";
-/// An empty directory. A service has one for each run, a command one for all.
+/// Placeholder for an empty directory: one per run for a service, one for all runs of a command.
 const DIRECTORY: &str = "{dir}";
 
 /// One application.
 pub struct Entry {
-    /// What tables call it. Of the file, where that has but one.
+    /// Name in tables; the file's name if it has only one entry.
     pub name: String,
-    /// The file.
+    /// The suite's file.
     pub path: PathBuf,
-    /// Programs that it starts.
+    /// Programs that the entry starts.
     needs: Vec<String>,
-    /// A command that succeeds where the rest of what it needs is there.
+    /// A command that succeeds if the other requirements are met.
     check: Option<String>,
-    /// How to install what it needs.
+    /// How to install the requirements.
     packages: Option<String>,
     pub(super) suite: Suite,
 }
 
-/// What `setup` made, for as long as a command is compared.
+/// Environment made by `setup`; lives while a command is compared.
 pub struct Around {
     directory: Option<Scratch>,
     teardown: Option<String>,
 }
 
-/// FILE and NAME of `FILE:NAME`, both of which may have colons: the file is the first that there is.
+/// Splits `FILE:NAME`, both of which may contain colons: at the first colon after an existing file.
 pub fn split(text: &str) -> Option<(&str, &str)> {
     let mut colons = splits(text);
     colons.find(|(file, _)| Path::new(file).is_file()).or_else(|| text.rsplit_once(':'))
 }
 
-/// What stands before and after each colon.
+/// The texts before and after each colon.
 pub fn splits(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.match_indices(':').map(|(at, _)| (&text[..at], &text[at + 1..]))
 }
@@ -77,7 +77,7 @@ impl Entry {
         }
     }
 
-    /// The entries of a file, or of `FILE:NAME` the one of that name.
+    /// The entries of a file, or for `FILE:NAME` the one of that name.
     pub fn read(path: &Path) -> Result<Vec<Self>, Failure> {
         let text = path.display().to_string();
         let Some((file, name)) = split(&text).filter(|_| !path.exists()) else {
@@ -95,7 +95,7 @@ impl Entry {
         }
     }
 
-    /// Programs that are missing here, and how to install them. Nothing is run.
+    /// Missing programs, and how to install them. Runs nothing.
     pub fn missing_programs(&self) -> Option<String> {
         let search = facts::search_path();
         let is_missing = |name: &&String| Program::find(name, &search).is_err();
@@ -103,7 +103,7 @@ impl Entry {
         (!missing.is_empty()).then(|| self.with_packages(format!("needs {}", missing.join(", "))))
     }
 
-    /// What is missing here, and how to install it. Runs the entry's `check`.
+    /// Missing requirements, and how to install them. Runs the entry's `check`.
     pub fn missing(&self) -> Option<String> {
         self.missing_programs().or_else(|| {
             let check = self.check.as_ref()?;
@@ -112,7 +112,7 @@ impl Entry {
         })
     }
 
-    /// The command that has to succeed before anything of it is run.
+    /// The command that must succeed before the entry is run.
     pub fn check(&self) -> Option<&str> {
         self.check.as_deref()
     }
@@ -129,7 +129,7 @@ impl Entry {
         directory.map_or(text.clone(), |it| text.replace(DIRECTORY, &it.display().to_string()))
     }
 
-    /// `request` with what the entry says, where `request` says nothing. A dry run runs no setup.
+    /// Completes `request` from the entry; options of the request take precedence. A dry run runs no setup.
     fn apply(
         mut self,
         mut request: Request,
@@ -178,9 +178,9 @@ impl Entry {
         Ok((request, around))
     }
 
-    /// Compares it, for so long; of its arms, those run that can run here.
+    /// Compares the entry for at most `max_seconds`; arms that cannot run here are left out.
     pub fn compare(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
-        // Also while it is set up, and until that is cleaned up after.
+        // Catches signals also during setup and teardown.
         let interrupting = signals::interrupt_experiment(Arc::default())?;
         let applied = self.apply(Request::default(), false);
         if let Some(signal) = interrupting.received() {
@@ -197,18 +197,18 @@ impl Entry {
 }
 
 impl Request {
-    /// Of its arms those run that can run here.
+    /// Compares; arms that cannot run here are left out.
     fn compare_as_chosen(self, max_seconds: f64, quiet: bool) -> Result<JobOutcome, Failure> {
         let command = self.command_to_compare()?;
         let mut job = self.job(command, self.metric_specs()?)?;
         job.settings.max_seconds = Some(max_seconds);
-        // One block says nothing: the second is not cut off.
+        // One block is not enough for a result: do not cut off the second.
         job.settings.patience_seconds = Some(0.0);
         (job.is_choice, job.quiet) = (true, quiet);
         shift::run(job, self.workload, &mut || ())
     }
 
-    /// With what its suite says, and what was made for it.
+    /// The request completed from its suite, and the environment that setup made.
     ///
     /// # Errors
     /// The suite cannot be read, or its setup fails.
@@ -230,7 +230,7 @@ impl Request {
     }
 }
 
-/// The words of an entry that name a workload or a command, as `compare` reads them.
+/// The arguments of a workload or command entry, parsed as `compare` parses them.
 #[derive(clap::Parser)]
 #[command(no_binary_name = true)]
 struct Words {
@@ -248,7 +248,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Words, Failure> {
     })
 }
 
-/// Runs a command of a suite's, silently; fails with the end of what it said.
+/// Runs a suite's command silently; on failure returns the end of its standard error.
 fn sh(command: &str) -> Result<(), String> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -262,7 +262,7 @@ fn sh(command: &str) -> Result<(), String> {
         if let Some(status) = child.try_wait().map_err(failed)? {
             break status;
         }
-        // What a terminal sends reaches it too; what is sent to us alone is passed on.
+        // The child gets signals of the terminal itself; forward those sent only to this process.
         if asked.signal() != told {
             told = asked.signal();
             for pid in process::tree(&Root::real(), Pid(child.id() as i32)) {

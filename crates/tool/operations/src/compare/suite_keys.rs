@@ -1,4 +1,4 @@
-//! `--suite FILE`: the options of a service in a file of TOML. Every mistake has its line in the message.
+//! `--suite FILE`: a TOML file of service options. Every error names its line.
 //!
 //! ```toml
 //! service = "redis-server --port {port} --save ''"
@@ -8,7 +8,8 @@
 //! arm = ["base", "thp"]               # with --arm, those are used instead; likewise --metric
 //! ```
 //!
-//! Several of them are tables, `[[entry]]`, of which each has a name. An entry may be a `command` or a `workload` instead.
+//! A file of several entries has `[[entry]]` tables, each with a name. An entry may be a `command` or a `workload`
+//! instead of a service.
 
 use std::path::Path;
 
@@ -20,14 +21,14 @@ use crate::Failure;
 use crate::files;
 use crate::jobs::arms::{self, BetterArg};
 
-/// No such file is longer.
+/// Maximum size of a suite file in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What an entry says.
+/// The keys of an entry.
 #[derive(Default)]
 pub struct Suite {
     pub service: ServiceArgs,
-    /// A command or a workload, where it is no service: the words after `compare`.
+    /// Arguments of `compare` for a command or workload; `None` for a service.
     pub plain: Option<Vec<String>>,
     pub metric: Vec<String>,
     pub metric_name: Vec<String>,
@@ -36,7 +37,7 @@ pub struct Suite {
     pub min_coverage: Option<f64>,
 }
 
-/// Reads a file: entries, or one without a heading, of which `entry` reads the keys; `true`: one of several.
+/// Reads a file of entries, or of one entry without a heading; `entry` parses the keys, `true`: one of several.
 pub fn entries<T>(
     path: &Path,
     entry: impl Fn(&mut Reader<'_>, bool) -> T,
@@ -64,7 +65,7 @@ fn read<T>(
 }
 
 pub fn keys(keys: &mut Reader<'_>) -> Suite {
-    // A key of a service beside them is one that nobody knows.
+    // Other service keys are then unknown keys.
     let plain = plain(keys);
     if plain.is_some() {
         let around = ServiceArgs {
@@ -94,7 +95,7 @@ pub fn keys(keys: &mut Reader<'_>) -> Suite {
     figures(keys, Suite { service, ..Suite::default() })
 }
 
-/// The words after `compare` of a command or a workload; none of one that is wrong, which is noted.
+/// The arguments of `compare` for a command or a workload; `None`, with an error recorded, if invalid.
 fn plain(keys: &mut Reader<'_>) -> Option<Vec<String>> {
     let words = |value: &DeValue<'_>| {
         let text: String = parsed(value, "a command in quotes")?;
@@ -128,7 +129,7 @@ fn figures(keys: &mut Reader<'_>, suite: Suite) -> Suite {
     }
 }
 
-/// One value, or a list of them.
+/// One value, or a list of values.
 pub fn several<T: Field>(keys: &mut Reader<'_>, name: &'static str) -> Vec<T> {
     let found = keys.optional_by(name, |value| match value {
         DeValue::Array(_) => list(value, &format!("{}, or a list of such", T::allowed())),
@@ -137,7 +138,7 @@ pub fn several<T: Field>(keys: &mut Reader<'_>, name: &'static str) -> Vec<T> {
     found.unwrap_or_default()
 }
 
-/// An arm, as `--arm` takes it.
+/// An arm as in `--arm`.
 struct Arm(Recipe);
 
 impl Field for Arm {

@@ -9,24 +9,24 @@ use super::{MAX_SECONDS, Request};
 use crate::Failure;
 use crate::jobs::JobOutcome;
 
-/// More values than anybody wants to wait for.
+/// Maximum number of values.
 const MAX_VALUES: usize = 64;
 
-/// What is varied, and over what.
+/// The varied option and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vary {
     name: String,
     values: Vec<Value>,
 }
 
-/// One value.
+/// One value: its text and number.
 #[derive(Clone, Debug, PartialEq)]
 struct Value {
     text: String,
     number: u64,
 }
 
-/// Reads `size=128K..3G`, `size=128K,1M`, `clients=1..4x`.
+/// Parses `size=128K..3G`, `size=128K,1M`, `clients=1..4x`.
 pub fn parse(text: &str) -> Result<Vary, String> {
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     parse_for(text, cpus)
@@ -87,18 +87,18 @@ fn parse_for(text: &str, cpus: u64) -> Result<Vary, String> {
     Ok(Vary { name: name.to_string(), values })
 }
 
-/// What came of a series.
+/// Outcome of a series.
 #[derive(Debug)]
 pub struct Varied {
     /// The comparisons.
     pub series: Series,
-    /// The signal that ended it.
+    /// The signal that interrupted it.
     pub signal: Option<i32>,
-    /// Why it ended before its last value.
+    /// Why the series ended before its last value.
     pub failed: Option<Failure>,
 }
 
-/// The comparisons of a series, with everything decided.
+/// The comparisons of a series, fully prepared.
 pub struct Jobs<'a> {
     request: &'a Request,
     vary: &'a Vary,
@@ -107,7 +107,7 @@ pub struct Jobs<'a> {
 }
 
 impl<'a> Jobs<'a> {
-    /// Those of a request that varies something.
+    /// Prepares the comparisons of a request.
     ///
     /// # Errors
     /// The request contradicts itself.
@@ -117,10 +117,10 @@ impl<'a> Jobs<'a> {
         Ok(Self { request, vary, commands, metrics: request.metric_specs()? })
     }
 
-    /// Runs them. The time is shared: each value may use an equal part of what is left.
+    /// Runs the comparisons. Each may use an equal part of the time left.
     ///
     /// # Errors
-    /// The request contradicts itself. What ended the series later is in [`Varied::failed`].
+    /// The request contradicts itself. Later failures are in [`Varied::failed`].
     pub fn run(self) -> Result<Varied, Failure> {
         let Self { request, vary, commands, metrics } = self;
         let mut left = request.rule.max_time.unwrap_or(MAX_SECONDS);

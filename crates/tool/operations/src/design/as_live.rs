@@ -1,4 +1,4 @@
-//! A design as it is carried out beside a program, as a design of its own: what the laboratory must run to be compared
+//! The design that `run --design` really applies, as a design of its own: the laboratory simulates it for comparison
 //! with a live run. See docs/decisions/lab.md#8.
 
 use design::{Design, designs};
@@ -8,11 +8,11 @@ use policy::{LaunchPages, Scale};
 use super::recipe::{KERNEL, executor_of, gives_at_fault};
 use crate::Failure;
 
-/// [`KERNEL`] where its faults try hard for superpages, as they do for memory that is advised.
+/// [`KERNEL`] with the greater allocation effort at faults that advised memory gets.
 const KERNEL_ADVISED: &str = "linux-6-always";
 
-/// What `run --design` does in the place of a design, with its summary; `None`: what it says. Reservations whose
-/// superpages are made in place are what a design says, but for when their frames are zeroed.
+/// The design that `run --design` applies instead of `design`, with its summary; `None`: `design` itself. In-place
+/// executors apply it exactly, except for when frames are zeroed.
 pub fn as_live(design: &Design, executor: Executor) -> Result<Option<Design>, Failure> {
     let policy = design.policy(Scale::X86);
     if executor_of(design, executor) == Executor::InPlace {
@@ -37,7 +37,7 @@ fn kernels() -> Result<(String, String), Failure> {
     Ok(("this kernel's transparent superpages, of advised memory".to_string(), rules))
 }
 
-/// Base pages at faults, and superpages by copying: `superpage` looks every 10 ms where a reservation would be completed
+/// Base pages at faults, and superpages by copying: `superpage` polls reservations every 10 ms for completion
 /// (docs/decisions/live.md#6); scans keep their periods.
 fn beside(design: &Design, reserves: bool) -> (String, String) {
     let keys = design.keys();
@@ -71,7 +71,7 @@ fn beside(design: &Design, reserves: bool) -> (String, String) {
     (summary, format!("{rules}{scan}"))
 }
 
-/// These keys of a kernel's preset.
+/// The keys of a kernel preset that start with one of `below`.
 fn kernel(name: &str, below: &[&str]) -> Result<String, Failure> {
     let keys = designs::find(name)?.keys().into_iter();
     let own = keys.filter(|(key, _)| below.iter().any(|below| key.starts_with(below)));
@@ -106,7 +106,7 @@ mod tests {
         }
         let ingens = of("ingens").unwrap();
         assert_eq!(value(&ingens, "mapping.scan.least-present"), "460");
-        // The kernel's own rules are those of the one that runs.
+        // The running kernel's own rules.
         assert_eq!(value(&ingens, "memory.contended-permille"), "0");
     }
 
@@ -115,7 +115,7 @@ mod tests {
         let in_place = |preset| as_live(&designs::find(preset).unwrap(), Executor::InPlace);
         assert!(in_place("freebsd").unwrap().is_none());
         assert!(in_place("quicksilver-sync-64").unwrap().is_none());
-        // It reserves nothing.
+        // ingens makes no reservations.
         assert_eq!(in_place("ingens").unwrap(), of("ingens"));
     }
 
@@ -124,7 +124,7 @@ mod tests {
         let linux = of("linux-4.3").unwrap();
         assert_eq!(value(&linux, "allocation.effort"), "\"direct-retry\"");
         assert_eq!(value(&linux, "memory.contended-permille"), "0");
-        // One that prepares its reservations at the first fault.
+        // A design that prepares its reservations at the first fault.
         assert_eq!(value(&of("quicksilver-sync-1").unwrap(), "allocation.form"), "\"superpage\"");
         assert!(of("base").is_none() && of("hugetlb").is_none());
     }

@@ -1,4 +1,4 @@
-//! Superpage designs as a command names them, and as a program is run under them.
+//! Superpage designs named on the command line, and running programs under them.
 
 mod as_live;
 pub mod recipe;
@@ -11,20 +11,20 @@ pub use as_live::as_live;
 
 use crate::{Failure, files};
 
-/// A design as it was named on the command line.
+/// A design named on the command line.
 pub struct Named {
     /// The preset's name, or the file.
     pub label: String,
-    /// Where it was read from: none for a preset.
+    /// Its file; `None` for a preset.
     pub file: Option<String>,
-    /// The file with its comments.
+    /// The design's TOML text with comments.
     pub text: String,
-    /// What it says.
+    /// The parsed design.
     pub design: Design,
 }
 
-/// Finds a design by its name or alias, or reads the file. What has a slash or ends in `.toml` is a
-/// file, and so is what exists as one and is no preset.
+/// Finds a design by name or alias, or reads a file. A word with a slash, one that ends in `.toml`, or an existing file
+/// that is no preset is a file.
 pub fn load(word: &str) -> Result<Named, Failure> {
     let looks_like_file = word.contains('/') || word.ends_with(".toml");
     let preset = designs::preset(word);
@@ -44,13 +44,13 @@ pub fn load(word: &str) -> Result<Named, Failure> {
     Ok(Named { label, file: None, text, design: preset.design()? })
 }
 
-/// More than any design.
+/// Maximum size of a design file in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The text of a design's file.
+/// The text of a design file.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn text(file: &str) -> Result<String, Failure> {
     if file.is_empty() {
         return Err(Failure::usage("empty file name; give a design file"));

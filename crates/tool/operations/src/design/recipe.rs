@@ -1,5 +1,5 @@
-//! A superpage design as a way to run a program: which of its rules the library inside the program carries
-//! out, and which stay the kernel's. For `run --design`.
+//! Translates a superpage design to a recipe for `run --design`: which rules the library inside the program applies,
+//! and which remain the kernel's.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,43 +16,43 @@ use super::Named;
 use crate::Failure;
 use crate::facts;
 
-/// What the kernel does without us, against which the other rules of a design are held.
+/// The preset of an unmodified kernel, to which a design's other rules are compared.
 pub(super) const KERNEL: &str = "linux-6";
-/// The same of a pool, and of base pages.
+/// The presets of a hugetlb pool and of base pages.
 const KERNEL_POOL: &str = "hugetlb";
 const KERNEL_BASE: &str = "base";
 
-/// The most that the library keeps of what a program unmaps, or populates of a new mapping.
+/// Maximum memory that the library keeps prezeroed, or prefaults in a new mapping.
 const MAX_PREPARED: ByteSize = ByteSize::mib(64);
 
-/// A rule of a design that is not carried out as it says.
+/// A rule of a design that is not applied exactly.
 #[derive(Debug, Clone)]
 pub struct RuleNote {
-    /// Its key, or those of several, as in the design's file.
+    /// The rule's key or keys, as in the design's file.
     pub rule: String,
-    /// Who does something in its place.
+    /// What acts in place of the rule.
     pub instead: Instead,
-    /// What it is about.
+    /// What the rule decides.
     pub bearing: Bearing,
-    /// What the design wants and what is done, or why nothing is.
+    /// The rule and what is done instead, or why nothing is.
     pub words: String,
 }
 
-/// What a rule is about that is not carried out as it says. See docs/decisions/live.md#15.
+/// What a rule decides. See docs/decisions/live.md#15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bearing {
-    /// Whether superpages are made: without it a program does not run under its design.
+    /// Whether superpages are made: without such a rule, a program does not run under its design.
     Whether,
-    /// How, how soon, or how many at a time.
+    /// How, how soon, or how many superpages are made.
     How,
 }
 
-/// Who does something in the place of a rule.
+/// What acts in place of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instead {
-    /// superpage, by other means.
+    /// superpage, by another mechanism.
     Superpage,
-    /// The kernel, by rules of its own.
+    /// The kernel, by its own rules.
     Kernel,
     /// Nothing.
     Nothing,
@@ -76,7 +76,7 @@ impl fmt::Display for RuleNote {
 }
 
 impl RuleNote {
-    /// The key alone: that of a table is in brackets.
+    /// The key without the brackets of a table.
     pub fn key(&self) -> &str {
         self.rule.trim_matches(['[', ']'])
     }
@@ -90,15 +90,15 @@ impl RuleNote {
 /// What this machine's kernel does by itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Kernel {
-    /// It gives superpages at faults, at least where that is advised.
+    /// Whether page faults allocate superpages, at least in advised memory.
     gives_at_fault: bool,
-    /// khugepaged's limits of a region's populated and swapped-out pages.
+    /// khugepaged's minimum of populated pages and maximum of swapped-out pages in a region.
     least_present: Option<u16>,
     most_swapped: Option<u16>,
 }
 
 impl Kernel {
-    /// As it is set now.
+    /// The kernel's current settings.
     fn read() -> Self {
         let Some(thp) = Thp::from_root(&Root::real()) else { return Self::default() };
         let pages = 1u64 << Scale::X86.superpage;
@@ -111,7 +111,7 @@ impl Kernel {
         }
     }
 
-    /// Whether it decides by this, too.
+    /// Whether the kernel applies the same criterion.
     fn has(&self, criterion: &Criterion) -> bool {
         match criterion {
             Criterion::LeastPresent(pages) => self.least_present == Some(*pages),
@@ -121,7 +121,7 @@ impl Kernel {
     }
 }
 
-/// How to launch a program as the design says, and the rules that are not carried out so.
+/// The recipe that launches a program under a design, and the rules that are not applied exactly.
 pub fn from_design(
     design: &Design,
     executor: Executor,
@@ -150,7 +150,7 @@ pub fn from_design(
                 ))
             })?;
             match executor {
-                // As `run` without a design: its superpages are there at the first fault.
+                // As `run` without a design: superpages at the first fault.
                 Executor::Collapse if by_fault => (Pages::Thp, Memory::default()),
                 Executor::Collapse => (Pages::Collapsed, Memory::default()),
                 Executor::InPlace => (Pages::Collapsed, Memory::USUAL),
@@ -169,7 +169,7 @@ pub fn from_design(
     Ok((recipe, notes))
 }
 
-/// Whether a design makes reservations that an executor can begin with.
+/// Fails if a design makes no reservations for an executor to use.
 fn check_reserves(design: &Design) -> Result<(), String> {
     let policy = design.policy(Scale::X86);
     match policy.launch().pages {
@@ -178,15 +178,15 @@ fn check_reserves(design: &Design) -> Result<(), String> {
     }
 }
 
-/// Whether the kernel's fault makes a design's superpages, although these are reservations: they are prepared whole and mapped
-/// at the first fault. See docs/decisions/live.md#13.
+/// Whether the kernel's page fault makes a design's superpages although these are reservations: they are fully prepared
+/// and mapped at the first fault. See docs/decisions/live.md#13.
 pub fn gives_at_fault(design: &Design, executor: Executor) -> bool {
     let policy = design.policy(Scale::X86);
     let is_own = policy.launch().pages == LaunchPages::OwnKernel;
     is_own && executor == Executor::Collapse && live::is_at_first_fault(&policy)
 }
 
-/// The executor of a design, where this one is wanted of all that reserve superpages.
+/// The executor of a design, if `wanted` is chosen for all designs with reservations.
 pub fn executor_of(design: &Design, wanted: Executor) -> Executor {
     match check_reserves(design) {
         Ok(()) => wanted,
@@ -194,8 +194,8 @@ pub fn executor_of(design: &Design, wanted: Executor) -> Executor {
     }
 }
 
-/// Adds what a recipe's design says to it. Returns the rules that are not carried out so. Where one of them decides whether
-/// superpages are made, fails unless the recipe is `approximate`, or says how superpages are made instead.
+/// Adds the settings of a recipe's design to it. Returns the rules that are not applied exactly. If one of them decides
+/// whether superpages are made, fails unless the recipe is `approximate` or its executor is `pool`.
 pub fn follow(recipe: &mut Recipe) -> Result<Vec<RuleNote>, Failure> {
     let Some(word) = &recipe.design else {
         return match recipe.executor.is_usual() {
@@ -234,15 +234,15 @@ pub fn follow(recipe: &mut Recipe) -> Result<Vec<RuleNote>, Failure> {
     Ok(notes)
 }
 
-/// Calls a recipe approximate that is.
+/// Adds "(approximate)" to the name of an approximate recipe.
 pub fn name_approximate(recipe: &mut Recipe) {
     if recipe.approximate {
         recipe.name += " (approximate)";
     }
 }
 
-/// The policy that superpage itself puts in force on a recipe's program; `None`: there is none to put, or the kernel's faults
-/// make its superpages, and superpage may make no others.
+/// The policy that superpage itself applies to a recipe's program; `None` if there is none, or if the kernel's faults
+/// make its superpages and superpage may make no others.
 pub fn in_force(recipe: &Recipe) -> Result<Option<Policy>, Failure> {
     let Some(word) = &recipe.design else { return Ok(None) };
     let design = super::load(word)?.design;
@@ -256,7 +256,7 @@ pub fn in_force(recipe: &Recipe) -> Result<Option<Policy>, Failure> {
     Ok(is_in_force.then(|| design.policy(Scale::X86)))
 }
 
-/// Whether this machine lets us put designs in force.
+/// Fails if superpage cannot apply designs on this machine.
 pub fn check_in_force(recipe: &Recipe) -> Result<(), Failure> {
     check(recipe, live::check_machine)?;
     match recipe.executor {
@@ -265,7 +265,7 @@ pub fn check_in_force(recipe: &Recipe) -> Result<(), Failure> {
     }
 }
 
-/// Whether what a design would do can at least be seen on this machine.
+/// Fails if a design's effects cannot even be observed on this machine.
 pub fn check_seen(recipe: &Recipe) -> Result<(), Failure> {
     check(recipe, live::check_reading)
 }
@@ -279,7 +279,7 @@ fn check(recipe: &Recipe, machine: fn(&Root) -> Result<(), String>) -> Result<()
         .map_err(|why| Failure::cannot(format!("design {name} cannot be in force here: {why}")))
 }
 
-/// Whether this machine has transparent superpages of all sizes that a design gives to programs.
+/// Fails if this machine lacks a THP size that the design gives to programs.
 pub fn check_sizes(named: &Named) -> Result<(), Failure> {
     let Some(thp) = Thp::from_root(&Root::real()) else { return Ok(()) };
     let sizes: BTreeSet<u64> =
@@ -307,7 +307,7 @@ fn place(named: &Named, key: &str) -> String {
 
 const SIZES: &str = "allocation.sizes";
 
-/// The first size of a design with transparent superpages that is not among these.
+/// The first THP size of a design that is not in `here` (bytes).
 fn lacking(design: &Design, here: &[u64]) -> Option<u64> {
     let policy = design.policy(Scale::X86);
     let is_transparent = policy.launch().pages == LaunchPages::Transparent && !here.is_empty();
@@ -315,7 +315,7 @@ fn lacking(design: &Design, here: &[u64]) -> Option<u64> {
     if is_transparent { sizes.find(|size| !here.contains(size)) } else { None }
 }
 
-/// The rules of preparation that the library carries out.
+/// The preparation rules that the library applies.
 fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<RuleNote>) {
     let (mut ahead, mut notes) = (Ahead::default(), Vec::new());
     let can = pages == Pages::Thp && plan.is_whole;
@@ -326,7 +326,7 @@ fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<RuleNote>) 
         true if !can => not_applied("[preparation.prezero]", ONLY),
         true => {
             ahead.prezero = Some(MAX_PREPARED);
-            // Nothing of ours runs beside the program's own threads.
+            // superpage runs no thread of its own inside the program.
             not_applied(
                 "[preparation.prezero]",
                 "superpage runs no thread inside a program; unmapped memory is zeroed when it is mapped \
@@ -347,7 +347,7 @@ fn ahead(plan: &Launch, pages: Pages, size: ByteSize) -> (Ahead, Vec<RuleNote>) 
     (ahead, notes)
 }
 
-/// Keys of a design in force that were applied: those of its daemons and thresholds.
+/// Key prefixes that superpage applies itself: daemons and thresholds.
 const IN_FORCE: [&str; 7] = [
     "allocation.growth",
     "allocation.shortage",
@@ -358,7 +358,7 @@ const IN_FORCE: [&str; 7] = [
     "deallocation.",
 ];
 
-/// Keys that were applied, or are in a note.
+/// Key prefixes that were applied, or that have a note.
 const OURS: [&str; 7] = [
     "allocation.trigger",
     "allocation.form",
@@ -369,7 +369,7 @@ const OURS: [&str; 7] = [
     "preparation.prefault.",
 ];
 
-/// The rest, where this kernel does something else.
+/// Notes on the remaining rules, where this kernel behaves differently.
 fn not_ours(
     design: &Design,
     plan: &Launch,
@@ -471,11 +471,11 @@ fn rule_in_words(rule: &live::Rule) -> RuleNote {
 mod tests {
     use super::*;
 
-    /// Linux as it comes.
+    /// Linux with default settings.
     const HERE: Kernel =
         Kernel { gives_at_fault: true, least_present: Some(1), most_swapped: Some(64) };
 
-    /// The rules by which a design decides whether superpages are made, and that are not carried out.
+    /// The rules that decide whether superpages are made and are not applied.
     fn not_decided(design: &Design, executor: Executor, kernel: Kernel) -> Vec<String> {
         let notes = from_design(design, executor, kernel).unwrap().1.into_iter();
         let deciding = notes.filter(|note| note.bearing == Bearing::Whether);
@@ -496,7 +496,7 @@ mod tests {
         {
             assert_eq!(rules(&designs::find(preset).unwrap()), [""; 0], "{preset}");
         }
-        // What is made beside the program decides by the design's own.
+        // Superpages made by superpage follow the design's own rules.
         for preset in ["freebsd", "ingens", "quicksilver-sync-1", "quicksilver-sync-64"] {
             assert_eq!(rules(&designs::find(preset).unwrap()), [""; 0], "{preset}");
         }
@@ -530,11 +530,11 @@ mod tests {
         let rules = |preset| not_decided(&designs::find(preset).unwrap(), Executor::Pool, HERE);
         assert_eq!(rules("quicksilver-sync-64"), ["mapping.when"]);
         assert_eq!(rules("freebsd"), ["mapping.when"]);
-        // It has none.
+        // It has no such rule.
         assert_eq!(rules("quicksilver-sync-1"), [""; 0]);
     }
 
-    /// By what the policy answers, not by its name.
+    /// Decided by the policy's answers, not by the design's name.
     #[test]
     fn superpages_of_the_first_fault_are_the_kernels() {
         let pages = |design: &Design, executor, kernel| {
@@ -544,7 +544,7 @@ mod tests {
         let sync_1 = designs::find("quicksilver-sync-1").unwrap();
         assert_eq!(pages(&sync_1, Executor::Collapse, HERE), (Pages::Thp, true));
         assert_eq!(pages(&sync_1, Executor::InPlace, HERE).0, Pages::Collapsed);
-        // With THP off superpage makes them.
+        // With THP off, superpage makes them.
         let never = Kernel { gives_at_fault: false, ..HERE };
         assert_eq!(pages(&sync_1, Executor::Collapse, never).0, Pages::Collapsed);
         let at_64 = changed("quicksilver-sync-1", "fill-at = 1 ", "fill-at = 2 ");

@@ -1,4 +1,4 @@
-//! Where suites are: files that are named, or those that come with superpage.
+//! Finds suites: named files, or those installed with superpage.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use crate::Failure;
 use crate::cluster::text_of;
 use crate::compare::suite::{self, Entry};
 
-/// Suites that are run only by their name.
+/// Directory of suites that run only if named.
 const BY_NAME: &str = "published";
 
-/// The entries of these suites, or of all that come with superpage; each name once. What is named twice is run once, but
-/// two entries of a name would be one row of the table.
+/// The entries of these suites, or of all installed suites. An entry given twice is run once; two different entries of
+/// the same name are an error, because they would share a row of the table.
 pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
     let files: Vec<PathBuf> = match suites.is_empty() {
         true => all(&own_directory().ok_or_else(nowhere)?)?,
@@ -44,8 +44,8 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// A file, or the name of one that comes with superpage; after a colon an entry's name. A bare name is no file of the working
-/// directory: another user who can write there would choose what root runs.
+/// A file, or the name of an installed suite, optionally with `:ENTRY`. A bare name never means a file in the working
+/// directory: another user who can write there could choose what root runs.
 fn find(suite: &str) -> Result<PathBuf, Failure> {
     let names = || suite::splits(suite).chain([(suite, "")]);
     let is_path = |name: &str| name.contains('/') || name.ends_with(".toml");
@@ -76,7 +76,7 @@ fn find(suite: &str) -> Result<PathBuf, Failure> {
     Ok(found)
 }
 
-/// How another machine names the entry: by the suite's name where it comes with superpage, else by its full path.
+/// The entry's name on another machine: by its suite's name if installed, else by its full path.
 pub fn name_on_node(entry: &Entry) -> Result<String, Failure> {
     let path = std::path::absolute(&entry.path).unwrap_or_else(|_| entry.path.clone());
     let own = own_directory().filter(|own| path.starts_with(own));
@@ -97,7 +97,7 @@ fn all(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// `suites` in the directory of the program or one above it, or in `share/superpage` of one.
+/// The `suites` directory next to the program or above it, or in a `share/superpage` there.
 fn own_directory() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let mut directories = own
@@ -105,7 +105,7 @@ fn own_directory() -> Option<PathBuf> {
         .skip(1)
         .take(4)
         .flat_map(|above| [above.join("suites"), above.join("share/superpage/suites")]);
-    // One that others may write to is none: root would run what it has.
+    // Ignore a directory that other users can write to: root would run its commands.
     directories.find(|directory| directory.is_dir() && sys::trust::check_as_root(directory).is_ok())
 }
 

@@ -1,4 +1,4 @@
-//! The entries of an evaluation on this machine, one after the other.
+//! Evaluation on this machine, one entry after the other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::json;
 use crate::reporter::say;
 use crate::signals;
 
-/// How much of an entry's time its measured runs may take: the rest is for warm-ups, and for starting and filling servers.
+/// Share of an entry's time for its measured runs: the rest is for warm-ups, and for starting and filling servers.
 const MEASURED: f64 = 0.7;
 
-/// Runs what is not done yet. The end says what a signal or a failure made of it; what was made is there all the same.
+/// Runs the pending entries. [`End`] reports a signal or failure; the evaluation holds the results until then.
 pub fn evaluate(request: &Request) -> Result<(Evaluation, End), Failure> {
     let _lock = request.resume.as_deref().map(WriteLock::new).transpose()?;
     let evaluation = request.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
@@ -32,7 +32,7 @@ pub fn evaluate(request: &Request) -> Result<(Evaluation, End), Failure> {
     run(request, evaluation, pending)
 }
 
-/// What a job of a cluster does: all that came of it goes into the file, unless a signal ended it before.
+/// The work of a cluster job: writes its results to `file`, unless a signal interrupted it.
 pub fn into(request: &Request, file: &Path) -> End {
     let (evaluation, pending) = divided(request, Evaluation::new(), Entry::missing)?;
     let (evaluation, end) = run(request, evaluation, pending)?;
@@ -42,7 +42,7 @@ pub fn into(request: &Request, file: &Path) -> End {
     end
 }
 
-/// What would be run, and how long.
+/// The entries that would be run, and their time.
 pub fn plan(request: &Request) -> Result<Plan, Failure> {
     let evaluation = request.resume.as_deref().map_or(Ok(Evaluation::new()), resumed)?;
     let (evaluation, pending) = divided(request, evaluation, Entry::missing_programs)?;
@@ -52,7 +52,7 @@ pub fn plan(request: &Request) -> Result<Plan, Failure> {
     Ok(Plan { on, entries, not_run: evaluation.not_run, submission: None })
 }
 
-/// What `--resume` names, if it is there and of this machine.
+/// The evaluation in the file of `--resume`, if it exists; fails if it is of another machine.
 fn resumed(path: &Path) -> Result<Evaluation, Failure> {
     let made = kept(path)?;
     let here = machine_line(&Snapshot::read(&Root::real()));
@@ -65,7 +65,7 @@ fn resumed(path: &Path) -> Result<Evaluation, Failure> {
     }
 }
 
-/// What a file of `--resume` has, if it is there. What was not run is tried again.
+/// The evaluation in the file of `--resume`, if it exists. Entries that were not run are tried again.
 pub fn kept(path: &Path) -> Result<Evaluation, Failure> {
     if !path.exists() {
         files::check_new(path, true)?;
@@ -74,20 +74,20 @@ pub fn kept(path: &Path) -> Result<Evaluation, Failure> {
     Ok(Evaluation { not_run: Vec::new(), ..read(path)? })
 }
 
-/// Keeps it in the file of `--resume`, if there is one.
+/// Saves the evaluation to the file of `--resume`, if given.
 pub fn save(request: &Request, evaluation: &Evaluation) -> Result<(), Failure> {
     let Some(path) = &request.resume else { return Ok(()) };
     files::write(path, true, json::to_json(evaluation)?)
 }
 
-/// That nothing could be compared, and what was missing.
+/// The error that nothing could be compared, with the missing requirements.
 pub fn nothing_here(evaluation: &Evaluation) -> Failure {
     let lacking = evaluation.not_run.iter().map(|one| format!("{} {}", one.name, one.why));
     let lacking = lacking.collect::<Vec<_>>().join("; ");
     Failure::cannot(format!("no application of the suites is here: {lacking}"))
 }
 
-/// How it ended.
+/// How the evaluation ended.
 pub fn end(signal: Option<i32>, evaluation: &Evaluation) -> End {
     let failed: Vec<&str> =
         evaluation.not_run.iter().filter(|one| one.failed).map(|one| one.name.as_str()).collect();
@@ -100,7 +100,7 @@ pub fn end(signal: Option<i32>, evaluation: &Evaluation) -> End {
     }
 }
 
-/// The entries that are to be run, and in the evaluation those for which something is missing here.
+/// Splits the entries into those to run and those with missing requirements, which the evaluation records.
 fn divided(
     request: &Request,
     mut evaluation: Evaluation,
@@ -153,7 +153,7 @@ fn run(
                     JobOutcome::Document(made) => Some(made),
                     JobOutcome::Signal(by, made) => {
                         signal = Some(by);
-                        // It may have come when all runs were made.
+                        // The signal may have arrived after the last run.
                         made.filter(|made| made.stopped != Stopped::Interrupted)
                     }
                 };

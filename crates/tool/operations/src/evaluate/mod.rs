@@ -1,4 +1,4 @@
-//! Evaluations: the entries of suites, each compared, here or on a cluster.
+//! Evaluations: compares the entries of suites, on this machine or on a cluster.
 
 mod find;
 mod here;
@@ -16,18 +16,18 @@ use crate::cluster::{ClusterArgs, On, Submission};
 use crate::compare::suite::Entry;
 use crate::{Failure, files};
 
-/// An evaluation that is asked for.
+/// A request for an evaluation.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Suites, as `superpage evaluate` names them; none: all that come with superpage.
+    /// Suites, as in `superpage evaluate`; empty: all installed suites.
     pub suites: Vec<String>,
     /// Seconds, shared among the entries.
     pub max_time: f64,
-    /// The file that keeps what is done.
+    /// The file that keeps the results.
     pub resume: Option<PathBuf>,
-    /// Also take results of an evaluation whose file is gone.
+    /// Whether to take results of an evaluation whose file is gone.
     pub force: bool,
-    /// No progress.
+    /// Whether to hide progress.
     pub quiet: bool,
     /// Where to run it.
     pub cluster: ClusterArgs,
@@ -39,27 +39,27 @@ pub type End = Result<Option<i32>, Failure>;
 /// What an evaluation would run.
 #[derive(Debug, Serialize)]
 pub struct Plan {
-    /// Where.
+    /// Where it would run: local, slurm or ray.
     pub on: &'static str,
-    /// The entries.
+    /// The entries to run.
     pub entries: Vec<PlannedEntry>,
-    /// Those that are not run, and why.
+    /// Entries that are not run, with the reasons.
     pub not_run: Vec<NotRun>,
-    /// What a cluster gets.
+    /// What would be submitted to a cluster.
     #[serde(flatten)]
     pub submission: Option<SubmittedPlan>,
 }
 
-/// An entry that would be run.
+/// An entry to run.
 #[derive(Debug, Serialize)]
 pub struct PlannedEntry {
     /// Its name.
     pub name: String,
     /// The file of its suite.
     pub suite: PathBuf,
-    /// The time that it gets.
+    /// Its time limit in seconds.
     pub seconds: f64,
-    /// The command that has to succeed before.
+    /// The command that must succeed first.
     pub check: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl PlannedEntry {
     }
 }
 
-/// What a cluster gets.
+/// What would be submitted to a cluster.
 #[derive(Debug, Serialize)]
 pub struct SubmittedPlan {
     /// The directory of its results.
@@ -81,8 +81,7 @@ pub struct SubmittedPlan {
 }
 
 impl Request {
-    /// Runs what is not done yet. [`End`] says what a signal or a failure made of it; the evaluation has what was measured
-    /// until then.
+    /// Runs the pending entries. [`End`] reports a signal or failure; the evaluation has the results until then.
     ///
     /// # Errors
     /// Nothing can be run.
@@ -93,7 +92,7 @@ impl Request {
         }
     }
 
-    /// What would be run.
+    /// Plans the evaluation without running it.
     ///
     /// # Errors
     /// A suite cannot be read.
@@ -108,7 +107,7 @@ impl Request {
 /// Reads a saved evaluation.
 ///
 /// # Errors
-/// It cannot be read, or is none.
+/// The file cannot be read, or is not an evaluation.
 pub fn read(path: &Path) -> Result<Evaluation, Failure> {
     const MAX_BYTES: u64 = 1 << 30;
     let text = files::text(path, MAX_BYTES, "a file that `evaluate --json` wrote")?;

@@ -1,8 +1,8 @@
-//! `evaluate --on slurm|ray`: each entry is a part, and has a node for itself. Its job runs `evaluate SUITE:ENTRY --into
-//! FILE.d/results/N.json`, N is its place in the list of entries.
+//! `evaluate --on slurm|ray`: each entry is a part and gets a whole node. Its job runs `evaluate SUITE:ENTRY --into
+//! FILE.d/results/N.json`; N is the entry's position in the list of entries.
 //!
-//! FILE, of `--resume`, is what is kept: it is there before the first job, and a result goes into it as soon as it is seen,
-//! and then away.
+//! FILE, of `--resume`, keeps the results: it exists before the first job, and each result is moved into it as soon as
+//! it is found.
 //! See docs/decisions/evaluate.md#3.
 
 use std::cell::RefCell;
@@ -30,11 +30,11 @@ const KIND: Kind = Kind {
     shared: &[],
     folder: "results",
     results: r"[0-9]+\.json",
-    // It puts back what it changed, and ends what it started.
+    // On SIGTERM it restores settings and ends its child processes.
     ends_by: libc::SIGTERM,
 };
 
-/// Has the entries compared that FILE does not have yet.
+/// Compares the entries that FILE does not have yet.
 pub fn evaluate(request: &Request) -> Result<(Evaluation, End), Failure> {
     let _lock = request.resume.as_deref().map(WriteLock::new).transpose()?;
     let cluster = Cluster::new(request)?;
@@ -51,7 +51,7 @@ pub fn evaluate(request: &Request) -> Result<(Evaluation, End), Failure> {
     cluster.end(&watched)
 }
 
-/// What would be submitted.
+/// The submission for the pending entries.
 pub fn plan(request: &Request) -> Result<Plan, Failure> {
     let cluster = Cluster::new(request)?;
     cluster.look();
@@ -67,24 +67,24 @@ pub fn plan(request: &Request) -> Result<Plan, Failure> {
     })
 }
 
-/// An evaluation that is to be made by a cluster.
+/// An evaluation on a cluster.
 struct Cluster<'a> {
     request: &'a Request,
     entries: Vec<Entry>,
-    /// How nodes name them.
+    /// Names of the entries on the nodes.
     named: Vec<String>,
     programs: Vec<String>,
     /// Full path of FILE.d.
     directory: String,
-    /// What each entry may take.
+    /// Seconds per entry.
     seconds: f64,
     made: RefCell<Made>,
 }
 
-/// What there is of it.
+/// The results so far.
 struct Made {
     evaluation: Evaluation,
-    /// Parts that ended without a comparison, and why.
+    /// Parts that ended without a comparison, with the reasons.
     not_run: BTreeMap<u32, NotRun>,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
-    /// Results without FILE are of an evaluation whose FILE is gone, as there is one before the first job.
+    /// Fails if there are results but no FILE: since FILE exists before the first job, it was removed.
     fn check_results(&self, file: &Path) -> Result<(), Failure> {
         if file.exists() || self.request.force || self.results().unwrap_or_default().is_empty() {
             return Ok(());
@@ -121,7 +121,7 @@ impl<'a> Cluster<'a> {
         )))
     }
 
-    /// Makes FILE before the first job.
+    /// Creates FILE before the first job.
     fn begin(&self) -> Result<(), Failure> {
         match self.request.resume.as_deref() {
             Some(file) if !file.exists() => {
@@ -140,7 +140,7 @@ impl<'a> Cluster<'a> {
             directory: self.directory.clone(),
             id: format!("{:012x}", xxh3_64(self.directory.as_bytes()) >> 16),
             parts,
-            // Jobs of other entries have other numbers.
+            // The hash tells jobs of other entry lists apart.
             deal: format!("{parts}-{:08x}", list >> 32),
             share: Share::Node,
             programs: self.programs.clone(),
@@ -170,12 +170,12 @@ impl<'a> Cluster<'a> {
         Ok(paths.filter(|path| path.extension().is_some_and(|it| it == "json")).collect())
     }
 
-    /// Takes what jobs left when nobody watched them, of whatever entries. Those that did not run are tried again.
+    /// Takes results of jobs that finished unwatched, of any entry. Entries that did not run are tried again.
     fn collect(&self) -> Result<(), Failure> {
         self.results()?.iter().try_for_each(|path| self.take(path).map(drop))
     }
 
-    /// Counts what `collect` would take as there, and takes nothing.
+    /// Counts the results that `collect` would take, without taking them.
     fn look(&self) {
         let results = self.results().unwrap_or_default();
         let found = results.iter().filter_map(|path| read(path).ok());
@@ -183,7 +183,7 @@ impl<'a> Cluster<'a> {
         self.made.borrow_mut().evaluation.applications.extend(applications);
     }
 
-    /// Keeps what a result has, and removes it; tells what was not run. One that is no evaluation is put aside.
+    /// Saves a result and removes its file; returns the entries that were not run. An unreadable result is renamed.
     fn take(&self, path: &Path) -> Result<Vec<NotRun>, Failure> {
         let not_run = match read(path) {
             Ok(Evaluation { applications, not_run, .. }) => {
@@ -204,7 +204,7 @@ impl<'a> Cluster<'a> {
         Ok(not_run)
     }
 
-    /// In the order of the entries; what FILE has of others stays before them.
+    /// Adds applications in the order of the entries; others already in FILE stay first.
     fn keep(&self, applications: Vec<Application>) -> Result<(), Failure> {
         let evaluation = &mut self.made.borrow_mut().evaluation;
         let new = applications.into_iter().filter(|one| !evaluation.has(&one.name));
@@ -218,7 +218,7 @@ impl<'a> Cluster<'a> {
         here::save(self.request, evaluation)
     }
 
-    /// What came of it, with a reason for each entry that has no comparison.
+    /// The evaluation, with a reason for each entry without a comparison.
     fn end(&self, watched: &Watched) -> Result<(Evaluation, End), Failure> {
         let Made { mut evaluation, mut not_run } =
             self.made.replace(Made { evaluation: Evaluation::new(), not_run: BTreeMap::new() });

@@ -1,4 +1,4 @@
-//! Arms and the other values of `compare`'s flags: reading them, and planning the arms.
+//! Parses arms and other flag values of `compare`, and plans the arms.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::preload;
 use crate::Failure;
 use crate::{design, facts};
 
-/// Reads a recipe.
+/// Parses a recipe.
 pub fn parse(text: &str) -> Result<Recipe, String> {
     let mut recipe: Recipe =
         text.parse().map_err(|error: launch::ParseRecipeError| error.to_string())?;
@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Recipe, String> {
     Ok(recipe)
 }
 
-/// Which way a figure is better, as a flag.
+/// Direction in which a metric is better, as a flag.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum BetterArg {
     /// A rate.
@@ -42,10 +42,10 @@ impl From<BetterArg> for Better {
     }
 }
 
-/// When memory is warmed before a run.
+/// When to warm memory before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum WarmMemory {
-    /// In a virtual machine, or where it is not known whether this is one.
+    /// In a virtual machine, or if it is unknown whether this is one.
     Auto,
     /// Always.
     Always,
@@ -54,7 +54,7 @@ pub enum WarmMemory {
 }
 
 impl WarmMemory {
-    /// Whether it is done on this machine.
+    /// Whether memory is warmed on this machine.
     pub fn applies(self, machine: &Snapshot) -> bool {
         match self {
             Self::Auto => {
@@ -67,7 +67,7 @@ impl WarmMemory {
     }
 }
 
-/// Reads `2%` or `0.02`.
+/// Parses a share, `2%` or `0.02`.
 pub fn share(text: &str) -> Result<f64, String> {
     let number = |text: &str| text.trim().parse::<f64>().ok();
     let share = match text.trim().strip_suffix('%') {
@@ -79,12 +79,12 @@ pub fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a share between 0 and 1, e.g. 2% or 0.02".to_string())
 }
 
-/// Reads `99%` or `0.99`.
+/// Parses a confidence level, `99%` or `0.99`.
 pub fn confidence(text: &str) -> Result<Confidence, String> {
     Confidence::try_from(share(text)?).map_err(str::to_string)
 }
 
-/// Reads `90`, `90s`, `5m`, `1h`.
+/// Parses a time in seconds, `90`, `90s`, `5m`, `1h`.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
     let parsed = units.iter().find_map(|(unit, scale)| {
@@ -96,7 +96,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a time, e.g. 90, 90s, 5m, 1h".to_string())
 }
 
-/// Least and most runs, as far as they were given: one that was not gives way to one that was.
+/// Minimum and maximum number of runs; a default yields to a given value.
 pub fn runs(least: Option<u32>, most: Option<u32>) -> Result<(u32, u32), Failure> {
     let rule = Rule::default();
     match (least, most) {
@@ -110,21 +110,21 @@ pub fn runs(least: Option<u32>, most: Option<u32>) -> Result<(u32, u32), Failure
     }
 }
 
-/// The arms asked for, before it is known whether they can run here.
+/// The requested arms, before planning.
 pub struct RequestedArms {
     arms: Vec<(Recipe, bool)>,
-    /// Whether the user named them, so that one that cannot run is an error.
+    /// Whether the user named the arms: a named arm that cannot run is an error.
     named: bool,
 }
 
 impl RequestedArms {
-    /// Arms that nobody asked for by name: of these, those run that can run here.
+    /// Default arms: those that cannot run here are left out.
     pub fn by_default(recipes: &[Recipe]) -> Self {
         Self { named: false, ..Self::new(recipes, false) }
     }
 
-    /// The given arms, or base, thp and hugetlb. Names are made unique. With `aa` the reference
-    /// stands a second time after itself.
+    /// The given arms, or base, thp and hugetlb. Names are made unique. With `aa`, a second copy of the reference
+    /// follows it.
     pub fn new(given: &[Recipe], aa: bool) -> Self {
         let default = || [Pages::Base, Pages::Thp, Pages::Hugetlb(None)].map(Recipe::new).to_vec();
         let recipes = if given.is_empty() { default() } else { given.to_vec() };
@@ -149,8 +149,8 @@ impl RequestedArms {
         self.arms.iter().map(|(recipe, _)| recipe).collect()
     }
 
-    /// Plans every arm. A default arm that this machine cannot run is left out with the reason;
-    /// the reference, and an arm that was named, must run. `not_raised` is why no pool was raised.
+    /// Plans every arm. A default arm that cannot run on this machine is left out with the reason; the reference and
+    /// named arms must run. `not_raised` is the reason why no pool was raised.
     pub fn plan(
         self,
         command: &[Word],
@@ -167,12 +167,12 @@ impl RequestedArms {
             let resolved = checked.and_then(|()| {
                 let mut plan =
                     launch::resolve(&recipe, command, &search, facts).map_err(|error| {
-                        // Where a larger pool would have helped, the reason is why it was not raised.
+                        // If the pool is empty, report why it was not raised.
                         let pool = matches!(error, launch::LaunchError::PoolEmpty { .. });
                         let why = if pool { not_raised.take() } else { None };
                         why.unwrap_or_else(|| Failure::from(error))
                     })?;
-                // Without it the arm's figures would be of something else, and vary by machine.
+                // Without the library, the arm would measure something else, depending on the machine.
                 let rules = design::recipe::follow(&mut recipe.clone())?;
                 plan.notes.extend(rules.iter().map(ToString::to_string));
                 let lacking = plan.without_library().map(Failure::cannot);

@@ -1,6 +1,6 @@
-//! `Job`: an experiment with everything decided, from the signals it heeds to the document it makes.
+//! `Job`: a fully specified experiment, from signal handling to its document.
 //!
-//! Made by `compare` from its flags, and by whoever else must compare runs (`verify-cost`).
+//! Used by `compare` and by other commands that compare runs (`verify-cost`).
 //! See docs/decisions/settings.md#1.
 
 pub mod arms;
@@ -29,59 +29,59 @@ use crate::{design, facts, signals};
 
 /// An experiment to run.
 pub struct Job {
-    /// The words to start.
+    /// The command to start.
     pub command: Vec<Word>,
-    /// The same as people know it.
+    /// The command to display.
     pub shown: Vec<Word>,
     /// Service hooks (setup, ready, load, teardown), and the user to run as.
     pub service: Option<(Service, Option<User>)>,
-    /// The arms, the reference first; none: the usual three.
+    /// The arms, the reference first; empty: the default three.
     pub recipes: Vec<Recipe>,
-    /// Of these, those run that can run here; the others are left out with the reason. The reference must run.
+    /// Whether to leave out arms that cannot run here, with the reason. The reference must run.
     pub is_choice: bool,
-    /// The reference runs a second time as an arm of its own.
+    /// Whether to run the reference a second time, as an A/A arm.
     pub aa: bool,
-    /// Whether a short pool is lent pages.
+    /// Whether to lend pages to a hugetlb pool that is too small.
     pub pool: PoolPolicy,
-    /// The program's own figures.
+    /// Metrics that the program reports.
     pub metrics: Vec<MetricSpec>,
-    /// Whether the comparison is about those figures.
+    /// Whether the verdict is about those metrics.
     pub metric_is_primary: bool,
     /// Order, warm-ups, stopping rule.
     pub settings: Settings,
-    /// How to judge.
+    /// Thresholds of the verdicts.
     pub judging: Judging,
-    /// When memory is warmed before a run.
+    /// When to warm memory before a run.
     pub warm_memory: arms::WarmMemory,
-    /// Runs that fail count.
+    /// Whether failed runs count.
     pub ignore_failure: bool,
-    /// No progress.
+    /// Whether to hide progress.
     pub quiet: bool,
 }
 
-/// What the arms of an experiment would do.
+/// The plans of an experiment's arms.
 #[derive(Debug)]
 pub struct Plans {
-    /// The commands around a service, with their names.
+    /// The commands of a service, with their names.
     pub service: Vec<(String, String)>,
     /// The arms that would run.
     pub arms: Vec<Arm>,
-    /// Those that would not.
+    /// Arms that would not run.
     pub left_out: Vec<LeftOut>,
-    /// Each change to a hugetlb pool, in words.
+    /// Each change to a hugetlb pool, as text.
     pub would_lend: Vec<String>,
 }
 
-/// What came of it.
+/// Outcome of a job.
 pub enum JobOutcome {
     /// The comparison.
     Document(Box<Document>),
-    /// A signal, by which we shall end, and what was made until then if that is worth a judgement.
+    /// The signal that interrupted it, by which the process ends, and the runs so far if they suffice for a verdict.
     Signal(i32, Option<Box<Document>>),
 }
 
 impl JobOutcome {
-    /// The same, where a signal came before what belongs to it was put away.
+    /// The same outcome, interrupted if a signal arrived during cleanup.
     pub fn interrupted_by(self, signal: Option<i32>) -> Self {
         match (self, signal) {
             (Self::Document(made), Some(signal)) => Self::Signal(signal, Some(made)),
@@ -91,7 +91,7 @@ impl JobOutcome {
 }
 
 impl Job {
-    /// What each arm would do, and what would be lent; changes nothing.
+    /// The plans of the arms and of lending; changes nothing.
     ///
     /// # Errors
     /// The job contradicts itself, or its reference cannot run here.
@@ -121,24 +121,24 @@ impl Job {
         compiled.collect::<Result<_, _>>().map_err(Failure::usage)
     }
 
-    /// Makes the runs.
+    /// Runs the experiment.
     pub fn run(&self) -> Result<JobOutcome, Failure> {
         self.run_and(&mut || ())
     }
 
-    /// Makes the runs, and calls `between` after each block of them (two of every arm).
+    /// Runs the experiment, and calls `between` after each block of runs (two of every arm).
     pub fn run_and(&self, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
         self.make(&mut |_| Ok(()), between)
     }
 
-    /// Makes the runs, and `prepare`s each of them.
+    /// Runs the experiment, and calls `prepare` before each run.
     pub fn run_prepared(&self, prepare: Prepare) -> Result<JobOutcome, Failure> {
         self.make(prepare, &mut || ())
     }
 
     fn make(&self, prepare: Prepare, between: &mut dyn FnMut()) -> Result<JobOutcome, Failure> {
         let compiled = self.compiled()?;
-        // Before anything is changed, so that no signal finds it changed and nobody to put it back.
+        // Installed before any setting is changed, so that no signal leaves it unrestored.
         let interrupt = Arc::new(Interrupt::default());
         let interrupting = signals::interrupt_experiment(Arc::clone(&interrupt))?;
         let mut facts = facts::read();
@@ -186,7 +186,7 @@ impl Job {
             });
             bar.clear();
             match ran {
-                // An arm that nobody asked for by name must not cost the others their result.
+                // A failing default arm must not lose the results of the others.
                 Err(RunError::Failed { arm, how, said }) if !named && arm != arms[0].name => {
                     arms.retain(|one| one.name != arm);
                     let why = format!("the program {how}{said}");
@@ -210,7 +210,7 @@ impl Job {
             }
             ran => ran?,
         };
-        // Also where it came in the last run's end.
+        // Also if the signal arrived at the end of the last run.
         let is_interrupted =
             ran.stopped == procedure::Stopped::Interrupted || interrupting.received().is_some();
         let document = Box::new(Document {

@@ -1,5 +1,5 @@
-//! Whether the libraries that an arm preloads can be: the loader drops one that it cannot load, says so on a
-//! standard error that nobody sees, and starts the program without it.
+//! Checks that an arm's preloaded libraries load: the loader skips one that does not, prints that on a standard error
+//! that nobody reads, and starts the program without it.
 //! See docs/decisions/verdicts.md#3.
 
 use std::ffi::OsStr;
@@ -11,25 +11,25 @@ use sys::user::User;
 
 use crate::Failure;
 
-/// Fails with what the loader says of a library that it cannot load, and where none can reach the program.
+/// Fails with the loader's message about a library that it cannot load, or if preloading cannot reach the program.
 pub fn check(recipe: &Recipe, command: &[Word], search: &str) -> Result<(), Failure> {
     let named = recipe.variable("LD_PRELOAD").unwrap_or_default();
     let libraries = named.split([':', ' ']).filter(|library| !library.is_empty());
     let libraries: Vec<&str> = recipe.preload.iter().map(String::as_str).chain(libraries).collect();
     let Some(first) = libraries.first() else { return Ok(()) };
-    // A program that is not there is somebody else's message.
+    // A missing program is reported elsewhere.
     let name = command.first().map_or(OsStr::new(""), AsRef::as_ref);
     let why = match Program::find(name, search).map(|program| program.kind) {
         Ok(Kind::Static) => "it is statically linked",
         Ok(Kind::Privileged) => "it is set-user-ID or set-group-ID, and ld.so ignores preloads",
-        // Its loader is not the one that can be asked.
+        // Our own loader cannot answer for another one.
         Ok(Kind::OtherLoader(_)) => return Ok(()),
         _ => return libraries.into_iter().try_for_each(loads),
     };
     Err(Failure::usage(format!("`{first}` cannot be preloaded into {}: {why}", name.display())))
 }
 
-/// Fails where a plan preloads libsuperpage.so and `user`, whom the program runs as, may not read it.
+/// Fails if a plan preloads libsuperpage.so and `user`, who runs the program, may not read it.
 pub fn reaches(plan: &Plan, facts: &Facts, user: &User) -> Result<(), Failure> {
     let library = facts.runtime.as_ref().map(|path| path.display().to_string());
     let named = |path: &String| plan.environment.iter().any(|change| change.value.contains(path));
@@ -47,7 +47,7 @@ pub fn reaches(plan: &Plan, facts: &Facts, user: &User) -> Result<(), Failure> {
     }
 }
 
-/// Whether the loader loads it, by having it loaded.
+/// Fails if the loader cannot load the library; tries it on this program.
 fn loads(library: &str) -> Result<(), Failure> {
     let cannot = |why: &str| {
         let install = launch::package_of(library);

@@ -1,4 +1,4 @@
-//! Progress of an experiment: runs done of those that it is likely to take.
+//! Progress of an experiment: runs done, and the estimated total.
 
 use experiment::procedure::{Event, Settings};
 use experiment::sample::Purpose;
@@ -13,12 +13,12 @@ pub struct Bar {
     rule: Rule,
     progress: Progress,
     runs: u64,
-    /// Of all arms, as estimated so far.
+    /// Estimated runs of all arms.
     needed: u64,
 }
 
 impl Bar {
-    /// A bar for these arms, or silence.
+    /// A bar for these arms; silent if `quiet`.
     pub fn new(names: &[String], settings: &Settings, quiet: bool) -> Self {
         Self {
             names: names.to_vec(),
@@ -30,7 +30,7 @@ impl Bar {
         }
     }
 
-    /// Shows what happened.
+    /// Shows an event.
     pub fn show(&mut self, event: &Event) {
         match event {
             Event::Begins(run) => {
@@ -51,7 +51,7 @@ impl Bar {
         }
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     pub fn clear(&mut self) {
         self.progress.clear();
     }

@@ -1,7 +1,7 @@
-//! What superpages would bring a program: shared by `compare --predict`, `measure` and `verify-cost`.
+//! Predicts the effect of superpages on a program: shared by `compare --predict`, `measure` and `verify-cost`.
 //!
-//! A subject's demand comes from the laboratory's stream of one of our workloads, or from a recording of a
-//! program; this machine's prices are measured; a run on base pages says the rest.
+//! The demand comes from a built-in workload's generated stream, or from a recording of a program; this machine's
+//! prices are measured; a run on base pages gives the time.
 
 mod subject;
 
@@ -30,31 +30,30 @@ use crate::pool_guard::PoolPolicy;
 use crate::reporter::Progress;
 use crate::signals;
 
-/// The largest footprint that prices are measured for, if the program reaches so far: beyond, they are taken to
-/// stay as they are.
+/// The largest footprint to measure prices for, if the program needs as much: beyond it, prices are assumed constant.
 const MAX_FOOTPRINT: ByteSize = ByteSize::gib(2);
 
-/// Visits of a machine at least, each of up to 5 seconds and twice [`MAX_FOOTPRINT`] of memory: frames decide what a
-/// walk costs, and each visit has its own.
+/// Minimum number of price measurements, each up to 5 seconds and twice [`MAX_FOOTPRINT`] of memory: the cost of a walk
+/// depends on the frames, and each measurement gets its own.
 const MIN_VISITS: u32 = 4;
-/// Between runs, as long as a visit took pass before the next, so many times: prices are then of the same
-/// minutes as the runs, and take a third of them.
+/// Pause between price measurements, in multiples of the last measurement's duration: prices are then from the same
+/// minutes as the runs, and take a third of the time.
 const REST: u32 = 2;
 
-/// This machine's prices, measured before, between and after a program's runs: a shared host's are others a
-/// minute later, and so are the frames that runs leave behind for each other.
+/// This machine's prices, measured before, between and after a program's runs: on a shared host they change within a
+/// minute, and runs change the free frames.
 pub struct Pricing {
     samples: Samples,
     quiet: bool,
     visits: u32,
-    /// How long the last visit took, and when it ended.
+    /// Duration and end of the last measurement.
     last: (Duration, Instant),
-    /// What ended the visits between the runs.
+    /// The failure that ended the measurements between runs.
     failed: Option<Failure>,
 }
 
 impl Pricing {
-    /// Measures before the runs, as far as the accesses reach.
+    /// Measures prices before the runs, up to the footprint of the accesses.
     pub fn begin(demand: &SubjectDemand, quiet: bool) -> Result<Self, Failure> {
         let machine = Snapshot::read(&Root::real());
         let most = facts::spared(MAX_FOOTPRINT);
@@ -67,8 +66,7 @@ impl Pricing {
         Ok(pricing)
     }
 
-    /// Measures once more if it is time, for who makes the runs to call between them. A failure is told at the
-    /// end.
+    /// Measures prices again if due; call it between runs. A failure is returned by [`Self::finish`].
     pub fn between(&mut self) {
         let (took, ended) = self.last;
         if self.failed.is_none() && ended.elapsed() >= REST * took {
@@ -76,8 +74,8 @@ impl Pricing {
         }
     }
 
-    /// Measures after the runs: the prices of all visits. A signal ends that, and is the failure, not our end at once: the
-    /// runs are not lost.
+    /// Measures prices after the runs; returns the prices of all measurements. A signal ends the measurement with an
+    /// error instead of the process, so that the runs are not lost.
     pub fn finish(mut self) -> Result<Priced, Failure> {
         if let Some(failure) = self.failed.take() {
             return Err(failure);
@@ -121,9 +119,9 @@ fn unpriced(error: PricesError) -> Failure {
     }
 }
 
-/// What accesses cost: in the median of all visits, and at each.
+/// Prices of accesses: the median of all measurements, and each.
 pub struct Priced {
-    /// The median of all visits.
+    /// The median of all measurements.
     pub all: Prices,
     visits: Vec<Prices>,
 }
@@ -131,15 +129,15 @@ pub struct Priced {
 /// Seconds of one thread in user mode and in the kernel.
 pub type Seconds = (f64, f64);
 
-/// Predicts for runs on base pages that took so many seconds in the median. The interval holds what each visit's
-/// prices, and the time of each of `runs`, would predict.
+/// Predicts for runs on base pages of these median times. The interval covers the predictions from each measurement's
+/// prices, and from each of `runs`.
 pub fn predict(
     demand: &SubjectDemand,
     prices: &Priced,
     median: Seconds,
     runs: &[Seconds],
 ) -> Prediction {
-    // Measured: what a guest is told may be 2.6 GHz where the core runs at 3.7.
+    // Measured: a guest may be told 2.6 GHz where the core runs at 3.7.
     let mhz = tlb_probe::clock().core_mhz;
     let predicted = |prices: &Prices, (user_seconds, system_seconds): Seconds| {
         let instructions = demand.instructions;
@@ -151,7 +149,7 @@ pub fn predict(
     predicted(&prices.all, median).widened(by_visit.chain(by_run))
 }
 
-/// What each measured run on base pages took; of our workloads, if `timed`, their timed phase.
+/// Times of each measured run on base pages; if `timed`, of a workload's timed phase.
 pub fn base_runs(samples: &[Sample], timed: bool) -> Vec<Seconds> {
     let runs = samples.iter().filter(|it| it.arm == 0 && it.purpose == Purpose::Measured);
     let seconds = |sample: &Sample| match timed {
@@ -167,7 +165,7 @@ pub fn on_base_pages(subject: &Subject, quiet: bool) -> Result<Job, Failure> {
     timed_job(subject, vec![Recipe::new(Pages::Base)], twice, None, quiet)
 }
 
-/// Runs one of our workloads on base pages, twice: the CPU seconds of the phase that it times.
+/// Runs a built-in workload twice on base pages; returns the CPU seconds of its timed phase.
 pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failure> {
     match on_base_pages(subject, quiet)?.run()? {
         JobOutcome::Document(document) => analyse(&document).arms[0]
@@ -180,8 +178,8 @@ pub fn timed_on_base_pages(subject: &Subject, quiet: bool) -> Result<f64, Failur
     }
 }
 
-/// An experiment with a subject, by a rule and in so many seconds. Our workloads are judged by the CPU time of
-/// the phase that they time: prices are CPU time too, and what else runs then matters less.
+/// An experiment with a subject, by a stopping rule and within `max_seconds`. Built-in workloads are judged by the CPU
+/// time of their timed phase: prices are CPU time too, and other load on the machine matters less.
 pub fn timed_job(
     subject: &Subject,
     recipes: Vec<Recipe>,
@@ -214,7 +212,7 @@ pub fn timed_job(
     })
 }
 
-/// All phases together.
+/// The sum of all phases.
 pub fn whole(phases: Vec<(String, Demand)>) -> Demand {
     phases.into_iter().fold(Demand::default(), |mut sum, (_, demand)| {
         sum.merge(&demand);

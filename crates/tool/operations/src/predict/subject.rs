@@ -1,4 +1,4 @@
-//! `Subject`: whose superpages are predicted, and where its accesses are had from.
+//! `Subject`: a program or workload to predict, and the source of its accesses.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -17,28 +17,28 @@ use crate::Failure;
 use crate::reporter::Progress;
 use crate::{facts, signals};
 
-/// Whose superpages are predicted.
+/// A program or workload to predict.
 pub enum Subject {
-    /// One of our kernels: the laboratory's stream is made by the same code.
+    /// A built-in workload: the same code generates the laboratory's stream.
     Workload(Workload, Settings),
-    /// A program, recorded.
+    /// A program, to be recorded.
     Program(Vec<Word>),
 }
 
-/// What a subject asks of memory.
+/// The memory demand of a subject.
 pub struct SubjectDemand {
-    /// Its accesses.
+    /// Accesses.
     pub demand: Demand,
-    /// Its instructions, if they were counted.
+    /// Number of instructions, if counted.
     pub instructions: Option<f64>,
-    /// Where this was had from, in words.
+    /// Source of the accesses, as text.
     pub source: String,
-    /// What is not in it.
+    /// Limitations of the recording.
     pub notes: Vec<String>,
 }
 
 impl Subject {
-    /// What it is called.
+    /// Name of the subject.
     pub fn name(&self) -> String {
         match self {
             Self::Workload(workload, _) => workload.to_string(),
@@ -49,7 +49,7 @@ impl Subject {
         }
     }
 
-    /// The words that start it.
+    /// The command that starts it.
     pub fn command(&self) -> Result<Vec<Word>, Failure> {
         match self {
             Self::Workload(workload, settings) => crate::workloads::command(*workload, settings),
@@ -57,7 +57,7 @@ impl Subject {
         }
     }
 
-    /// Reads or makes the stream. Of our workloads only the phase that they time.
+    /// Records or generates the accesses; of a workload only its timed phase.
     pub fn demand(&self, quiet: bool) -> Result<SubjectDemand, Failure> {
         match self {
             Self::Workload(workload, settings) => of_workload(*workload, settings, quiet),
@@ -94,7 +94,7 @@ fn of_workload(
         setup.operations = Some(::workload::gups::Plan::new(settings).updates);
         setup.weight = Some(1);
     }
-    // Every iteration asks the same: one is enough, and much quicker.
+    // Every iteration has the same accesses: one suffices, and is much quicker.
     let mut times = 1.0;
     if matches!(workload, Workload::Pagerank | Workload::Stream) {
         let of = match workload {
@@ -118,14 +118,14 @@ fn of_workload(
         demand.lines_per_use = ::workload::btree::LINES_PER_BLOCK;
     }
     let source = "the workload's own stream of accesses".to_string();
-    // Of vectors: a load or a store, and at most one operation, for every two elements (SSE2, the least that
-    // x86-64 and AArch64 have).
+    // STREAM is vectorised: a load or a store, and at most one operation, for every two elements (SSE2, the minimum of
+    // x86-64 and AArch64).
     let instructions = (workload == Workload::Stream).then_some(demand.accesses * 0.75);
     Ok(SubjectDemand { demand, instructions, source, notes: Vec::new() })
 }
 
-/// Records a program and follows what was recorded; with `streams` of its own if it is to be seen. The
-/// instruction fetches, if `fetches` are wanted, are a stream of their own.
+/// Records a program and analyses the recording; `streams` are its standard streams. With `fetches`, instruction
+/// fetches are analysed as a separate stream.
 pub fn record(
     command: &[Word],
     streams: Streams,
@@ -156,7 +156,7 @@ pub fn record(
     });
     progress.clear();
     let asked_to_end = relaying.stop();
-    // What a program leaves that was ended may be no whole recording.
+    // An interrupted program may leave an incomplete recording.
     let or_interrupted = |failure: Failure| asked_to_end.map_or(failure, interrupted);
     let recorded = recorded.map_err(|error| or_interrupted(error.into()))?;
     let instructions = recorded.seen.instructions.map(|count| count as f64);
@@ -176,15 +176,15 @@ fn interrupted(signal: i32) -> Failure {
     Failure::interrupted(signal, "the recording")
 }
 
-/// A program that was recorded and followed.
+/// A recorded and analysed program.
 pub struct Followed {
-    /// Its loads and stores.
+    /// Loads and stores.
     pub asked: SubjectDemand,
-    /// Its instruction fetches.
+    /// Instruction fetches.
     pub fetches: Option<Demand>,
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// The signal that asked us to end while it was recorded; the program got it too.
+    /// The signal that interrupted the recording; the program got it too.
     pub interrupted: Option<i32>,
 }
 
@@ -198,11 +198,11 @@ fn of_trace(path: &Path, instructions: Option<f64>, quiet: bool) -> Result<Subje
     Ok(SubjectDemand { demand, instructions, source, notes: Vec::new() })
 }
 
-/// Where root keeps it if the environment is another user's (sudo may leave HOME as it was).
+/// Root's cache directory if the environment is another user's (sudo may keep HOME).
 const ROOT_CACHE: &str = "/var/cache";
 
-/// Where the plugin is kept: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory
-/// Specification: a relative path there is ignored).
+/// Directory of the plugin: $XDG_CACHE_HOME/superpage, or ~/.cache/superpage (XDG Base Directory Specification:
+/// relative paths are ignored).
 pub fn cache() -> Result<PathBuf, Failure> {
     let variable =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

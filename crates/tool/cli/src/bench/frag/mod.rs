@@ -1,4 +1,4 @@
-//! `superpage bench frag`: a program while free memory is fragmented. Flags; from flags to a goal, to a program below it.
+//! `superpage bench frag`: run a program while free memory is fragmented. Flags, their translation to a goal, the run.
 
 mod report;
 
@@ -21,23 +21,25 @@ use operations::{facts, signals};
 
 /// Run a program while free memory is fragmented.
 ///
-/// PERCENT of the superpages that lie free get pages that are in use, until the program ends. Nothing but memory is
-/// changed, and all of it is given back, also if superpage is killed; the program and what it started are then killed
-/// too. As root, memory is made contiguous before and afterwards (by growing the pool of superpages for a moment). How much is free, and how much of it in superpages, is
-/// reported on standard error. What others allocate meanwhile may keep memory fragmented.
+/// PERCENT of the free superpages get pages that stay in use until the program ends. Only memory is changed, and all of
+/// it is freed at the end, also if superpage is killed; the program and its child processes are then killed too. As
+/// root, memory is compacted before and afterwards (by growing the hugetlb pool for a moment). The amount of free
+/// memory, and how much of it lies in superpages, is reported on standard error. Allocations of other processes may
+/// keep memory fragmented.
 ///
-/// The program may take what is left in superpages: with --leave SIZE only so much is left, PERCENT of it fragmented,
-/// and the rest is occupied. Compaction makes superpages of movable pages again, for a program that asks for them; with
-/// pinned also what compaction could make is taken before the program starts, which takes longer, and page cache.
+/// The program may use the superpages that are left: with --leave SIZE only SIZE is left, PERCENT of it fragmented, and
+/// the rest is occupied. Compaction rebuilds superpages from movable pages when a program asks for them; with pinned,
+/// memory that compaction could turn into superpages is taken too before the program starts, and page cache with it,
+/// which takes longer.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Superpages to fragment, of those that lie free.
+    /// Superpages to fragment, as a percentage of the free ones.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
     level: u8,
 
-    /// What stays in use of each: movable (its last 16 pages; compaction can make it whole again) or pinned (one
-    /// page, which nothing can move).
+    /// What stays in use of each: movable (its last 16 pages; compaction can make it whole again) or pinned (one page
+    /// that cannot be moved).
     #[arg(
         long,
         value_name = "KIND",
@@ -117,19 +119,19 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         return report::plan(&args, &args.goal(&before)?, &before);
     }
     let interrupting = signals::interrupt_experiment(Arc::new(Interrupt::default()))?;
-    // What can be moved together is, so that what is fragmented is all that could be superpages. Root's alone.
+    // Compact movable pages first, so that the fragmented superpages are all that could exist. Root only.
     let compacted = gather(superpage);
     let goal = args.goal(&free(superpage)?)?;
     let mut progress = Progress::new(args.quiet, "fragmenting memory");
     let taken = Held::take(&Root::real(), goal, |done, of| {
-        // More than that where compaction makes some.
+        // Compaction may free more superpages than expected.
         progress.tell(done, Some(of).filter(|of| done <= *of), || "superpages taken".to_string());
         interrupting.signal() == 0
     });
     progress.clear();
-    // Before the other catcher goes, so that no signal is lost.
+    // Installed before `interrupting` is dropped, so that no signal is lost.
     let relay = signals::Relay::new()?;
-    let _heeding = relay.heeding(); // while a pool is raised
+    let _heeding = relay.heeding(); // termination signals must not kill this process while a pool is raised
     let held = match taken {
         Err(FragmentError::Interrupted) => return Ok(Done::Signal(interrupting.signal())),
         taken => taken.map_err(Failure::cannot)?,
@@ -149,7 +151,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let goes_on = || interrupting.received().is_none();
     let taken = held.fragmented + held.occupied;
     drop(held);
-    // What was left alone is whole in any case.
+    // Memory that was not taken stays whole anyway.
     if args.memory.is_none() {
         settle(superpage, &report, taken, args.quiet, goes_on);
     }
@@ -163,11 +165,11 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(ended.status.into())
 }
 
-/// How long is waited for the kernel to merge what was given back; some of it is in lists of the CPUs for seconds.
+/// Maximum wait for the kernel to merge freed pages; some stay in per-CPU lists for seconds.
 const MAX_SETTLING: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Waits until nine tenths of the superpages that were taken are free again, but not for long.
+/// Waits, up to `MAX_SETTLING`, until nine tenths of the taken superpages are free again.
 fn settle(
     superpage: PageSize,
     report: &Report,
@@ -188,7 +190,7 @@ fn settle(
     progress.clear();
 }
 
-/// Starts the program and stays with it. This thread's end would be its end.
+/// Starts the program and waits for it. The program dies with this thread (parent-death signal).
 fn supervise(plan: &Plan, relay: signals::Relay) -> Result<Ended, Failure> {
     let began = Instant::now();
     let Guarded { guard, program } = launch::start_guarded(plan, Start::default())

@@ -1,4 +1,4 @@
-//! What `bench frag` says: the plan, what is held, and free memory before, meanwhile and afterwards.
+//! Reports of `bench frag`: the plan, the memory held, and free memory before, during and after the run.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -14,31 +14,31 @@ use super::Args;
 use crate::exit::{self, Done, Failure};
 use crate::pool::show::{self, table};
 
-/// A program that has ended.
+/// How the program ended, and after how many seconds.
 pub struct Ended {
     pub status: ExitStatus,
     pub seconds: f64,
 }
 
-/// What was done, and free memory at each time.
+/// The fragmentation that was done, and free memory at each stage.
 pub struct Report {
     goal: Goal,
     extent: Extent,
-    /// Whether memory was compacted before.
+    /// Whether memory was compacted before the fragmentation.
     compacted: bool,
     fragmented: u64,
     occupied: u64,
     bytes: ByteSize,
     before: FreeContiguity,
     held: FreeContiguity,
-    /// When the program had ended, with memory still held; `None`: cannot be read.
+    /// Free memory when the program had ended, with memory still held; `None`: unreadable.
     pub ended: Option<FreeContiguity>,
-    /// When it was given back.
+    /// Free memory after the held memory was freed.
     pub after: Option<FreeContiguity>,
 }
 
 impl Report {
-    /// Of what is held, with free memory `before` it was and `now`.
+    /// A report on the memory `held`, with the free memory `before` it was taken and `now`.
     pub fn new(
         held: &Held,
         extent: Extent,
@@ -63,7 +63,7 @@ impl Report {
         }
     }
 
-    /// What is held now: a line before the program starts.
+    /// The memory held now, as a line printed before the program starts.
     pub fn holding(&self) -> String {
         let (kind, size) = (kind(self.goal.kind), self.goal.superpage);
         let occupied = match self.occupied {
@@ -85,7 +85,7 @@ impl Report {
         )
     }
 
-    /// Free memory at each time.
+    /// Table of free memory at each stage.
     pub fn table(&self) -> String {
         let row = |when: &str, free: Option<&FreeContiguity>| {
             let known = |value: Option<ByteSize>| words::known(value, |bytes| bytes.to_string());
@@ -147,7 +147,7 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// What would be done, on standard output.
+/// Prints the plan on standard output.
 pub fn plan(args: &Args, goal: &Goal, free: &FreeContiguity) -> Result<Done, Failure> {
     let size = goal.superpage;
     if args.report.json {

@@ -1,4 +1,4 @@
-//! The lists that scripts read: pools, mounts, page sizes. Byte for byte as they were.
+//! Lists of pools, mounts and page sizes that scripts parse: byte for byte as libhugetlbfs prints them.
 
 use std::fmt::Write;
 
@@ -6,23 +6,23 @@ use host::pool::mounts::Mount;
 use host::{HugetlbPools, MemInfo, Pool, Root};
 use units::PageSize;
 
-/// A pool between its bounds.
+/// Minimum and maximum number of pages of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Pages it keeps.
+    /// Persistent pages.
     pub min: u64,
-    /// Pages it may have.
+    /// Persistent pages plus the overcommit limit.
     pub max: u64,
 }
 
 impl Bounds {
-    /// Of a pool; `None` if its pages cannot be counted. A kernel without overcommit has none.
+    /// The bounds of a pool; `None` if its pages cannot be counted. Without overcommit support the limit counts as 0.
     pub fn from_pool(pool: &Pool) -> Option<Self> {
         let min = pool.persistent()?;
         Some(Self { min, max: min.saturating_add(pool.overcommit.unwrap_or(0)) })
     }
 
-    /// Pages it may make on demand.
+    /// Number of pages that the pool may allocate on demand.
     pub fn overcommit(&self) -> u64 {
         self.max.saturating_sub(self.min)
     }
@@ -55,7 +55,7 @@ pub fn mounts(mounts: &[Mount]) -> Option<String> {
         .iter()
         .map(|mount| (mount.point.display().to_string(), mount.options.as_str()))
         .collect();
-    // Bytes, not characters: printf's width.
+    // Width in bytes, not characters, as printf(3) counts.
     let widest = rows.iter().map(|(point, _)| point.len()).max().unwrap_or(0).max(20);
     let mut text = String::new();
     for (point, options) in std::iter::once(("Mount Point".to_string(), "Options")).chain(rows) {
@@ -65,13 +65,13 @@ pub fn mounts(mounts: &[Mount]) -> Option<String> {
     Some(text)
 }
 
-/// The sizes of all pools, one a line.
+/// The page sizes of all pools in bytes, one per line.
 pub fn all_sizes(root: &Root) -> String {
     HugetlbPools::read_sizes(root).keys().map(|size| format!("{}\n", size.bytes())).collect()
 }
 
-/// The sizes of the pools that a program could use through a file: those that may have pages and have
-/// a mount.
+/// The page sizes in bytes of the pools that programs can use through files: pools that may have pages and have a
+/// mount.
 pub fn usable_sizes(root: &Root, mounts: &[Mount]) -> String {
     let default = default_size(root);
     let mounted =
@@ -83,7 +83,7 @@ pub fn usable_sizes(root: &Root, mounts: &[Mount]) -> String {
     usable.map(|(size, _)| format!("{}\n", size.bytes())).collect()
 }
 
-/// The default pool's page size.
+/// The page size of the default pool.
 pub fn default_size(root: &Root) -> Option<PageSize> {
     MemInfo::read(root).ok()?.default_hugepage
 }

@@ -1,8 +1,7 @@
-//! `hugeadm`: the pools, what belongs to them, and transparent superpages, under the old options.
+//! `hugeadm`: pools, related settings, and transparent superpages, under the options of libhugetlbfs.
 //!
-//! Everything that is asked for is checked before the first of it is done. What is done is done one
-//! after the other in libhugetlbfs' order; a failure is said and the rest is done all the same, and
-//! the exit code is 1.
+//! All options are checked before anything is changed. Changes are made one after the other in libhugetlbfs' order;
+//! after a failed change an error is printed, the rest is still made, and the exit code is 1.
 
 mod explain;
 mod lists;
@@ -25,7 +24,7 @@ use super::voice::Voice;
 use crate::exit::{self, Failure};
 use operations::pool_guard;
 
-/// What every part needs to know.
+/// What every part of `hugeadm` needs.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub root: &'a Root,
@@ -33,7 +32,7 @@ pub struct Context<'a> {
     pub dry_run: bool,
 }
 
-/// How far something got.
+/// Whether a change was made fully.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     Full,
@@ -87,7 +86,7 @@ pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), S
     if ending.failed { Err(Stop::Said) } else { Ok(()) }
 }
 
-/// Whether all of it was done so far.
+/// Collects whether all changes succeeded.
 struct Ending<'a> {
     voice: &'a Voice,
     failed: bool,
@@ -110,7 +109,7 @@ fn list_mounts(context: &Context) -> Result<Completion, Failure> {
     let mounts = mounts::mounts(context.root).map_err(|error| refused(error.into()))?;
     match lists::mounts(&mounts) {
         Some(table) => print(&table),
-        // Said as an error, but none: that there is no mount is an answer.
+        // Printed as an error, but success: having no mount is a valid answer.
         None => {
             context.voice.error("No hugetlbfs mount points found");
             Ok(Completion::Full)
@@ -118,15 +117,15 @@ fn list_mounts(context: &Context) -> Result<Completion, Failure> {
     }
 }
 
-/// The variables by which the old tools told each other how much to say; scripts that evaluate a dry
-/// run expect them.
+/// The variables that pass the verbosity on to the old tools; scripts that evaluate the output of a dry run expect
+/// them.
 fn verbosity(level: u8) -> String {
     let debug = if level == super::voice::HIGHEST { "HUGETLB_DEBUG='yes'\n" } else { "" };
     format!("{debug}HUGETLB_VERBOSE='{level}'\n")
 }
 
 impl Context<'_> {
-    /// Says what a killed superpage had left and what was put back.
+    /// Warns about settings that a killed superpage left and that were restored.
     fn complain(&self, inherited: &[Restoration]) {
         for restoration in inherited {
             self.voice.warn(format!("left by a killed superpage: {restoration}"));
@@ -134,7 +133,7 @@ impl Context<'_> {
     }
 }
 
-/// A pool's error as this command's: its remedies are those of `superpage pool`, where they differ.
+/// A pool error in hugeadm's terms: replaces remedies that name `superpage pool`.
 fn refused(error: PoolError) -> Failure {
     let line = match &error {
         PoolError::NoSuchPool { .. } => format!("unknown page size: {error}"),

@@ -1,4 +1,4 @@
-//! `--create-mounts` and its relatives.
+//! `--create-mounts` and related options.
 
 use host::pool::mounts::{self, Limits, MountOutcome, MountPlan};
 use host::pool::{PoolError, Status};
@@ -8,7 +8,7 @@ use super::options::Request;
 use super::{Completion, Context, refused};
 use crate::exit::{self, Failure};
 
-/// The mounts to be made, one for each pool and owner.
+/// The mounts to make: one per pool and owner.
 pub fn plan(
     context: &Context,
     status: &Status,
@@ -25,19 +25,18 @@ pub fn plan(
     Ok(plans)
 }
 
-/// A limit in whole pages, rounded up as documented: the kernel rounds down, and a mount of 1 GiB
-/// pages limited to 4 MiB would hold nothing.
+/// A limit rounded up to whole pages, as documented: the kernel rounds down, and a mount of 1 GiB pages limited to 4
+/// MiB would hold nothing.
 fn whole(limit: ByteSize, size: PageSize) -> ByteSize {
     let bytes = size.floor(limit.bytes().saturating_add(size.bytes() - 1));
     ByteSize(bytes.max(size.bytes()))
 }
 
-/// Makes it, or prints the commands that would.
+/// Makes the mount, or prints the commands in a dry run.
 pub fn mount(context: &Context, plan: &MountPlan) -> Result<Completion, Failure> {
     let there = mounts::mounts(context.root).map_err(|error| refused(error.into()))?;
     let point = plan.point.display();
-    // A mount made by libhugetlbfs shows nothing of its owner in its options, so one of the right
-    // page size is taken as it is.
+    // libhugetlbfs' mounts do not show their owner in their options: accept any of the right page size.
     if let Some(mount) = there.iter().rev().find(|mount| mount.point == plan.point) {
         let differs = plan.differs_from(mount);
         if mount.page_size.is_some_and(|size| size != plan.page_size) {
@@ -55,7 +54,7 @@ pub fn mount(context: &Context, plan: &MountPlan) -> Result<Completion, Failure>
     }
     match mounts::make(plan) {
         Ok(MountOutcome::New | MountOutcome::AlreadyThere) => Ok(Completion::Full),
-        // What stands there was none of the caller's words.
+        // The mount point was not chosen by the caller, so a mount error is no usage error.
         Err(error @ PoolError::Mount(_)) => Err(Failure::cannot(error)),
         Err(error) => Err(refused(error)),
     }

@@ -1,5 +1,4 @@
-//! What `hugeadm` is asked for: its options, read into a [`Request`]. Everything that can be wrong by
-//! itself is found here, before anything is done.
+//! Options of `hugeadm`, parsed into a [`Request`]. Every error that depends only on the options is found here.
 
 use std::ffi::OsString;
 
@@ -98,7 +97,7 @@ const OPTIONS: &[Opt<Name>] = &[
     Opt::long("pool-pages-max", Takes::Value, Name::PoolPagesMax),
     Opt::long("hard", Takes::Nothing, Name::Hard),
     Opt::long("obey-mempolicy", Takes::Nothing, Name::ObeyMempolicy),
-    // The name in libhugetlbfs' manual; its program never knew it.
+    // The name in libhugetlbfs' manual, which its program never accepted.
     Opt::long("obey-numa-mempol", Takes::Nothing, Name::ObeyMempolicy),
     Opt::long("add-temp-swap", Takes::Perhaps, Name::AddTempSwap),
     Opt::long("add-ramdisk-swap", Takes::Nothing, Name::AddRamdiskSwap),
@@ -130,25 +129,25 @@ const OPTIONS: &[Opt<Name>] = &[
     Opt::long("max-inodes", Takes::Value, Name::MaxInodes),
 ];
 
-/// Which end of a pool is set.
+/// Which bound of a pool is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The pages that it keeps.
+    /// Minimum: persistent pages.
     Min,
-    /// The pages that it may have with those made on demand.
+    /// Maximum: persistent pages plus the overcommit limit.
     Max,
 }
 
-/// Swap while a pool grows.
+/// Temporary swap while a pool grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// A file of so many superpages.
+    /// A file of this many superpages.
     File(u64),
     /// RAM disks.
     RamDisks,
 }
 
-/// Everything asked for.
+/// All parsed options.
 #[derive(Debug, Default)]
 pub struct Request {
     pub dry_run: bool,
@@ -157,7 +156,7 @@ pub struct Request {
     pub page_sizes: bool,
     pub page_sizes_all: bool,
     pub explain: bool,
-    /// In the order given, but lower bounds first, as ever.
+    /// In the order given, but minima first, as in libhugetlbfs.
     pub adjustments: Vec<(Bound, Spec)>,
     pub hard: bool,
     pub obey_mempolicy: bool,
@@ -174,7 +173,7 @@ pub struct Request {
     pub max_inodes: Option<u64>,
 }
 
-/// Reads the words.
+/// Parses the command line.
 pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
     let read = getopt::read(OPTIONS, words)?;
     let mut request = Request::default();
@@ -238,12 +237,12 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
 }
 
 impl Request {
-    /// Whether what is changed is decided by what the pools have.
+    /// Whether the changes depend on the current pools.
     pub fn goes_by_pools(&self) -> bool {
         !self.adjustments.is_empty() || self.shmmax || self.min_free
     }
 
-    /// Options that do something only beside others.
+    /// Rejects options that have no effect without others.
     fn check(&self) -> Result<(), &'static str> {
         let has_min = self.adjustments.iter().any(|(bound, _)| *bound == Bound::Min);
         if self.persist && self.swap.is_none() {
@@ -266,7 +265,7 @@ impl Request {
 
 fn spec(text: &str) -> Result<Spec, Failure> {
     text.parse().map_err(|error| {
-        // The words that scripts look for.
+        // The wording that scripts look for.
         let old = match error {
             SpecError::NoColon(_) => "invalid resize specification",
             SpecError::BadPool(_) => "unknown page size",

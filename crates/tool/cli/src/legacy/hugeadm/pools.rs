@@ -1,10 +1,8 @@
-//! `--pool-pages-min` and `--pool-pages-max`: two bounds of a pool, over its persistent pages and its
-//! overcommit limit.
+//! `--pool-pages-min` and `--pool-pages-max`: bounds of a pool, set by its persistent pages and its overcommit limit.
 //!
-//! A maximum above the minimum is somebody's limit and stays when the minimum moves, as ever. One
-//! equal to the minimum is none and goes with it, where libhugetlbfs turned the pages that a shrinking
-//! pool gave up into a right to make them again on demand. What was not got is not left as such a
-//! right either.
+//! A maximum above the minimum is a limit that somebody set; it stays when the minimum moves, as in libhugetlbfs. A
+//! maximum equal to the minimum is no limit and moves with the minimum; libhugetlbfs instead turned the pages removed
+//! from a shrinking pool into overcommit. Pages that could not be allocated are not turned into overcommit either.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -22,28 +20,28 @@ use crate::pool::progress::Watcher;
 use crate::pool::show;
 use operations::pool_guard;
 
-/// One adjustment of one pool.
+/// A change of one pool's bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The pool.
+    /// Page size of the pool.
     pub size: PageSize,
-    /// What it has.
+    /// Bounds before.
     pub from: Bounds,
-    /// What it is to have.
+    /// Bounds wanted.
     pub to: Bounds,
-    /// Only on these nodes; empty: wherever the kernel likes.
+    /// Resize only on these nodes; empty: the kernel chooses.
     nodes: Vec<NodeId>,
 }
 
 impl Step {
-    /// Whether it takes pages from memory.
+    /// Whether the pool takes pages from free memory.
     pub fn grows(&self) -> bool {
         self.to.min > self.from.min
     }
 
-    /// The overcommit limit for a pool that has `now` pages; `None` if this step leaves it as it is.
+    /// The overcommit limit for a pool that has `now` pages; `None` if this step does not change it.
     fn overcommit_with(&self, now: u64) -> Option<u64> {
-        // A growth that fell short leaves the maximum where it was, or at what was got.
+        // After an incomplete growth the maximum stays, or rises to the pages allocated.
         let max = match self.grows() && now != self.to.min {
             true => self.from.max.max(now),
             false => self.to.max,
@@ -53,8 +51,7 @@ impl Step {
     }
 }
 
-/// What is to be done, step by step, each from where the one before it ends. Nothing is written; what
-/// cannot be is refused.
+/// The steps of a request; each starts where the previous one ends. Writes nothing; rejects invalid changes.
 pub fn plan(context: &Context, status: &Status, request: &Request) -> Result<Vec<Step>, Failure> {
     let nodes = if request.obey_mempolicy { policy_nodes(context) } else { Vec::new() };
     let mut steps: Vec<Step> = Vec::new();
@@ -98,7 +95,7 @@ fn bounded(from: Bounds, bound: Bound, target: u64) -> Bounds {
 }
 
 impl Step {
-    /// As a request for the machine as a whole.
+    /// The step as a request for the whole machine.
     fn whole(&self) -> Option<pool::Request> {
         let Self { size, from, to, .. } = *self;
         (from.min != to.min).then_some(pool::Request {
@@ -109,8 +106,8 @@ impl Step {
         })
     }
 
-    /// As requests for the machine, or for each of its nodes: what comes is spread evenly, as the kernel does it for
-    /// nr_hugepages_mempolicy, and so is what goes, of nodes that have it.
+    /// The step as requests for the machine, or for each of its nodes. Growth is spread evenly over the nodes, as the
+    /// kernel does for nr_hugepages_mempolicy; shrinking too, over the nodes that have pages.
     fn requests(&self, status: &Status) -> Result<Vec<pool::Request>, PoolError> {
         let Self { size, to, .. } = *self;
         let before = status.persistent(size, None)?;
@@ -131,7 +128,7 @@ impl Step {
     }
 }
 
-/// So many pages in shares that are as equal as `most` of each lets them be; less in all where that is not enough.
+/// Splits `pages` into shares as equal as the limits `most` allow; the sum is smaller if the limits are too small.
 fn dealt(mut pages: u64, most: &[u64]) -> Vec<u64> {
     let mut shares = vec![0; most.len()];
     loop {
@@ -149,7 +146,7 @@ fn dealt(mut pages: u64, most: &[u64]) -> Vec<u64> {
     }
 }
 
-/// Does the steps one by one, with swap around them if wanted.
+/// Carries out the steps in order, with temporary swap around them if requested.
 pub fn carry_out(
     context: &Context,
     request: &Request,
@@ -177,7 +174,7 @@ pub fn carry_out(
             ended = Completion::Part;
         }
         if let Some(signal) = stopped(&watcher) {
-            // Taking the swap away first: this does not return.
+            // Removes the swap first: `die_by` does not return.
             drop(swap);
             sys::signal::die_by(signal);
             return Ok(Completion::Part);
@@ -186,7 +183,7 @@ pub fn carry_out(
     Ok(ended)
 }
 
-/// The signal that asked to stop.
+/// The signal that interrupted the change.
 fn stopped(watcher: &Watcher) -> Option<i32> {
     match watcher.end(exit::Done::Fine) {
         exit::Done::Signal(signal) => Some(signal),
@@ -213,7 +210,7 @@ fn one(
         attempts = if got(&outcomes) > before { HARD_ATTEMPTS } else { attempts - 1 };
     }
     if stopped(watcher).is_some() {
-        // Put back already.
+        // The step was already undone.
         return Ok(Completion::Part);
     }
     let status = Status::read(context.root).map_err(refused)?;
@@ -245,9 +242,9 @@ fn one(
     Ok(if now == step.to.min { Completion::Full } else { Completion::Part })
 }
 
-/// How often --hard tries again without a single new page, as ever.
+/// Number of --hard retries without a single new page, as in libhugetlbfs.
 const HARD_ATTEMPTS: u32 = 5;
-/// Time for swapping and writeback in between.
+/// Pause between retries, for swapping and writeback.
 const HARD_PAUSE: Duration = Duration::from_secs(6);
 
 fn resize(context: &Context, step: &Step, watcher: &mut Watcher) -> Result<Vec<Outcome>, Failure> {
@@ -260,10 +257,10 @@ fn resize(context: &Context, step: &Step, watcher: &mut Watcher) -> Result<Vec<O
     Ok(applied.outcomes)
 }
 
-/// The shell commands of a step.
+/// A step as shell commands.
 fn commands(step: &Step, status: &Status) -> Result<String, Failure> {
     let mut text = String::new();
-    // Of what earlier steps would do the machine knows nothing: where this one begins is planned.
+    // The machine does not show the effect of earlier steps, so the plan says where this step begins.
     let changes = step.from.min != step.to.min;
     for request in step.requests(status).map_err(refused)? {
         if changes && request.before != request.target {
@@ -281,7 +278,7 @@ fn commands(step: &Step, status: &Status) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The nodes that this process's memory policy names (numactl); none if it names none.
+/// The nodes of this process's memory policy (numactl); empty if it names none.
 fn policy_nodes(context: &Context) -> Vec<NodeId> {
     let Ok(text) = context.root.read("/proc/self/numa_maps") else {
         context.voice.warn(
@@ -289,12 +286,12 @@ fn policy_nodes(context: &Context) -> Vec<NodeId> {
         );
         return Vec::new();
     };
-    // Of a mapping without a policy of its own, which the program's text is, the process's is shown.
+    // A mapping without its own policy, as the program's text, shows the process's policy.
     let policy = text.lines().next().and_then(|line| line.split_ascii_whitespace().nth(1));
     policy.map_or(Vec::new(), nodes_of)
 }
 
-/// The nodes in `bind:0-1,3`, `prefer:1`, `interleave=static:0`; none in `default` and `local`.
+/// The nodes in `bind:0-1,3`, `prefer:1`, `interleave=static:0`; empty for `default` and `local`.
 fn nodes_of(policy: &str) -> Vec<NodeId> {
     let Some((_, list)) = policy.split_once(':') else { return Vec::new() };
     let range = |word: &str| {
@@ -312,7 +309,7 @@ mod tests {
     fn bounds_move_as_documented() {
         let bounds = |min, max| Bounds { min, max };
         for (from, bound, target, to) in [
-            // Growing keeps the maximum, or takes it along.
+            // Growing keeps the maximum, or raises it.
             (bounds(0, 0), Bound::Min, 10, bounds(10, 10)),
             (bounds(0, 20), Bound::Min, 10, bounds(10, 20)),
             // Shrinking leaves no overcommit behind.
@@ -352,11 +349,11 @@ mod tests {
         assert_eq!(after((0, 20), (10, 20), 10), Some(10));
         assert_eq!(after((0, 0), (10, 10), 10), None);
         assert_eq!(after((10, 10), (10, 30), 10), Some(20));
-        // A growth that fell short.
+        // An incomplete growth.
         assert_eq!(after((0, 20), (10, 20), 4), Some(16));
         assert_eq!(after((0, 8), (10, 10), 9), Some(0));
         assert_eq!(after((0, 0), (10, 10), 4), None);
-        // A shrink that did gives no right to make the pages again.
+        // An incomplete shrink must not allow overcommit for the removed pages.
         assert_eq!(after((10, 10), (4, 4), 8), None);
         assert_eq!(after((10, 15), (4, 15), 8), Some(7));
     }

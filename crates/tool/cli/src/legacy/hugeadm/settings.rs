@@ -1,4 +1,4 @@
-//! Settings: THP, khugepaged, the group of shared memory, shmmax, min_free_kbytes, zone-movable.
+//! Settings: THP, khugepaged, the shared-memory group, shmmax, min_free_kbytes, zone-movable.
 
 use host::journal::{Journal, KhugepagedKnob, Knob};
 use host::pool::{self, mounts};
@@ -10,7 +10,7 @@ use super::{Completion, Context, refused};
 use crate::exit::{self, Failure};
 use operations::pool_guard;
 
-/// A setting to be written, and how the shell command that would do it quotes the value.
+/// A setting to write, and how its shell command quotes the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingChange {
     knob: Knob,
@@ -18,8 +18,7 @@ pub struct SettingChange {
     quote: &'static str,
 }
 
-/// What is to be written for a request, in the order in which it is done. Nothing is written; junk is
-/// refused.
+/// The settings to write for a request, in order. Writes nothing; rejects invalid values.
 pub fn changes(context: &Context, request: &Request) -> Result<Vec<SettingChange>, Failure> {
     let mut changes = Vec::new();
     let mut change =
@@ -33,7 +32,7 @@ pub fn changes(context: &Context, request: &Request) -> Result<Vec<SettingChange
         KhugepagedKnob::ScanSleepMillisecs,
     ];
     for knob in order {
-        // The last one given counts.
+        // The last occurrence of an option wins.
         let given = request.khugepaged.iter().rev().find(|(given, _)| *given == knob);
         if let Some((_, value)) = given {
             change(Knob::khugepaged(knob), value.to_string(), "'");
@@ -60,7 +59,7 @@ pub fn changes(context: &Context, request: &Request) -> Result<Vec<SettingChange
 }
 
 impl SettingChange {
-    /// Writes it, or prints the command that would.
+    /// Writes the setting, or prints the command in a dry run.
     pub fn grant(&self, context: &Context) -> Result<Completion, Failure> {
         let Self { knob, value, quote } = self;
         if context.dry_run {
@@ -86,7 +85,7 @@ impl SettingChange {
     }
 }
 
-/// What min_free_kbytes should be; `None` if it is as much already.
+/// The recommended min_free_kbytes in KiB; `None` if it is set to that or more.
 fn recommended_min_free(context: &Context) -> Result<Option<u64>, Failure> {
     let advised =
         pool::recommended_min_free(context.root).map_err(|error| refused(error.into()))?;
@@ -96,24 +95,24 @@ fn recommended_min_free(context: &Context) -> Result<Option<u64>, Failure> {
     Ok(above(context, &Knob::min_free_kbytes(), "min_free_kbytes", advised)?.then_some(advised))
 }
 
-/// What shmmax should be: all that the pools may hold; `None` if it is as much already, as it is with
-/// the kernel's own value.
+/// The recommended shmmax: the bytes that all pools may hold; `None` if it is set to that or more, as the kernel's
+/// default is.
 fn recommended_shmmax(context: &Context) -> Result<Option<u64>, Failure> {
     let advised = pool_bytes(context.root);
     Ok(above(context, &Knob::shmmax(), "shmmax", advised)?.then_some(advised))
 }
 
-/// All that the pools may hold.
+/// Bytes that all pools may hold.
 pub fn pool_bytes(root: &Root) -> u64 {
     let pools = HugetlbPools::read_sizes(root).into_iter();
     let bytes = pools.filter_map(|(size, pool)| Some((size, Bounds::from_pool(&pool)?.max)));
     bytes.fold(0, |sum, (size, max)| sum.saturating_add(max.saturating_mul(size.bytes())))
 }
 
-/// Whether `advised` is more than what is set. A setting is never lowered: others rely on it.
+/// Whether `advised` exceeds the current value. A setting is never lowered, because others rely on it.
 fn above(context: &Context, knob: &Knob, what: &str, advised: u64) -> Result<bool, Failure> {
     let now = knob.read(context.root)?;
-    // shmmax may be larger than any number of ours: then it is above.
+    // A shmmax that does not fit into u64 is above.
     let is_below = now.parse::<u64>().is_ok_and(|now| now < advised);
     if !is_below {
         context
@@ -133,10 +132,10 @@ pub fn group_name(root: &Root, gid: u32) -> Option<String> {
     })
 }
 
-/// The sysctl that kernels before 4.16 had.
+/// A sysctl of kernels before 4.16.
 const TREAT_AS_MOVABLE: &str = "hugepages_treat_as_movable";
 
-/// Pages from ZONE_MOVABLE: a setting once, a rule since Linux 4.16.
+/// Whether pools use ZONE_MOVABLE: a setting before Linux 4.16, always on since.
 pub fn zone_movable(context: &Context, able: bool) -> Result<Completion, Failure> {
     let knob = Knob::vm(TREAT_AS_MOVABLE).map_err(Failure::usage)?;
     if context.root.path(knob.path()).exists() {

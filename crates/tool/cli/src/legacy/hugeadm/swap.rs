@@ -1,7 +1,6 @@
-//! Swap while a pool grows: memory in use by programs can then make room.
+//! Temporary swap while a pool grows: lets the kernel swap out memory of programs.
 //!
-//! The growth itself compacts memory and needs none; this is for machines whose memory is full of
-//! what programs hold.
+//! Growing compacts memory by itself and needs no swap; this is for machines whose memory programs fill.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -16,26 +15,26 @@ use crate::exit::Failure;
 
 const DIR: &str = "/var/lib/hugetlbfs/swap/temp";
 
-/// Swap as it will be.
+/// A plan for temporary swap.
 #[derive(Debug)]
 pub struct Swapping {
-    /// The file's length; `None`: RAM disks, which are there.
+    /// Length of the swap file in bytes; `None`: existing RAM disks.
     length: Option<u64>,
     places: Vec<PathBuf>,
-    /// It stays afterwards.
+    /// Keep the swap afterwards.
     persist: bool,
 }
 
-/// Swap in use. Dropping it takes it away again, unless it is to stay.
+/// Active temporary swap; removed on drop unless it is to persist.
 #[derive(Debug)]
 pub struct Added<'a> {
     context: &'a Context<'a>,
     swapping: Swapping,
-    /// How many of the places are in use.
+    /// Number of swap areas in use.
     on: usize,
 }
 
-/// What swap a request needs: none where nothing grows.
+/// The temporary swap for a request; `None` if no step grows a pool.
 pub fn plan(
     context: &Context,
     request: &Request,
@@ -60,13 +59,13 @@ pub fn plan(
     }
 }
 
-/// As many RAM disks as hold one page and a little more.
+/// Enough RAM disks to hold more than one page.
 fn ram_disks(context: &Context, page: u64) -> Result<Vec<PathBuf>, Failure> {
     let mut places = Vec::new();
     let mut bytes = 0u64;
     while bytes <= page {
         let number = places.len();
-        // Sectors of 512 bytes, whatever the disk's own are (Documentation/ABI, stat of block devices).
+        // In units of 512 bytes, regardless of the disk's sector size (Documentation/ABI, stat of block devices).
         let sectors = context.root.read(&format!("/sys/block/ram{number}/size")).ok();
         let device = PathBuf::from(format!("/dev/ram{number}"));
         let sectors = sectors.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
@@ -84,7 +83,7 @@ fn ram_disks(context: &Context, page: u64) -> Result<Vec<PathBuf>, Failure> {
 }
 
 impl Swapping {
-    /// What a shell would do before the pool grows.
+    /// The shell commands before the pool grows.
     pub fn commands_before(&self) -> String {
         let one = |place: &PathBuf| {
             let place = place.display();
@@ -97,7 +96,7 @@ impl Swapping {
         self.places.iter().map(one).collect()
     }
 
-    /// And afterwards.
+    /// The shell commands after the pool has grown.
     pub fn commands_after(&self) -> String {
         let one = |place: &PathBuf| {
             let place = place.display();
@@ -107,7 +106,7 @@ impl Swapping {
         if self.persist { String::new() } else { self.places.iter().map(one).collect() }
     }
 
-    /// Makes it. A failure takes away what was made.
+    /// Creates and enables the swap; removes everything if that fails.
     pub fn begin<'a>(self, context: &'a Context<'a>) -> Result<Added<'a>, Failure> {
         let mut added = Added { context, swapping: self, on: 0 };
         if let Some(length) = added.swapping.length {
@@ -151,7 +150,7 @@ impl Drop for Added<'_> {
     }
 }
 
-/// A file of zeroes without holes, which no other user may read: swap holds everybody's memory.
+/// A file of zeros without holes, readable only by its owner: swap holds memory of all users.
 fn zeroes(path: &Path, length: u64) -> io::Result<()> {
     fs::create_dir_all(DIR)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;

@@ -1,12 +1,10 @@
-//! What a request means for one program on one machine: the environment it gets, and warnings about
-//! what it will not get. Nothing keeps the program from being started, as ever. Decided from facts, so
-//! that `--dry-run` prints what would be and nothing is tried.
+//! The environment of one program on one machine for a request, and warnings about requests that have no effect. The
+//! program always starts, as with libhugetlbfs. Decided from facts alone, so that `--dry-run` tries nothing.
 //!
-//! Two libraries can do the work. libsuperpage.so, preloaded, does it for any program it reaches. A
-//! program that is linked with libhugetlbfs (the old one, or our stand-in under its name) does its
-//! text, data and shared memory itself, as the `HUGETLB_*` variables say; preloading a second library
-//! for the same memory would move it twice. malloc is ours in both: libhugetlbfs lost it to glibc
-//! 2.34.
+//! Two libraries can do the work. libsuperpage.so, preloaded, backs any program it reaches. A program linked with
+//! libhugetlbfs (the original, or our replacement of the same name) backs its own text, data and shared memory, as the
+//! `HUGETLB_*` variables say; preloading a second library for the same memory would move it twice. libsuperpage.so
+//! backs malloc in both cases: libhugetlbfs lost that with glibc 2.34.
 //! See docs/decisions/libhugetlbfs.md#2.
 
 use std::path::PathBuf;
@@ -21,18 +19,18 @@ use super::options::{Library, PagesRequest, Preload, Request};
 use super::program::Target;
 use crate::legacy::voice::{HIGHEST, WARNINGS};
 
-/// The outcome.
+/// The environment and the warnings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Variables in the order in which they are printed, each once.
+    /// Variables in printing order, each once.
     pub environment: Vec<(String, String)>,
-    /// Transparent superpages must be allowed to the process, whatever it inherits.
+    /// Allow THP to the process, whatever it inherits.
     pub allow_thp: bool,
-    /// What works not quite as one might think, or not at all.
+    /// Requests that work differently than expected, or not at all.
     pub warnings: Vec<String>,
 }
 
-/// What is decided on, besides the request.
+/// Facts about the system that the decision depends on.
 #[derive(Debug)]
 pub struct SystemState {
     /// The program; `None` in a dry run without one.
@@ -41,15 +39,15 @@ pub struct SystemState {
     pub facts: Facts,
     /// libsuperpage.so, or why there is none.
     pub library: Result<PathBuf, String>,
-    /// LD_LIBRARY_PATH as it is now.
+    /// The current LD_LIBRARY_PATH.
     pub ld_library_path: Option<String>,
-    /// SUPERPAGE_REPORT asks for a report already.
+    /// Whether SUPERPAGE_REPORT is already set.
     pub has_report: bool,
-    /// How much the libraries may say.
+    /// Verbosity of the libraries.
     pub verbosity: u8,
 }
 
-/// Decides.
+/// Decides the environment of a program.
 pub fn decide(request: &Request, around: &SystemState) -> Decision {
     let nobody = Target::default();
     let target = around.target.as_ref().unwrap_or(&nobody);
@@ -60,7 +58,7 @@ pub fn decide(request: &Request, around: &SystemState) -> Decision {
     decision.set("HUGETLB_VERBOSE", around.verbosity.to_string());
     if let Library::Below(path) = &request.library {
         let old = around.ld_library_path.as_deref().filter(|list| !list.is_empty());
-        // Without a colon at the end: an empty entry is the working directory.
+        // No colon at the end: an empty entry means the working directory.
         let old = old.map_or(String::new(), |list| format!(":{list}"));
         let list = match PathBuf::from(path).join("libhugetlbfs.so").exists() {
             true => format!("{path}{old}"),
@@ -94,7 +92,7 @@ pub fn decide(request: &Request, around: &SystemState) -> Decision {
     }
     let default = around.facts.pools.first().map(|pool| pool.size);
     for (part, wish) in parts {
-        // A size that is the default is the default.
+        // The default pool's size needs no name.
         let size = wish.map(|wish| wish.size().filter(|size| Some(*size) != default));
         ours.extend(size.map(|size| (part, Pages::Hugetlb(size))));
     }
@@ -114,8 +112,8 @@ impl Decision {
         self.environment.push((variable.into(), value.into()));
     }
 
-    /// HUGETLB_ELFMAP: what is asked for, or `no`. Where neither is said, the marks in the program
-    /// decide, and the library reads those itself.
+    /// Sets HUGETLB_ELFMAP to the requested segments or `no`. Without options about segments, the library reads the
+    /// marks in the program.
     fn segments(
         &mut self,
         request: &Request,
@@ -156,9 +154,9 @@ impl Decision {
         }
     }
 
-    /// Two wishes that only libhugetlbfs inside the program can grant.
+    /// Options that only libhugetlbfs inside the program supports.
     fn for_linked_programs(&mut self, request: &Request, target: &Target) {
-        // With --no-preload the caller says that it is linked, perhaps statically.
+        // --no-preload implies that the program is linked with libhugetlbfs, perhaps statically.
         let is_linked = target.has_libhugetlbfs || request.preload == Preload::No;
         if request.no_reserve {
             self.set("HUGETLB_NO_RESERVE", "yes");
@@ -183,9 +181,9 @@ impl Decision {
         }
     }
 
-    /// What libsuperpage.so reads, as every launcher of this command has it.
+    /// The variables of libsuperpage.so, as every launcher of this command sets them.
     fn ask_us(&mut self, request: &Request, around: &SystemState, mut ours: Vec<(&str, Pages)>) {
-        // What check_pools warns of would keep the rest from being had.
+        // Drop sizes without a pool, which `check_pools` warns of: they would make the plan fail for the rest.
         let is_there = |size: PageSize| around.facts.pools.iter().any(|pool| pool.size == size);
         ours.retain(|(_, pages)| match pages {
             Pages::Hugetlb(Some(size)) => is_there(*size),
@@ -209,14 +207,14 @@ impl Decision {
             data: has("data"),
             ..Memory::default()
         };
-        // libhugetlbfs' rule: what the pool cannot hold gets base pages.
+        // libhugetlbfs' rule: memory that the pool cannot hold gets base pages.
         let recipe = Recipe { memory, fallback: Fallback::Base, ..Recipe::new(pages) };
         let library = match &around.library {
             Ok(path) => path.clone(),
             Err(why) => return self.warnings.push(why.clone()),
         };
         let facts = Facts { runtime: Some(library), ..around.facts.clone() };
-        // Whether it can be reached has been looked at.
+        // `check_reach` has already checked the program.
         let any = Program { path: PathBuf::new(), kind: Kind::Unknown, allocator: None };
         match Plan::resolve(&recipe, any, None, Vec::new(), &facts) {
             Err(LaunchError::NoThp) => {
@@ -230,7 +228,7 @@ impl Decision {
                     request.preload != Preload::No || change.variable != "LD_PRELOAD"
                 });
                 changes.for_each(|change| self.set(change.variable, change.value));
-                // This process becomes the program, so nobody is left to report for it.
+                // exec replaces this process, so the library must print its own report.
                 if around.verbosity >= WARNINGS && !around.has_report {
                     self.set(abi::environment::REPORT, abi::environment::REPORT_SHORTAGE);
                 }
@@ -253,7 +251,7 @@ impl Decision {
     }
 }
 
-/// Why the pool of `size` can give nothing; `None` if it can.
+/// Why the pool of `size` has no pages; `None` if it has some.
 fn refusal(size: Option<PageSize>, pools: &[Pool]) -> Option<String> {
     let pool = match size {
         None => pools.first(),
@@ -307,7 +305,7 @@ mod tests {
         each.collect::<String>().trim_end().to_string()
     }
 
-    /// What is set for our library to back `memory` with the default pool's pages.
+    /// The variables with which libsuperpage.so backs `memory` with the default pool's pages.
     fn ours(memory: &str) -> String {
         format!(
             "SUPERPAGE_PAGES=hugetlb:2M SUPERPAGE_MEMORY={memory} SUPERPAGE_FALLBACK=base \
@@ -380,7 +378,7 @@ mod tests {
         ] {
             assert_eq!(warnings(line, &around).matches(part).count(), 1, "{line}");
         }
-        // What can be had is asked for: an empty pool may be filled while the program runs.
+        // Sizes that have a pool are requested: an empty pool may be filled while the program runs.
         assert!(lines("--heap=1G x", &around).contains("SUPERPAGE_PAGES=hugetlb:1G "));
         assert!(lines("--heap --shm=4M x", &around).contains("SUPERPAGE_MEMORY=heap "));
         assert!(lines("--thp --shm x", &around).contains("SUPERPAGE_PAGES=thp "));

@@ -1,5 +1,5 @@
-//! `hugectl`: runs a program with parts of its memory on superpages, by environment and preload, in
-//! the place of this process: same pid, and its exit status is the program's.
+//! `hugectl`: sets up environment and preload so that parts of a program's memory are on superpages, then executes it
+//! in place of this process: the pid and exit status are the program's.
 
 mod environment;
 mod options;
@@ -55,7 +55,7 @@ pub fn run(_: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), Stop
     }
 }
 
-/// The program; `None` in a dry run, which needs none that is there.
+/// The program; a dry run does not need an existing one.
 fn find(request: &Request) -> Result<Option<Program>, Failure> {
     let Some(name) = request.command.first() else { return Ok(None) };
     let Some(name) = name.to_str() else {
@@ -67,7 +67,7 @@ fn find(request: &Request) -> Result<Option<Program>, Failure> {
     }
 }
 
-/// Where the library is that the caller means.
+/// Finds the library that the caller chose.
 fn library(place: &Library, own: Option<PathBuf>) -> Result<PathBuf, String> {
     let dirs: Vec<PathBuf> = match place {
         Library::Own => {
@@ -78,8 +78,8 @@ fn library(place: &Library, own: Option<PathBuf>) -> Result<PathBuf, String> {
         Library::Below(dir) => {
             ["", "lib", "lib64"].iter().map(|sub| Path::new(dir).join(sub)).collect()
         }
-        // ld.so(8): this variable, then its own directories. What its cache adds to those is not
-        // read here, for the cache's format is its own business.
+        // ld.so(8): LD_LIBRARY_PATH, then the standard directories. Directories that only ld.so's cache knows are not
+        // searched, as its format is private.
         Library::OnPath => {
             let list = env::var("LD_LIBRARY_PATH").unwrap_or_default();
             let listed = list.split(':').filter(|dir| !dir.is_empty()).map(PathBuf::from);
@@ -95,7 +95,7 @@ fn library(place: &Library, own: Option<PathBuf>) -> Result<PathBuf, String> {
     })
 }
 
-/// The variables as a shell would set them.
+/// The variables as shell assignments.
 fn assignments(decision: &Decision) -> String {
     let mut text = String::new();
     for (variable, value) in &decision.environment {
@@ -107,7 +107,7 @@ fn assignments(decision: &Decision) -> String {
 
 fn become_program(request: &Request, program: &Program, decision: Decision) -> Result<(), Stop> {
     let mut command = Command::new(&program.path);
-    // The name it was called by, as execvp(3) hands it on.
+    // Keep the name it was called by as argv[0], like execvp(3).
     command.arg0(&request.command[0]).args(&request.command[1..]).envs(decision.environment);
     let thp = decision.allow_thp.then_some(ThpControl::System);
     sys::spawn::prepare(&mut command, ChildSetup { thp, ..ChildSetup::default() });

@@ -1,4 +1,4 @@
-//! What `hugectl` is asked for: its options, read into a [`Request`].
+//! Options of `hugectl`, parsed into a [`Request`].
 
 use std::ffi::OsString;
 
@@ -74,38 +74,38 @@ const OPTIONS: &[Opt<Name>] = &[
     Opt::long("thp", Takes::Nothing, Name::Thp),
 ];
 
-/// One part of memory that is to have pages of the hugetlb pool.
+/// Hugetlb pages requested for one kind of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PagesRequest {
-    /// Of the default size.
+    /// Pages of the default size.
     Default,
-    /// Of this size, as it was written and what it means.
+    /// Pages of this size: the text given and its value.
     Of(String, PageSize),
 }
 
-/// Whether a library is preloaded.
+/// Whether to preload a library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preload {
-    /// Where it is needed.
+    /// If needed.
     #[default]
     Needed,
     /// Never.
     No,
 }
 
-/// Where the library is.
+/// Where to find the library.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Library {
-    /// With this command.
+    /// Installed with this command.
     #[default]
     Own,
     /// Below this directory.
     Below(String),
-    /// Where the loader looks.
+    /// Where the dynamic loader looks.
     OnPath,
 }
 
-/// Everything asked for.
+/// All parsed options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     pub text: Option<PagesRequest>,
@@ -113,11 +113,11 @@ pub struct Request {
     pub data: Option<PagesRequest>,
     pub heap: Option<PagesRequest>,
     pub shm: Option<PagesRequest>,
-    /// malloc on transparent superpages.
+    /// Back malloc with transparent superpages.
     pub thp: bool,
-    /// `--disable`: no text, whatever else says so.
+    /// `--disable`: never back text.
     pub no_text: bool,
-    /// `--disable`: no data.
+    /// `--disable`: never back data.
     pub no_data: bool,
     pub preload: Preload,
     pub no_reserve: bool,
@@ -128,7 +128,7 @@ pub struct Request {
     pub command: Vec<OsString>,
 }
 
-/// Reads the words.
+/// Parses the command line.
 pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
     let read = getopt::read(OPTIONS, words)?;
     let mut request = Request { command: read.rest, ..Request::default() };
@@ -174,7 +174,7 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
     Ok(request)
 }
 
-/// What a size asks for. One that is none asks for nothing: the program runs on base pages, as ever.
+/// The pages that a size requests. An invalid size requests none: the program runs on base pages, as with libhugetlbfs.
 fn wish(voice: &Voice, part: &str, size: Option<String>) -> Option<PagesRequest> {
     let Some(text) = size else { return Some(PagesRequest::Default) };
     let bytes = text.parse::<ByteSize>().ok().map(ByteSize::bytes);
@@ -190,7 +190,7 @@ fn wish(voice: &Voice, part: &str, size: Option<String>) -> Option<PagesRequest>
     }
 }
 
-/// libhugetlbfs took any list for both.
+/// Disables text or data; libhugetlbfs took any unknown list for both.
 fn disable(voice: &Voice, request: &mut Request, list: Option<&str>) {
     for word in list.unwrap_or("text,data").split(',') {
         let is_known = ["text", "data", "bss"].contains(&word);
@@ -203,7 +203,7 @@ fn disable(voice: &Voice, request: &mut Request, list: Option<&str>) {
 }
 
 impl PagesRequest {
-    /// The pool's page size; `None`: the default pool's.
+    /// Page size of the pool; `None`: the default pool's.
     pub fn size(&self) -> Option<PageSize> {
         match self {
             Self::Default => None,
@@ -211,7 +211,7 @@ impl PagesRequest {
         }
     }
 
-    /// As it was written, if it was.
+    /// The size as given, if any.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Default => None,
@@ -228,7 +228,7 @@ impl PagesRequest {
 pub mod tests {
     use super::*;
 
-    /// The request of a line, which must be one.
+    /// Parses a command line that must be a valid request.
     pub fn request(line: &str) -> Request {
         read_line(line).unwrap()
     }

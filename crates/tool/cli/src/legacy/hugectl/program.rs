@@ -1,5 +1,5 @@
-//! What `hugectl` needs to know of the program besides how it is loaded: whether libhugetlbfs is linked
-//! into it, which then does the work, and what hugeedit marked in it.
+//! Facts about the program that `hugectl` needs besides how it is loaded: whether libhugetlbfs is linked into it and
+//! does the work, and the marks of hugeedit.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,23 +11,23 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
 use crate::legacy::hugeedit;
 
-/// A program, as far as it decides what is to be set.
+/// The facts about a program that decide the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Its path, in words.
+    /// Path, as text.
     pub name: String,
-    /// Why neither preload nor environment can be counted on to reach it.
+    /// Why preload and environment may not reach it.
     pub unreached: Option<String>,
-    /// libhugetlbfs is among the libraries it is linked with.
+    /// Whether it is linked with libhugetlbfs.
     pub has_libhugetlbfs: bool,
-    /// hugeedit marked its text.
+    /// Whether hugeedit marked its text.
     pub marked_text: bool,
-    /// hugeedit marked its data.
+    /// Whether hugeedit marked its data.
     pub marked_data: bool,
 }
 
 impl Target {
-    /// Looks at a program's file. What cannot be read as a program has no marks and no libraries.
+    /// Reads a program's file. An unreadable or unknown file has no marks and no libraries.
     pub fn from_program(program: &launch::Program) -> Self {
         let path = &program.path;
         let (marked_text, marked_data) = match program.kind {
@@ -46,7 +46,7 @@ impl Target {
     }
 }
 
-/// The libraries a program names (DT_NEEDED).
+/// The libraries a program is linked with (DT_NEEDED).
 fn libraries(path: &Path) -> Vec<String> {
     let Ok(file) = File::open(path) else { return Vec::new() };
     let cache = ReadCache::new(file);
@@ -63,7 +63,7 @@ fn needed<Header: FileHeader<Endian = object::Endianness>>(
     let entries = segments.iter().find_map(|one| one.dynamic(endian, cache).ok().flatten())?;
     let value = |tag| entries.iter().find(|one| one.tag(endian) == tag);
     let strings_at: u64 = value(elf::DT_STRTAB)?.d_val(endian).into();
-    // The table's address is one in memory; the segment that holds it says where it is in the file.
+    // The table's address is a virtual address; its segment gives the file offset.
     let strings = segments.iter().find_map(|one| {
         let (start, size) = (one.p_vaddr(endian).into(), one.p_filesz(endian).into());
         let within = one.p_type(endian) == elf::PT_LOAD && strings_at >= start;
@@ -98,7 +98,7 @@ mod tests {
         for length in [0, 3, 64, 100, 700, 5000, whole.len() / 2] {
             std::fs::write(&path, &whole[..length.min(whole.len())]).unwrap();
             let found = libraries(&path);
-            // The header alone names none; what more a longer part names is chance.
+            // The header alone names no libraries; names found in longer truncated files are arbitrary.
             assert!(length > 64 || found.is_empty(), "{length}: {found:?}");
         }
         assert!(libraries(Path::new("/no/such")).is_empty());

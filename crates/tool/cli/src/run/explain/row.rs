@@ -1,4 +1,4 @@
-//! The rows of `--explain`, and how they are shown.
+//! The rows of `--explain` and their formatting.
 
 use ::report::format as words;
 use live::Latency;
@@ -7,21 +7,21 @@ use units::ByteSize;
 
 use crate::pool::show;
 
-/// The means of rules that the kernel has its own of.
+/// The mechanism of rules that the kernel decides itself.
 pub(super) const OWN_RULES: &str = "the kernel's own rules";
 
-/// A rule, and what was done about it in one way.
+/// A rule and the outcome of one mechanism.
 #[derive(Debug, Default, PartialEq)]
 pub struct Row {
     pub(super) rule: String,
     pub(super) asked: Option<u64>,
     pub(super) done: Option<u64>,
-    /// Where `done` is unknown.
+    /// Upper bound where `done` is unknown.
     pub(super) at_most: Option<u64>,
     pub(super) bytes: Option<u64>,
-    /// Those asked for that were not made.
+    /// Requested superpages that were not made.
     pub(super) refused: Option<u64>,
-    /// Why, and how often: an attempt may be repeated.
+    /// Reasons for failed attempts, with counts: an attempt may be repeated.
     pub(super) failures: Vec<(&'static str, u64)>,
     pub(super) means: &'static str,
     pub(super) by: &'static str,
@@ -29,26 +29,26 @@ pub struct Row {
     pub(super) why: String,
 }
 
-/// How long after what asked for it.
+/// Delay after the trigger.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum When {
     #[default]
     Unknown,
-    /// Before the call, or the fault, returned.
+    /// Before the call or fault returned.
     AtOnce(&'static str),
-    /// In the call that another row is about.
+    /// In the call that another row reports.
     With(&'static str),
     Later(Latency),
 }
 
 impl Row {
-    /// Nothing is done.
+    /// Records that nothing is done, and why.
     pub(super) fn nothing(&mut self, why: &str) {
         (self.done, self.bytes) = (Some(0), Some(0));
         self.say(why);
     }
 
-    /// So many were made, of so many bytes each.
+    /// Records `count` superpages of `size` bytes each.
     pub(super) fn made(&mut self, count: u64, size: Option<u64>) {
         (self.done, self.bytes) = (Some(count), size.map(|size| count * size));
     }
@@ -129,7 +129,7 @@ pub fn document(rows: &[Row]) -> Value {
     documents.into()
 }
 
-/// The table, and below it why something was not done, or otherwise.
+/// The table, and below it why a rule was not carried out, or differently.
 pub fn in_words(rows: &[Row]) -> String {
     const HEAD: [&str; 8] =
         ["rule", "asked", "done", "bytes", "refused", "by what means", "by whom", "median, 99 %"];
