@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 create_exception!(superpage, Error, PyException, "What superpage could not do, in one line.");
 
 /// Poll interval for signals.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A Python exception with the error in one line.
 pub fn failed(why: impl Display) -> PyErr {
@@ -45,7 +45,7 @@ pub fn apart<T: Send>(
             let worker =
                 worker.map_err(|error| failed(format!("a thread cannot be started: {error}")))?;
             let mut raised = None;
-            while done.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            while done.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 if raised.is_none() {
                     raised = Python::attach(|py| py.check_signals()).err();
                     stop.store(raised.is_some(), Ordering::Relaxed);

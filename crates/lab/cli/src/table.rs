@@ -117,7 +117,7 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
                 (false, false) => format!("\n{}", text(&document.table, &document.agreement)),
             };
             let progress = progress.lock().expect("nothing in it panics");
-            printed = progress.aside(|| exit::print_some(&text));
+            progress.aside(|| printed = exit::print_some(&text));
         }
         documents.push(document);
         if matches!(printed, Ok(true)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -6,14 +6,14 @@ use units::ByteSize;
 
 /// The counters in one line; `uncounted` is the number of processes that could not add to them, `fallback` the pages
 /// that memory without superpages got.
-pub fn summary(ledger: &CounterFile, uncounted: usize, fallback: &str, in_place: bool) -> String {
+pub fn summary(counters: &CounterFile, uncounted: usize, fallback: &str, in_place: bool) -> String {
     let missing = match uncounted {
         0 => String::new(),
         1 => "; at least 1 more process is not counted".to_string(),
         count => format!("; at least {count} more processes are not counted"),
     };
     let why = if uncounted == 0 { "" } else { " (another user, namespace or capabilities)" };
-    match ledger.totals() {
+    match counters.totals() {
         Some(totals) => in_words(&totals, fallback, in_place) + &missing + why,
         None => "unknown what libsuperpage.so did: its counters could not be read".to_string(),
     }

@@ -29,7 +29,7 @@ mod workload;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use operations::run::in_passing;
+use operations::run::on_scratch_thread;
 use operations::signals;
 
 pub use compare::plans::in_words as plans_in_words;
@@ -121,7 +121,7 @@ fn command_named() -> ExitCode {
     // `run` stays in memory as long as its program runs.
     if std::env::args_os().nth(1).is_some_and(|word| word == "run") {
         sys::mem::use_one_arena();
-        return match in_passing(OnlyRun::try_parse) {
+        return match on_scratch_thread(OnlyRun::try_parse) {
             Ok(OnlyRun { command: RunCommand::Run(args) }) => exit::finish(run::run(args)),
             Err(error) => exit::of_clap(&error, &LAUNCHERS),
         };
@@ -134,7 +134,7 @@ fn command_named() -> ExitCode {
             exit::print(&compare::help::all(Cli::command())).map(|()| exit::Done::Fine),
         );
     }
-    let cli = in_passing(|| {
+    let cli = on_scratch_thread(|| {
         let command = groups::grouped(Cli::command());
         let command = command.mut_subcommand("compare", compare::help::abridged);
         let matches = command.try_get_matches()?;

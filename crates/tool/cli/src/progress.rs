@@ -14,11 +14,11 @@ use crate::exit;
 pub use operations::reporter::Progress;
 
 /// Delay before progress is shown.
-const SILENT: Duration = Duration::from_secs(2);
+const DELAY: Duration = Duration::from_secs(2);
 /// Redraw interval of the elapsed time.
-const REDRAWN: Duration = Duration::from_millis(200);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval of lines without a terminal.
-const EVERY: Duration = Duration::from_secs(15);
+const LINE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Template when the total is known: progress and remaining time.
 const COUNTED: &str = "{elapsed_precise} [{bar:30}] {percent} %, {eta} left  {msg}";
@@ -59,9 +59,9 @@ impl Drawn {
         let shown = bar.clone();
         // A separate thread, because the work may not call `tell` for long.
         let show = move || {
-            if ended.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(DELAY) == Err(RecvTimeoutError::Timeout) {
                 shown.set_draw_target(ProgressDrawTarget::stderr());
-                shown.enable_steady_tick(REDRAWN);
+                shown.enable_steady_tick(REDRAW_INTERVAL);
             }
         };
         // If the thread cannot start, no bar is shown.
@@ -100,7 +100,7 @@ struct Lines {
 
 impl Bar for Lines {
     fn tell(&mut self, done: u64, of: Option<u64>, what: &mut dyn FnMut() -> String) {
-        if self.last.elapsed() > EVERY {
+        if self.last.elapsed() > LINE_INTERVAL {
             self.last = Instant::now();
             let of = of.map_or(String::new(), |of| format!(" of {of}"));
             exit::say(&format!("{done}{of} done; {}", what()));

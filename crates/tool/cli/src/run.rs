@@ -16,7 +16,7 @@ use host::{MemInfo, Root, Thp};
 use launch::{Ahead, Children, Executor, Fallback, Files, Memory, Pages, Plan, Recipe, Text, Word};
 use operations::design::recipe::{self as design_recipe, RuleNote};
 use operations::pool_guard::PoolPolicy;
-use operations::run::{Ran, Request, in_passing};
+use operations::run::{Ran, Request, on_scratch_thread};
 use operations::{design, facts, signals};
 use units::{ByteSize, PageSize};
 
@@ -291,11 +291,11 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Result<Done, Failure> {
-    in_passing(|| args.report.check()).map_err(Failure::in_launcher)?;
+    on_scratch_thread(|| args.report.check()).map_err(Failure::in_launcher)?;
     // Installed before any setting is raised, so that no signal leaves it unrestored.
     let relay = signals::Relay::new().map_err(Failure::in_launcher)?;
-    let heeding = relay.heeding();
-    let (recipe, rules, refused) = in_passing(|| args.recipe())?;
+    let signal_guard = relay.signal_guard();
+    let (recipe, rules, refused) = on_scratch_thread(|| args.recipe())?;
     let request = Request {
         notes: rules.iter().map(ToString::to_string).chain(refused.iter().cloned()).collect(),
         lends: args.lends(),
@@ -313,8 +313,8 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         Ran::Signal(signal) => return Ok(Done::Signal(signal)),
         Ran::Ended(ran) => *ran,
     };
-    drop(heeding);
-    let (totals, machine) = (ran.ledger.as_ref().and_then(CounterFile::totals), ran.machine);
+    drop(signal_guard);
+    let (totals, machine) = (ran.counters.as_ref().and_then(CounterFile::totals), ran.machine);
     let ended = Ended {
         may_have_any: request.recipe.pages == Pages::Auto,
         has_grown_pool: request.lends,
@@ -326,7 +326,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         seen: ran.seen,
         pid: ran.pid,
     };
-    let (plan, ledger) = (ran.plan, ran.ledger);
+    let (plan, counters) = (ran.plan, ran.counters);
     let status = ended.status;
     let explained = args.explain.then(|| {
         let run = explain::Run {
@@ -341,7 +341,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
         run.rows()
     });
     let document = || {
-        let mut document = ended.document(&plan, &args.command, ledger.as_ref());
+        let mut document = ended.document(&plan, &args.command, counters.as_ref());
         if let Some(rows) = &explained {
             document["explain"] = explain::document(rows);
         }
@@ -349,7 +349,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     };
     args.report.deliver(args.quiet, document, || {
         let fallback = fallback_of(&plan, request.recipe.fallback);
-        for line in ended.in_words(&plan, ledger.as_ref(), fallback) {
+        for line in ended.in_words(&plan, counters.as_ref(), fallback) {
             exit::say(&line);
         }
         if let Some(rows) = &explained {

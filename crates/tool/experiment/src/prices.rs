@@ -26,7 +26,7 @@ const SLICE: f64 = 12e6;
 /// Minimum and maximum number of accesses of one measurement.
 const ACCESSES: (f64, f64) = (20_000.0, 2_000_000.0);
 /// Minimum of the largest footprint, in bytes; larger than every cache.
-const STRETCH: usize = 256 << 20;
+const MIN_FOOTPRINT: usize = 256 << 20;
 
 /// Why there are no prices.
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +124,7 @@ impl Samples {
     pub fn new(most: ByteSize, superpage: Option<PageSize>) -> Result<Self, PricesError> {
         let superpage = superpage.ok_or(PricesError::NoSuperpages)?;
         let base = sys::param::page_size();
-        let bytes = superpage.floor(most.bytes().max(STRETCH as u64)) as usize;
+        let bytes = superpage.floor(most.bytes().max(MIN_FOOTPRINT as u64)) as usize;
         let page = base.bytes() as usize;
         let footprints: Vec<usize> =
             (MIN_OCTAVE..).map(|k| page << k).take_while(|footprint| *footprint <= bytes).collect();

@@ -27,7 +27,7 @@ pub(crate) const MIN_AHEAD: usize = 4;
 const SECOND_HALF: u16 = PAGES / 2;
 const OVERTAKEN: usize = 2;
 /// The next call is made when the program has used a quarter of the last superpages.
-const REACHED: usize = 4;
+const TRIGGER_DIVISOR: usize = 4;
 /// Pages read to see whether a superpage is used.
 const PROBES: u64 = 4;
 /// Ticks between such reads, and ticks without use after which a front is dropped.
@@ -128,7 +128,7 @@ impl Executor {
         let process = self.processes.get(&pid)?;
         let is_made = |at: &u64| process.extents.get(at).is_some_and(|extent| extent.is_huge);
         let last = *run.last().filter(|last| is_made(last))?;
-        let probe = *run.iter().skip(run.len() / REACHED).find(|at| is_made(at))?;
+        let probe = *run.iter().skip(run.len() / TRIGGER_DIVISOR).find(|at| is_made(at))?;
         Some(Front { pid, probe, last, until: self.now() + PURSUE_FOR })
     }
 

@@ -19,14 +19,14 @@ use crate::extent::PAGES;
 const SHARE: i64 = 50;
 /// Initial and maximum credit, in nanoseconds.
 const START: i64 = 1_000_000;
-const MOST: i64 = 50_000_000;
+const MAX_CREDIT: i64 = 50_000_000;
 /// For designs that make superpages ahead: minimum credit for copying while a program grows and while it does not,
 /// and maximum debt for making ahead.
 const SPARE_TO_GROW: i64 = 10 * START;
 const SPARE: i64 = 2 * START;
 const DEBT: i64 = 2 * START;
-/// Minimum credit to make superpages that save no fault while a program grows: [`MOST`] would soon be reached.
-const PLENTY: i64 = MOST / 2;
+/// Minimum credit to make superpages that save no fault while a program grows: [`MAX_CREDIT`] would soon be reached.
+const PLENTY: i64 = MAX_CREDIT / 2;
 /// One call raises the price of a superpage ahead by at most this fraction (1/4): the call may have been delayed by
 /// something else.
 const DEARER: i64 = 4;
@@ -211,7 +211,7 @@ impl Budget {
     }
 
     fn add(&mut self, credit: i64) {
-        self.balance = self.balance.saturating_add(credit).min(MOST);
+        self.balance = self.balance.saturating_add(credit).min(MAX_CREDIT);
     }
 }
 
@@ -379,8 +379,8 @@ mod tests {
         assert_eq!(budget.affordable(PID), 1, "what a call takes here is unknown");
         budget.asked = 1000;
         let all = budget.affordable(PID) as i64;
-        assert_eq!(all, MOST / EXPECTED);
-        budget.made(PID, all as usize, Duration::from_nanos(MOST as u64), Duration::ZERO);
+        assert_eq!(all, MAX_CREDIT / EXPECTED);
+        budget.made(PID, all as usize, Duration::from_nanos(MAX_CREDIT as u64), Duration::ZERO);
         assert!(budget.waits() && budget.affordable(PID) == 0);
         // CPU time of another process gives credit too.
         budget.ran(Pid(8), ms(0), ms(0));

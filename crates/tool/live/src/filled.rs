@@ -21,7 +21,7 @@ const SHARE_OF_GROUP: u64 = 64;
 /// Memory left in the control group in addition to what a call needs for its copy.
 const LEFT_IN_GROUP: u64 = 4 * BYTES;
 /// Ticks for which a control group's lack of a limit, and the size of programs, are cached.
-const BELIEVED: u64 = 20_000;
+const CACHE_TICKS: u64 = 20_000;
 const HELD_BELIEVED: u64 = 5_000;
 /// Back-off after an unused superpage was found; doubled each time. In ticks.
 const MIN_REST: u64 = 5_000;
@@ -172,7 +172,7 @@ impl Executor {
         }
         let left = cgroup::memory_available_of(&self.root, pid).map(|left| left.bytes());
         if left.is_none() {
-            self.filled.unlimited = Some((pid, now + BELIEVED));
+            self.filled.unlimited = Some((pid, now + CACHE_TICKS));
         }
         left
     }

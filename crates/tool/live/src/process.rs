@@ -19,7 +19,7 @@ use crate::extent::{BYTES, Extent, PAGES, SCALE};
 /// Maximum ticks between looks while no fault is seen: some pages are not faulted in.
 const MAX_UNSEEN: u64 = 1_000_000;
 /// Ticks for which the presence of a userfaultfd is cached.
-const BELIEVED: u64 = 100_000;
+const CACHE_TICKS: u64 = 100_000;
 /// Page categories that a look asks for.
 const WANTED: Categories = Categories(Categories::PRESENT.0 | Categories::SWAPPED.0);
 
@@ -269,7 +269,7 @@ impl Process {
             link.is_ok_and(|link| link.to_string_lossy().contains("userfaultfd"))
         };
         let has = root.list(&dir).map_or(true, |names| names.into_iter().any(is_one));
-        self.userfaultfd = (has, now + BELIEVED);
+        self.userfaultfd = (has, now + CACHE_TICKS);
         has
     }
 

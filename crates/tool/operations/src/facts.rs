@@ -48,12 +48,12 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// A measurement takes at most one part in this many of the available memory, per page size.
-pub const SPARED_PART: u64 = 6;
+pub const MEMORY_DIVISOR: u64 = 6;
 
 /// Bytes that a measurement may take per page size: `most`, or less if memory is short.
-pub fn spared(most: ByteSize) -> ByteSize {
+pub fn measurement_memory(most: ByteSize) -> ByteSize {
     let available = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.available);
-    available.map_or(most, |free| most.min(ByteSize(free.bytes() / SPARED_PART)))
+    available.map_or(most, |free| most.min(ByteSize(free.bytes() / MEMORY_DIVISOR)))
 }
 
 /// The page size in which superpages are counted: a PMD mapping, or else the default hugetlb size.

@@ -39,7 +39,7 @@ pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(),
         file.write_all(contents.as_ref()).map_err(failed)?;
         return file.persist_noclobber(&target).map(drop).map_err(|error| {
             match error.error.kind() {
-                ErrorKind::AlreadyExists => came_meanwhile(path, error.file),
+                ErrorKind::AlreadyExists => target_appeared(path, error.file),
                 _ => failed(error.error),
             }
         });
@@ -56,7 +56,7 @@ pub fn write(path: &Path, force: bool, contents: impl AsRef<[u8]>) -> Result<(),
 }
 
 /// Keeps the temporary file, because the target appeared meanwhile.
-fn came_meanwhile(path: &Path, file: NamedTempFile) -> Failure {
+fn target_appeared(path: &Path, file: NamedTempFile) -> Failure {
     let kept = file.keep().map(|(_, kept)| kept.display().to_string());
     let kept = kept.unwrap_or_else(|error| format!("nowhere ({})", error.error));
     Failure::usage(format!(

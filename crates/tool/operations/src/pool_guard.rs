@@ -44,7 +44,7 @@ pub fn journal_dir() -> PathBuf {
 }
 
 /// Restores settings left by killed commands before a new change is planned; returns what was restored.
-pub fn give_back_of_the_dead(root: &Root) -> Vec<Restoration> {
+pub fn restore_orphaned(root: &Root) -> Vec<Restoration> {
     // Ignore errors: the change fails too and reports the reason.
     host::journal::restore_dead(&journal_dir(), root, &|| true).unwrap_or_default()
 }

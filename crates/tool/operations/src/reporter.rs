@@ -67,14 +67,10 @@ impl Progress {
     }
 
     /// Prints something else while the bar is hidden.
-    pub fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
-        let Some(bar) = &self.bar else { return print() };
-        let (mut print, mut printed) = (Some(print), None);
-        bar.aside(&mut || printed = print.take().map(|print| print()));
-        match (printed, print) {
-            (Some(printed), _) => printed,
-            (None, Some(print)) => print(),
-            (None, None) => unreachable!("`print` was called, and what it returned was kept"),
+    pub fn aside(&self, mut print: impl FnMut()) {
+        match &self.bar {
+            Some(bar) => bar.aside(&mut print),
+            None => print(),
         }
     }
 

@@ -62,7 +62,7 @@ pub struct Ended {
     /// The plan it was started with.
     pub plan: Plan,
     /// Counters of the preloaded library.
-    pub ledger: Option<CounterFile>,
+    pub counters: Option<CounterFile>,
     /// Exit status.
     pub status: ExitStatus,
     /// Duration in seconds.
@@ -83,7 +83,7 @@ pub struct Ended {
 
 /// Calls `work` on a separate thread, so that its freed malloc memory can be returned: on the main thread it would stay
 /// in caches while the launcher waits. If no thread can be started, `work` runs here.
-pub fn in_passing<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub fn on_scratch_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let mut work = Some(work);
     let begun = &mut work;
     let done = std::thread::scope(|scope| {
@@ -119,7 +119,8 @@ impl Request {
         mut not_raised: Vec<Failure>,
     ) -> Result<(Plan, Vec<String>), Failure> {
         let search = facts::search_path();
-        let planned = in_passing(|| launch::resolve(&self.recipe, &self.command, &search, facts));
+        let planned =
+            on_scratch_thread(|| launch::resolve(&self.recipe, &self.command, &search, facts));
         let is_needed = self.recipe.fallback == Fallback::Error
             || matches!(planned, Err(LaunchError::PoolEmpty { .. }));
         if let Some(why) = not_raised.pop_if(|_| is_needed) {
@@ -144,8 +145,8 @@ impl Request {
     /// # Errors
     /// The program cannot be started.
     pub fn run(&self, relay: signals::Relay) -> Result<Ran, Failure> {
-        let heeding = relay.heeding();
-        let mut facts = in_passing(facts::read);
+        let signal_guard = relay.signal_guard();
+        let mut facts = on_scratch_thread(facts::read);
         let mut guard = OvercommitGuard::default();
         let mut not_raised = Vec::new();
         if self.lends {
@@ -160,26 +161,26 @@ impl Request {
         let (plan, notes) = self.resolved(&facts, not_raised)?;
         let unreached = plan.unreached_notes().map(Note::to_string);
         unreached.chain(notes).for_each(|line| self.tell(&line));
-        let ledger = match plan.uses_library().then(CounterFile::create).transpose() {
-            Ok(ledger) => ledger,
+        let counters = match plan.uses_library().then(CounterFile::create).transpose() {
+            Ok(counters) => counters,
             Err(why) => {
                 self.tell(&format!("the library's counters are not available: {why}"));
                 None
             }
         };
         let policy = design::recipe::in_force(&self.recipe).map_err(Failure::in_launcher)?;
-        let counters = || self.counts.then(|| Counters::read(&Root::real()).ok()).flatten();
-        let before = counters();
+        let kernel_counters = || self.counts.then(|| Counters::read(&Root::real()).ok()).flatten();
+        let before = kernel_counters();
         if let Some(signal) = relay.asked() {
             // Cancelled before the start. The guard restores what was raised.
             return Ok(Ran::Signal(signal));
         }
-        let ended = self.supervise(plan, relay, ledger, policy);
-        let machine = before.zip(counters()).map(|(before, after)| after.since(&before));
+        let ended = self.supervise(plan, relay, counters, policy);
+        let machine = before.zip(kernel_counters()).map(|(before, after)| after.since(&before));
         for line in guard.restore() {
             say(&line);
         }
-        drop(heeding);
+        drop(signal_guard);
         Ok(Ran::Ended(Box::new(Ended { machine, ..ended? })))
     }
 
@@ -188,12 +189,12 @@ impl Request {
         &self,
         plan: Plan,
         relay: signals::Relay,
-        ledger: Option<CounterFile>,
+        counters: Option<CounterFile>,
         policy: Option<Policy>,
     ) -> Result<Ended, Failure> {
-        let supply = self.supply_for(&plan, ledger.as_ref());
+        let supply = self.supply_for(&plan, counters.as_ref());
         let began = Instant::now();
-        let environment = ledger.as_ref().map(CounterFile::variable).into_iter().collect();
+        let environment = counters.as_ref().map(CounterFile::variable).into_iter().collect();
         let start = Start { environment, ..Start::default() };
         let pid = launch::start(&plan, start)
             .map_err(|error: LaunchError| Failure::of_launcher(&error))?;
@@ -206,7 +207,7 @@ impl Request {
             (rules, Live::start(policy, fresh, Root::real(), move || family.members()))
         });
         let depth = Depth::WithinBudget;
-        let watch = Watch::start(Root::real(), family, began, depth, 0, ledger.as_ref());
+        let watch = Watch::start(Root::real(), family, began, depth, 0, counters.as_ref());
         let ours = |error: sys::SysError| Failure::cannot(error).in_launcher();
         // From here on this process only waits and takes samples, less and less often.
         sys::mem::give_back_unused();
@@ -232,12 +233,12 @@ impl Request {
         let uses_pool = matches!(plan.pages, Pages::Hugetlb(_));
         seen.conclude(&Root::real(), usage.max_rss, uses_pool);
         let machine = None;
-        Ok(Ended { plan, ledger, status, seconds, usage, seen, pid, in_force, supplied, machine })
+        Ok(Ended { plan, counters, status, seconds, usage, seen, pid, in_force, supplied, machine })
     }
 
     /// Supply of free superpages for a program whose library may request them.
-    fn supply_for(&self, plan: &Plan, ledger: Option<&CounterFile>) -> Option<Supply> {
-        let supply = Supply::for_plan(plan, ledger, &Root::real(), &pool_guard::journal_dir());
+    fn supply_for(&self, plan: &Plan, counters: Option<&CounterFile>) -> Option<Supply> {
+        let supply = Supply::for_plan(plan, counters, &Root::real(), &pool_guard::journal_dir());
         supply.unwrap_or_else(|why| {
             self.tell(&format!("superpages are not made free on request: {why}"));
             None

@@ -32,7 +32,7 @@ pub type Interruption = Arc<AtomicI32>;
 /// are restored before it ends (by the same signal).
 pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, Failure> {
     let asked = Interruption::default();
-    let (mut signals, heeding) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
+    let (mut signals, signal_guard) = watch(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
     let (noted, handle) = (Arc::clone(&asked), signals.handle());
     let note = move || {
         for origin in signals.forever() {
@@ -41,14 +41,14 @@ pub fn interrupt_experiment(interrupt: Arc<Interrupt>) -> Result<Interrupting, F
         }
     };
     Builder::new().spawn(note).map_err(no_thread)?;
-    Ok(Interrupting { asked, handle, _heeding: heeding })
+    Ok(Interrupting { asked, handle, _signal_guard: signal_guard })
 }
 
 /// Signal handling of an experiment.
 pub struct Interrupting {
     asked: Interruption,
     handle: Handle,
-    _heeding: Heeding,
+    _signal_guard: SignalGuard,
 }
 
 impl Interrupting {
@@ -99,7 +99,7 @@ impl Relay {
     /// program is not started if no thread can be.
     pub fn new() -> Result<Self, Failure> {
         let passed_on = [SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGALRM];
-        let (mut signals, heeding) = watch(&[&ENDING[..], &passed_on].concat())?;
+        let (mut signals, signal_guard) = watch(&[&ENDING[..], &passed_on].concat())?;
         let handle = signals.handle();
         let (program, started) = channel();
         let relay = move || {
@@ -120,12 +120,15 @@ impl Relay {
             let noted = flag::register_usize(signal, Arc::clone(&asked.0), signal as usize);
             noted.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))?;
         }
-        Ok(Self { program, relaying: Relaying { handle, thread, asked, _heeding: heeding } })
+        Ok(Self {
+            program,
+            relaying: Relaying { handle, thread, asked, _signal_guard: signal_guard },
+        })
     }
 
     /// While it lives no termination signal ends this process, even after the relay: until settings are restored.
-    pub fn heeding(&self) -> Heeding {
-        Heeding::another()
+    pub fn signal_guard(&self) -> SignalGuard {
+        SignalGuard::another()
     }
 
     /// The termination signal received before the program was started.
@@ -145,7 +148,7 @@ pub struct Relaying {
     handle: Handle,
     thread: JoinHandle<()>,
     asked: Asked,
-    _heeding: Heeding,
+    _signal_guard: SignalGuard,
 }
 
 impl Relaying {
@@ -160,12 +163,12 @@ impl Relaying {
 
 /// Catches the `signals` that are not ignored: a parent that used `nohup`, or started us in the background, wants them
 /// ignored.
-fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, Heeding), Failure> {
-    let heeded: Vec<i32> =
+fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, SignalGuard), Failure> {
+    let watched_signals: Vec<i32> =
         signals.iter().copied().filter(|signal| !sys::signal::is_ignored(*signal)).collect();
-    let watched = Heeding::new(&heeded).and_then(|heeding| {
-        let signals = SignalsInfo::<WithOrigin>::new(&heeded)?;
-        Ok((signals, heeding))
+    let watched = SignalGuard::new(&watched_signals).and_then(|signal_guard| {
+        let signals = SignalsInfo::<WithOrigin>::new(&watched_signals)?;
+        Ok((signals, signal_guard))
     });
     watched.map_err(|error| Failure::usage(format!("signals cannot be caught: {error}")))
 }
@@ -173,46 +176,46 @@ fn watch(signals: &[i32]) -> Result<(SignalsInfo<WithOrigin>, Heeding), Failure>
 /// Signals are handled while one of these lives. Without any, they have their default effect again: a handler of
 /// signal-hook can never be removed, and a TERM between two parts of a command would be lost.
 #[must_use]
-pub struct Heeding(());
+pub struct SignalGuard(());
 
-/// Number of live [`Heeding`] values, and the flags of their signals.
+/// Number of live [`SignalGuard`] values, and the flags of their signals.
 #[derive(Default)]
-struct Heeders {
+struct GuardCount {
     count: u32,
     /// Signals with their default effect while `nobody` is set.
     defaulted: Vec<i32>,
     nobody: Arc<AtomicBool>,
 }
 
-static HEEDERS: LazyLock<Mutex<Heeders>> = LazyLock::new(Mutex::default);
+static GUARDS: LazyLock<Mutex<GuardCount>> = LazyLock::new(Mutex::default);
 
-impl Heeding {
+impl SignalGuard {
     fn new(signals: &[i32]) -> std::io::Result<Self> {
-        let mut heeders = HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut guards = GUARDS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for signal in signals {
-            if !heeders.defaulted.contains(signal) {
-                flag::register_conditional_default(*signal, Arc::clone(&heeders.nobody))?;
-                heeders.defaulted.push(*signal);
+            if !guards.defaulted.contains(signal) {
+                flag::register_conditional_default(*signal, Arc::clone(&guards.nobody))?;
+                guards.defaulted.push(*signal);
             }
         }
-        heeders.nobody.store(false, Ordering::SeqCst);
-        heeders.count += 1;
+        guards.nobody.store(false, Ordering::SeqCst);
+        guards.count += 1;
         Ok(Self(()))
     }
 
     /// Another one, while one lives.
     fn another() -> Self {
-        HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).count += 1;
+        GUARDS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).count += 1;
         Self(())
     }
 }
 
-impl Drop for Heeding {
+impl Drop for SignalGuard {
     fn drop(&mut self) {
-        let mut heeders = HEEDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        heeders.count -= 1;
-        if heeders.count == 0 {
-            heeders.nobody.store(true, Ordering::SeqCst);
+        let mut guards = GUARDS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        guards.count -= 1;
+        if guards.count == 0 {
+            guards.nobody.store(true, Ordering::SeqCst);
         }
     }
 }

@@ -58,7 +58,7 @@ pub struct Demand {
 /// One reuse in this many may be beyond the reach: sampled distances are sometimes slightly too long, and a few pages
 /// beyond a power of two do not double the footprint.
 /// See docs/decisions/prediction.md#4.
-const FEW: f64 = 50.0;
+const REACH_DIVISOR: f64 = 50.0;
 
 impl Default for Demand {
     fn default() -> Self {
@@ -88,7 +88,7 @@ impl Demand {
 
     /// Octave of the distance in pages within which nearly all reuses lie.
     pub fn reach(&self) -> usize {
-        let few = self.again.iter().sum::<f64>() / FEW;
+        let few = self.again.iter().sum::<f64>() / REACH_DIVISOR;
         let mut beyond = 0.0;
         let is_reached = |&octave: &usize| {
             beyond += self.again[octave];

@@ -21,16 +21,16 @@ const TRACKED: usize = 32 << 10;
 /// Maximum number of records after which a neighbour's use still counts as recent. Programs interleave a few sequences
 /// with many other accesses; random accesses to a thousand or more pages hit within 64 by chance less than one time in
 /// eight.
-const SHORTLY: u64 = 64;
+const RECENT_RECORDS: u64 = 64;
 
 /// Distance in pages within which a sequentially used page is still in use: programs read and write several arrays in
 /// parallel. 64 pages fit every first-level TLB.
-const STILL: u64 = 64;
+const IN_USE_PAGES: u64 = 64;
 
 /// Minimum number of accesses between first coming to a page and coming to its neighbour for both to count as
 /// sequential: one per line of a page. Fewer are a hop over nearby memory (the sorted neighbours of a vertex), which
 /// fetches a line and not a page: PageRank's hops were priced as pages, at 40 times their cost.
-const PAGEFUL: u64 = 64;
+const MIN_SEQUENTIAL_ACCESSES: u64 = 64;
 
 /// Slots of the table of recent uses, a power of two.
 const RECENT: usize = 1024;
@@ -166,7 +166,7 @@ impl Watch {
         demand.add_again(octave(distance), stands_for);
         if sequential {
             // A page used alternately with others is still one sequential page: its lines come once.
-            if superpage && octave(distance) > octave(STILL) {
+            if superpage && octave(distance) > octave(IN_USE_PAGES) {
                 demand.add_sequential(writes, stands_for);
             }
             return;
@@ -209,19 +209,22 @@ impl Watch {
         first
     }
 
-    /// Records the use of a page; returns whether a neighbour was used recently, at least `PAGEFUL` accesses before
+    /// Records the use of a page; returns whether a neighbour was used recently, at least `MIN_SEQUENTIAL_ACCESSES` accesses before
     /// this page was first reached.
     fn came_in_order(&mut self, page: Page) -> bool {
         let (at, accesses) = (self.at, self.accesses);
         let place = |page: u32| page as usize % RECENT;
         let before = |page: u32| {
             let recent = self.recent[place(page)];
-            (recent.page == page && at - recent.at <= SHORTLY).then_some(recent.since)
+            (recent.page == page && at - recent.at <= RECENT_RECORDS).then_some(recent.since)
         };
         let beside = [before(page.0.wrapping_sub(1)), before(page.0.wrapping_add(1))];
         let since = before(page.0).unwrap_or(accesses);
         self.recent[place(page.0)] = Recent { page: page.0, at, since };
-        beside.into_iter().flatten().any(|there| since.saturating_sub(there) >= PAGEFUL)
+        beside
+            .into_iter()
+            .flatten()
+            .any(|there| since.saturating_sub(there) >= MIN_SEQUENTIAL_ACCESSES)
     }
 
     fn event(&mut self, event: &Event, mut demand: Demand) -> Demand {

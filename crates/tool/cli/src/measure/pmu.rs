@@ -16,7 +16,7 @@ use crate::exit::{self, Failure};
 use operations::{facts, signals};
 
 /// Poll interval for the end of the processes.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The counters of this machine.
 pub fn counters() -> Result<Counters, Failure> {
@@ -79,7 +79,7 @@ pub fn of_processes(
         stat.is_ok_and(|stat| stat.start_ticks == *start && !stat.is_dead())
     };
     while interrupted.signal() == 0 && !over(began) && running.iter().any(lives) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let seconds = began.elapsed().as_secs_f64();
     let mut estimate = finish(counting, &counters, cost)?;

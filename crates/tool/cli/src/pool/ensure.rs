@@ -33,7 +33,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let root = Root::real();
     let wanted = ensure::read(&args.file)?;
     if !args.check && !args.how.dry_run {
-        super::give_back_of_the_dead();
+        super::restore_orphaned();
     }
     let plan = ensure::plan(&root, &wanted)?;
     if !args.how.force && !args.check {

@@ -130,8 +130,8 @@ fn complain(inherited: &[Restoration]) {
 }
 
 /// Restores what killed commands left, before a change is planned.
-fn give_back_of_the_dead() {
-    complain(&pool_guard::give_back_of_the_dead(&Root::real()));
+fn restore_orphaned() {
+    complain(&pool_guard::restore_orphaned(&Root::real()));
 }
 
 /// Runs one change under the journal: kept on success, undone on failure.

@@ -23,7 +23,7 @@ pub struct Args {
 pub fn run(args: Args) -> Result<Done, Failure> {
     let spec: Spec = args.spec.parse().map_err(PoolError::from)?;
     if !args.how.dry_run {
-        super::give_back_of_the_dead();
+        super::restore_orphaned();
     }
     let status = super::status()?;
     let size = status.size(spec.pool)?;

@@ -11,9 +11,9 @@ use crate::exit::{self, Done, Failure};
 use operations::signals::{self, Interrupting, Interruption};
 
 /// Delay before the first line.
-const SILENT: Duration = Duration::from_secs(2);
+const DELAY: Duration = Duration::from_secs(2);
 /// Interval of further lines.
-const EVERY: Duration = Duration::from_secs(5);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Prints progress of one change and catches signals.
 pub struct Watcher {
@@ -49,8 +49,8 @@ impl Watcher {
     /// The same for any other work: prints `line` if one is due.
     pub fn tick(&mut self, line: impl FnOnce() -> String) -> ControlFlow<()> {
         let due = match self.last_line {
-            None => self.began.elapsed() > SILENT,
-            Some(last) => last.elapsed() > EVERY,
+            None => self.began.elapsed() > DELAY,
+            Some(last) => last.elapsed() > LINE_INTERVAL,
         };
         if due && !self.quiet {
             self.last_line = Some(Instant::now());

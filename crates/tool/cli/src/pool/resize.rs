@@ -120,7 +120,7 @@ pub fn run(args: Args, verb: Verb) -> Result<Done, Failure> {
     let specs = specs.collect::<Result<Vec<_>, Failure>>()?;
     let How { node, much } = args.how;
     if !much.dry_run {
-        super::give_back_of_the_dead();
+        super::restore_orphaned();
     }
     let status = super::status()?;
     let requests = pool::resolve(&status, &specs, node.map(NodeId))?;

@@ -40,7 +40,7 @@ const PARTLY_IN_PLACE: &str = "MADV_COLLAPSE, partly in place";
 const LAUNCHER: &str = "privileged launcher";
 const THREAD: &str = "allocating thread";
 const KERNEL: &str = "kernel";
-const NOBODY: &str = "nobody";
+const NO_ACTOR: &str = "nobody";
 const CALL: When = When::AtOnce("in the call");
 const FAULT: When = When::AtOnce("in the fault");
 const MACHINE: &str = "the kernel counts for the whole machine only";
@@ -64,7 +64,7 @@ impl Run<'_> {
         let report = self.ended.in_force.as_ref().map(|it| &it.report);
         match (&self.plan.left_alone, report) {
             (Some(why), _) => {
-                rows.add(&self.rule("allocation.form"), "nothing", NOBODY).nothing(why);
+                rows.add(&self.rule("allocation.form"), "nothing", NO_ACTOR).nothing(why);
             }
             (None, Some(report)) => {
                 self.add_made(report, &mut rows);
@@ -128,7 +128,7 @@ impl Run<'_> {
             if wanted == 0 && cause != usual {
                 continue;
             }
-            let by = if self.refused.is_some() { NOBODY } else { LAUNCHER };
+            let by = if self.refused.is_some() { NO_ACTOR } else { LAUNCHER };
             let means = match account.in_place {
                 0 => COLLAPSE,
                 some if some == made => IN_PLACE,
@@ -196,7 +196,7 @@ impl Run<'_> {
         }
         if self.plan.thp == ThpRequest::Disabled {
             let why = "superpages are disabled for the program";
-            rows.add(&rule, "nothing", NOBODY).nothing(why);
+            rows.add(&rule, "nothing", NO_ACTOR).nothing(why);
             return;
         }
         if uses_pool && advised == 0 {
@@ -304,7 +304,7 @@ impl Run<'_> {
                 }
             }
             if filled == 0 {
-                let row = rows.add(rule, "nothing", NOBODY);
+                let row = rows.add(rule, "nothing", NO_ACTOR);
                 row.nothing(&note.words);
                 row.asked = reserved;
                 continue;

@@ -119,7 +119,7 @@ impl Ended {
     pub fn in_words(
         &self,
         plan: &Plan,
-        ledger: Option<&CounterFile>,
+        counters: Option<&CounterFile>,
         fallback: &str,
     ) -> Vec<String> {
         let seen = &self.seen;
@@ -152,10 +152,10 @@ impl Ended {
             }
         };
         let line = format!("{}: {coverage}{outcome}; {:.2} s, {peak}", plan.name, self.seconds);
-        let library =
-            ledger.map(|ledger| counters::summary(ledger, seen.uncounted, fallback, plan.in_place));
-        let shortage =
-            shortage(plan, ledger).map(|it| counters::shortage_in_words(&it, self.has_grown_pool));
+        let library = counters
+            .map(|counters| counters::summary(counters, seen.uncounted, fallback, plan.in_place));
+        let shortage = shortage(plan, counters)
+            .map(|it| counters::shortage_in_words(&it, self.has_grown_pool));
         let killed = self.children_killed().unwrap_or_default().into_iter();
         let killed = killed.filter_map(|child| {
             let why = why_killed(plan, child)?;
@@ -195,7 +195,7 @@ impl Ended {
     }
 
     /// `superpage.run/1`: bytes, seconds, shares of 1; `null` is unknown.
-    pub fn document(&self, plan: &Plan, command: &[Word], ledger: Option<&CounterFile>) -> Value {
+    pub fn document(&self, plan: &Plan, command: &[Word], counters: Option<&CounterFile>) -> Value {
         let seen = &self.seen;
         let coverage = seen.coverage.as_ref();
         let (outcome, why) = match self.outcome(plan) {
@@ -244,8 +244,8 @@ impl Ended {
             "watch_seconds": seen.watch_seconds,
             "design": self.in_force,
             "supplied": self.supplied,
-            "library": ledger.and_then(CounterFile::totals).map(|totals| library(&totals, seen.uncounted)),
-            "shortage": shortage(plan, ledger).map(|it| json!({
+            "library": counters.and_then(CounterFile::totals).map(|totals| library(&totals, seen.uncounted)),
+            "shortage": shortage(plan, counters).map(|it| json!({
                 "page_bytes": it.page,
                 "wanted_pages": it.wanted,
                 "had_pages": it.had,
@@ -257,11 +257,11 @@ impl Ended {
 }
 
 /// The pool's shortage of pages of the plan's size.
-fn shortage(plan: &Plan, ledger: Option<&CounterFile>) -> Option<Shortage> {
+fn shortage(plan: &Plan, counters: Option<&CounterFile>) -> Option<Shortage> {
     let mut variables = plan.environment.iter();
     let pages = &variables.find(|set| set.variable == environment::PAGES)?.value;
     match (plan.in_place, pages.parse()) {
-        (false, Ok(Pages::Hugetlb(Some(size)))) => ledger?.totals()?.shortage(size.bytes()),
+        (false, Ok(Pages::Hugetlb(Some(size)))) => counters?.totals()?.shortage(size.bytes()),
         _ => None,
     }
 }

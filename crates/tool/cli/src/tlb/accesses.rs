@@ -17,9 +17,9 @@ const LEAST: ByteSize = ByteSize::mib(256);
 
 /// Measures the costs, or says why not.
 pub fn measure(snapshot: &Snapshot, quiet: bool) -> Result<Accesses, String> {
-    let memory = facts::spared(MOST);
+    let memory = facts::measurement_memory(MOST);
     if memory < LEAST {
-        let needed = ByteSize(facts::SPARED_PART * LEAST.bytes());
+        let needed = ByteSize(facts::MEMORY_DIVISOR * LEAST.bytes());
         return Err(format!("{needed} of available memory are needed"));
     }
     let what = "accesses far beyond the caches";

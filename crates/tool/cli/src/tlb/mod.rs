@@ -271,7 +271,7 @@ fn offered(probe: &Live, without: &[NotOffered], page: PageSize) -> Result<(), F
 }
 
 /// Sizes that are not measured, without those that `changes` will make available.
-fn but_for(one: &NotOffered, changes: &[Change]) -> Option<NotOffered> {
+fn without_changed(one: &NotOffered, changes: &[Change]) -> Option<NotOffered> {
     let is_changed = |size: &PageSize| changes.iter().any(|change| change.size() == *size);
     let sizes: Vec<PageSize> = one.sizes.iter().copied().filter(|size| !is_changed(size)).collect();
     let is_left = one.sizes.is_empty() || !sizes.is_empty();
@@ -286,7 +286,7 @@ fn plan(args: &Args, probe: &Live, changes: &[Change]) -> Result<String, Failure
             out += &format!("  pages of {}: {}\n", offer.page, offer.means);
         }
     }
-    for one in probe.without().iter().filter_map(|one| but_for(one, changes)) {
+    for one in probe.without().iter().filter_map(|one| without_changed(one, changes)) {
         out += &format!("  not {one}\n");
     }
     for change in changes {

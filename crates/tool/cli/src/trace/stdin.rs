@@ -10,7 +10,7 @@ use operations::signals::Interruption;
 /// Bytes per read of the reader thread.
 const PIECE: usize = 256 << 10;
 /// Poll interval for signals.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Standard input, read by a thread.
 pub struct Stdin {
@@ -49,7 +49,7 @@ impl Read for Stdin {
             if self.asked.load(Ordering::SeqCst) != 0 {
                 return Err(io::Error::other("stopped"));
             }
-            match self.pieces.recv_timeout(LOOK) {
+            match self.pieces.recv_timeout(POLL_INTERVAL) {
                 Ok(piece) => (self.piece, self.at) = (piece?, 0),
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),

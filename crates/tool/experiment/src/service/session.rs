@@ -27,9 +27,9 @@ use crate::execute::{Interrupt, RunError, tail_of};
 use crate::process_tree::ProcessTree;
 
 /// Time after which a service without a `ready` command and port is assumed to be ready.
-const MOMENT: Duration = Duration::from_secs(1);
+const READY_DELAY: Duration = Duration::from_secs(1);
 /// Time after which remaining descendants of an ended service count as a service in the background.
-const LEFTOVERS: Duration = Duration::from_millis(200);
+const ORPHAN_DELAY: Duration = Duration::from_millis(200);
 
 /// Result of the load.
 pub(crate) struct Loaded {
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
         // Processes left by the load do not belong to the service.
         self.end_others()?;
         // If the service died, the load fails, and may end first.
-        let time = if status.success() { Duration::ZERO } else { LEFTOVERS };
+        let time = if status.success() { Duration::ZERO } else { ORPHAN_DELAY };
         self.must_run("under load", time)?;
         Ok(Loaded { status, wall: ran.wall, stdout: ran.stdout, stderr: ran.stderr })
     }
@@ -212,7 +212,7 @@ impl<'a> Session<'a> {
                     }
                 }
                 (None, Some(port)) => accepts(port),
-                (None, None) => self.since.elapsed() >= MOMENT,
+                (None, None) => self.since.elapsed() >= READY_DELAY,
             };
             self.must_run("before it was ready", if is_ready { Duration::ZERO } else { PAUSE })?;
             if is_ready {
@@ -247,7 +247,7 @@ impl<'a> Session<'a> {
         };
         if status.success() {
             // Helpers of an ended service disappear within a moment.
-            std::thread::sleep(LEFTOVERS);
+            std::thread::sleep(ORPHAN_DELAY);
             let left = self.started.as_ref().map_or(Vec::new(), ProcessTree::processes);
             let live = left.iter().filter(|(_, stat)| !stat.is_dead()).take(5);
             let live: Vec<String> =

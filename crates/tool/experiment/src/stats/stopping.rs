@@ -105,10 +105,10 @@ pub struct Time {
 pub const PATIENT_RUNS: u32 = 50;
 
 /// Share of the remaining error that a look leaves for later.
-const LEFT: f64 = 2.0 / 3.0;
+const ERROR_LEFT_PER_LOOK: f64 = 2.0 / 3.0;
 
 /// Share of the error that is spent at all, so that a few thousand experiments can *show* that the promise is kept.
-const SPENT: f64 = 0.5;
+const ERROR_BUDGET: f64 = 0.5;
 
 /// What ended the runs, as far as it affects the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,9 +141,9 @@ impl Looks {
 
     /// Confidence level of the comparison for runs that ended by `end`.
     pub fn level(&self, confidence: Confidence, end: End) -> Confidence {
-        let left = SPENT * LEFT.powi(self.made as i32);
+        let left = ERROR_BUDGET * ERROR_LEFT_PER_LOOK.powi(self.made as i32);
         confidence.of_error(match end {
-            End::Decided => left / LEFT * (1.0 - LEFT),
+            End::Decided => left / ERROR_LEFT_PER_LOOK * (1.0 - ERROR_LEFT_PER_LOOK),
             End::Enough => left / 2.0,
             End::Other => left,
         })

@@ -34,17 +34,18 @@ fn populating(recipe: Recipe, name: String) -> Arm {
 }
 
 /// Default limit of prezeroed memory, without `--burst`.
-const READY: ByteSize = ByteSize::mib(64);
+const DEFAULT_PREZERO: ByteSize = ByteSize::mib(64);
 /// Limit of the prefaulted part of a new mapping.
-const AHEAD: ByteSize = ByteSize::mib(64);
+const DEFAULT_PREFAULT: ByteSize = ByteSize::mib(64);
 
 /// The arm with superpages prepared by libsuperpage.so. The limit holds a burst; the library's own bounds decide how
 /// much it keeps.
 fn pool(burst: Option<ByteSize>) -> Arm {
     let memory = Memory::USUAL;
     // malloc needs little beyond the burst; a quarter more is enough.
-    let ready = burst.map_or(READY, |burst| ByteSize((burst.bytes() / 4).saturating_mul(5)));
-    let ahead = Ahead { prezero: Some(ready), prefault: Some(AHEAD) };
+    let ready =
+        burst.map_or(DEFAULT_PREZERO, |burst| ByteSize((burst.bytes() / 4).saturating_mul(5)));
+    let ahead = Ahead { prezero: Some(ready), prefault: Some(DEFAULT_PREFAULT) };
     let name = "pool".to_string();
     Arm { recipe: Recipe { name, memory, ahead, ..Recipe::new(Pages::Thp) }, populates: false }
 }

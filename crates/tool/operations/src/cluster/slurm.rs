@@ -58,7 +58,9 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
                 Err(failure) if watch.tries.submitted() == 0 || launch.args.detach => {
                     return Err(failure);
                 }
-                Err(failure) => bear(launch, watch, &failure, &mut refused, "trying again")?,
+                Err(failure) => {
+                    tolerate_failure(launch, watch, &failure, &mut refused, "trying again")?
+                }
             }
         }
         if launch.args.detach {
@@ -77,7 +79,7 @@ pub(super) fn run(launch: &Launch, watch: &mut Watch) -> Result<Outcome, Failure
         match look(launch) {
             Ok(answer) => (queue, unanswered) = (answer, 0),
             Err(failure) => {
-                bear(launch, watch, &failure, &mut unanswered, "asking again")?;
+                tolerate_failure(launch, watch, &failure, &mut unanswered, "asking again")?;
                 // The queue is unknown: count no job as missing.
                 watched.values_mut().for_each(|missed| *missed = 0);
                 queue = watched.keys().map(|part| (*part, Job::unknown())).collect();
@@ -100,7 +102,7 @@ impl Job {
 }
 
 /// Handles a failed Slurm command that may succeed later. Prints the first failure in a row, gives up after the last.
-fn bear(
+fn tolerate_failure(
     launch: &Launch,
     watch: &Watch,
     failure: &Failure,

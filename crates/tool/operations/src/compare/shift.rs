@@ -29,27 +29,23 @@ pub fn run(
     loop {
         let may_shift = earlier.len() < MAX_SHIFTS;
         job.settings.rule.max_deviation = may_shift.then_some(MAX_DEVIATION);
-        let (made, signal) = match job.run_and(between)? {
-            JobOutcome::Document(document) => (Some(document), None),
-            JobOutcome::Signal(signal, made) => (made, Some(signal)),
-        };
-        if let Some(document) = made {
-            let line = arrays::line(&document);
-            let is_to_shift = document.stopped == Stopped::Deviation && signal.is_none();
-            earlier.push((offset, document));
-            if is_to_shift {
-                offset = arrays::shifted(offset, line);
-                shift(&mut job, offset, &earlier.last().expect("just pushed").1);
-                continue;
+        match job.run_and(between)? {
+            JobOutcome::Document(document) if document.stopped == Stopped::Deviation => {
+                let next = arrays::shifted(offset, arrays::line(&document));
+                shift(&mut job, next, &document);
+                earlier.push((offset, document));
+                offset = next;
+            }
+            JobOutcome::Document(document) => {
+                return Ok(JobOutcome::Document(placed(document, offset, earlier)));
+            }
+            JobOutcome::Signal(signal, made) => {
+                // Interrupted before its first block: the earlier runs are the result.
+                let last = made.map(|document| (offset, document)).or_else(|| earlier.pop());
+                let document = last.map(|(offset, document)| placed(document, offset, earlier));
+                return Ok(JobOutcome::Signal(signal, document));
             }
         }
-        // Interrupted before its first block: use the earlier runs as the result.
-        let document = earlier.pop().map(|(offset, document)| placed(document, offset, earlier));
-        return Ok(match (document, signal) {
-            (document, Some(signal)) => JobOutcome::Signal(signal, document),
-            (Some(document), None) => JobOutcome::Document(document),
-            (None, None) => unreachable!("a job without a document was interrupted"),
-        });
     }
 }
 

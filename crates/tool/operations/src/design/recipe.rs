@@ -162,7 +162,7 @@ pub fn from_design(
         }
     };
     let (ahead, mut notes) = ahead(&plan, pages, size);
-    notes.extend(not_ours(design, &plan, executor, by_fault, kernel));
+    notes.extend(kernel_notes(design, &plan, executor, by_fault, kernel));
     let design = Some(name.clone());
     let recipe =
         Recipe { name: name.clone(), memory, ahead, design, executor, ..Recipe::new(pages) };
@@ -285,7 +285,7 @@ pub fn check_sizes(named: &Named) -> Result<(), Failure> {
     let sizes: BTreeSet<u64> =
         thp.sizes.keys().copied().chain(thp.pmd_size).map(|size| size.bytes()).collect();
     let here: Vec<u64> = sizes.into_iter().collect();
-    match lacking(&named.design, &here) {
+    match first_missing_size(&named.design, &here) {
         None => Ok(()),
         Some(size) => {
             let place = place(named, SIZES);
@@ -308,7 +308,7 @@ fn place(named: &Named, key: &str) -> String {
 const SIZES: &str = "allocation.sizes";
 
 /// The first THP size of a design that is not in `here` (bytes).
-fn lacking(design: &Design, here: &[u64]) -> Option<u64> {
+fn first_missing_size(design: &Design, here: &[u64]) -> Option<u64> {
     let policy = design.policy(Scale::X86);
     let is_transparent = policy.launch().pages == LaunchPages::Transparent && !here.is_empty();
     let mut sizes = policy.sizes().iter().map(|order| Scale::X86.base_page << order);
@@ -359,7 +359,7 @@ const IN_FORCE: [&str; 7] = [
 ];
 
 /// Key prefixes that were applied, or that have a note.
-const OURS: [&str; 7] = [
+const HANDLED_KEYS: [&str; 7] = [
     "allocation.trigger",
     "allocation.form",
     SIZES,
@@ -370,7 +370,7 @@ const OURS: [&str; 7] = [
 ];
 
 /// Notes on the remaining rules, where this kernel behaves differently.
-fn not_ours(
+fn kernel_notes(
     design: &Design,
     plan: &Launch,
     executor: Executor,
@@ -419,7 +419,7 @@ fn not_ours(
     let keys: Vec<String> = diff(&preset, design)
         .into_iter()
         .map(|difference| difference.key)
-        .filter(|key| !OURS.iter().any(|ours| key.starts_with(ours)))
+        .filter(|key| !HANDLED_KEYS.iter().any(|ours| key.starts_with(ours)))
         .filter(|key| !is_in_force || !IN_FORCE.iter().any(|ours| key.starts_with(ours)))
         .filter(|key| deciding.iter().all(|criterion| criterion.key() != key))
         .collect();
@@ -603,8 +603,9 @@ mod tests {
 
     #[test]
     fn sizes_that_this_machine_lacks_are_found() {
-        let lacks =
-            |name: &str, here: &[u64]| lacking(&designs::find(name).expect("a preset"), here);
+        let lacks = |name: &str, here: &[u64]| {
+            first_missing_size(&designs::find(name).expect("a preset"), here)
+        };
         let (mthp, thp) = ([1 << 16, 1 << 21], [1 << 21]);
         assert_eq!(
             (lacks("trident", &mthp), lacks("trident", &thp)),

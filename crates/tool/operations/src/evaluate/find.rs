@@ -7,13 +7,13 @@ use crate::cluster::text_of;
 use crate::compare::suite::{self, Entry};
 
 /// Directory of suites that run only if named.
-const BY_NAME: &str = "published";
+const OPT_IN_DIR: &str = "published";
 
 /// The entries of these suites, or of all installed suites. An entry given twice is run once; two different entries of
 /// the same name are an error, because they would share a row of the table.
 pub fn entries(suites: &[String]) -> Result<Vec<Entry>, Failure> {
     let files: Vec<PathBuf> = match suites.is_empty() {
-        true => all(&own_directory().ok_or_else(nowhere)?)?,
+        true => all(&own_directory().ok_or_else(no_suites)?)?,
         false => suites.iter().map(|suite| find(suite)).collect::<Result<_, _>>()?,
     };
     let mut entries: Vec<Entry> = Vec::new();
@@ -52,8 +52,8 @@ fn find(suite: &str) -> Result<PathBuf, Failure> {
     if names().any(|(file, _)| is_path(file) && Path::new(file).is_file()) {
         return Ok(suite.into());
     }
-    let directory = own_directory().ok_or_else(nowhere)?;
-    let published = directory.join(BY_NAME);
+    let directory = own_directory().ok_or_else(no_suites)?;
+    let published = directory.join(OPT_IN_DIR);
     let file = |name: &str| {
         let mut files =
             [&directory, &published].into_iter().map(|it| it.join(format!("{name}.toml")));
@@ -109,7 +109,7 @@ fn own_directory() -> Option<PathBuf> {
     directories.find(|directory| directory.is_dir() && sys::trust::check_as_root(directory).is_ok())
 }
 
-fn nowhere() -> Failure {
+fn no_suites() -> Failure {
     Failure::cannot(
         "no directory `suites` beside superpage or in share/superpage; name a file: superpage evaluate FILE.toml",
     )

@@ -38,7 +38,7 @@ const MAX_FOOTPRINT: ByteSize = ByteSize::gib(2);
 const MIN_VISITS: u32 = 4;
 /// Pause between price measurements, in multiples of the last measurement's duration: prices are then from the same
 /// minutes as the runs, and take a third of the time.
-const REST: u32 = 2;
+const PAUSE_FACTOR: u32 = 2;
 
 /// This machine's prices, measured before, between and after a program's runs: on a shared host they change within a
 /// minute, and runs change the free frames.
@@ -56,7 +56,7 @@ impl Pricing {
     /// Measures prices before the runs, up to the footprint of the accesses.
     pub fn begin(demand: &SubjectDemand, quiet: bool) -> Result<Self, Failure> {
         let machine = Snapshot::read(&Root::real());
-        let most = facts::spared(MAX_FOOTPRINT);
+        let most = facts::measurement_memory(MAX_FOOTPRINT);
         let reached = sys::param::page_size().bytes() << demand.demand.reach();
         let most = most.min(ByteSize(reached));
         let samples = Samples::new(most, facts::superpage(&machine)).map_err(unpriced)?;
@@ -69,7 +69,7 @@ impl Pricing {
     /// Measures prices again if due; call it between runs. A failure is returned by [`Self::finish`].
     pub fn between(&mut self) {
         let (took, ended) = self.last;
-        if self.failed.is_none() && ended.elapsed() >= REST * took {
+        if self.failed.is_none() && ended.elapsed() >= PAUSE_FACTOR * took {
             self.failed = self.visit(&|| true).err();
         }
     }

@@ -131,7 +131,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     progress.clear();
     // Installed before `interrupting` is dropped, so that no signal is lost.
     let relay = signals::Relay::new()?;
-    let _heeding = relay.heeding(); // termination signals must not kill this process while a pool is raised
+    let _signal_guard = relay.signal_guard(); // termination signals must not kill this process while a pool is raised
     let held = match taken {
         Err(FragmentError::Interrupted) => return Ok(Done::Signal(interrupting.signal())),
         taken => taken.map_err(Failure::cannot)?,
@@ -167,7 +167,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
 
 /// Maximum wait for the kernel to merge freed pages; some stay in per-CPU lists for seconds.
 const MAX_SETTLING: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Waits, up to `MAX_SETTLING`, until nine tenths of the taken superpages are free again.
 fn settle(
@@ -185,7 +185,7 @@ fn settle(
         && goes_on()
         && free(superpage).is_ok_and(|now| superpages(&now) < wanted)
     {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     progress.clear();
 }

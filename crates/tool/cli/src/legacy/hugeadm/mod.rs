@@ -42,8 +42,8 @@ pub enum Completion {
 pub fn run(root: &Root, voice: &mut Voice, words: Vec<OsString>) -> Result<(), Stop> {
     let request = options::read(voice, words)?;
     let context = Context { root, voice, dry_run: request.dry_run };
-    if !request.dry_run && request.goes_by_pools() {
-        context.complain(&pool_guard::give_back_of_the_dead(root));
+    if !request.dry_run && request.depends_on_pools() {
+        context.complain(&pool_guard::restore_orphaned(root));
     }
     let status = Status::read(root).map_err(refused)?;
     let changes = settings::changes(&context, &request)?;

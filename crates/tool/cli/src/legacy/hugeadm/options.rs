@@ -238,7 +238,7 @@ pub fn read(voice: &mut Voice, words: Vec<OsString>) -> Result<Request, Stop> {
 
 impl Request {
     /// Whether the changes depend on the current pools.
-    pub fn goes_by_pools(&self) -> bool {
+    pub fn depends_on_pools(&self) -> bool {
         !self.adjustments.is_empty() || self.shmmax || self.min_free
     }
 

@@ -118,7 +118,8 @@ impl Step {
         let have = self.nodes.iter().map(has).collect::<Result<Vec<_>, _>>()?;
         let grows = to.min >= before;
         let most = |has: &u64| if grows { u64::MAX } else { *has };
-        let shares = dealt(before.abs_diff(to.min), &have.iter().map(most).collect::<Vec<_>>());
+        let shares =
+            split_evenly(before.abs_diff(to.min), &have.iter().map(most).collect::<Vec<_>>());
         let request = |((node, before), share): ((&NodeId, u64), u64)| {
             let target =
                 if grows { before.saturating_add(share) } else { before.saturating_sub(share) };
@@ -129,7 +130,7 @@ impl Step {
 }
 
 /// Splits `pages` into shares as equal as the limits `most` allow; the sum is smaller if the limits are too small.
-fn dealt(mut pages: u64, most: &[u64]) -> Vec<u64> {
+fn split_evenly(mut pages: u64, most: &[u64]) -> Vec<u64> {
     let mut shares = vec![0; most.len()];
     loop {
         let open: Vec<usize> = (0..most.len()).filter(|at| shares[*at] < most[*at]).collect();
@@ -334,7 +335,7 @@ mod tests {
             (0, &[2], &[0]),
             (5, &[], &[]),
         ] {
-            assert_eq!(dealt(pages, most), shares, "{pages} of {most:?}");
+            assert_eq!(split_evenly(pages, most), shares, "{pages} of {most:?}");
         }
     }
 

@@ -98,10 +98,10 @@ pub fn decide(request: &Request, around: &SystemState) -> Decision {
     }
     decision.for_linked_programs(request, target);
     if ours.is_empty() {
-        decision.nothing_of_ours(request, around, target);
+        decision.without_preload(request, around, target);
     } else {
         decision.check_reach(request, target, &ours);
-        decision.ask_us(request, around, ours);
+        decision.set_library_variables(request, around, ours);
     }
     decision.check_pools(request, &around.facts, [&text, &data]);
     decision
@@ -133,7 +133,7 @@ impl Decision {
         self.set("HUGETLB_ELFMAP", value);
     }
 
-    fn nothing_of_ours(&mut self, request: &Request, around: &SystemState, target: &Target) {
+    fn without_preload(&mut self, request: &Request, around: &SystemState, target: &Target) {
         let is_asked = target.has_libhugetlbfs || request.share_text || around.target.is_none();
         if !is_asked && request.preload != Preload::No {
             self.warnings.push("nothing is asked for that this program would heed".to_string());
@@ -182,7 +182,12 @@ impl Decision {
     }
 
     /// The variables of libsuperpage.so, as every launcher of this command sets them.
-    fn ask_us(&mut self, request: &Request, around: &SystemState, mut ours: Vec<(&str, Pages)>) {
+    fn set_library_variables(
+        &mut self,
+        request: &Request,
+        around: &SystemState,
+        mut ours: Vec<(&str, Pages)>,
+    ) {
         // Drop sizes without a pool, which `check_pools` warns of: they would make the plan fail for the rest.
         let is_there = |size: PageSize| around.facts.pools.iter().any(|pool| pool.size == size);
         ours.retain(|(_, pages)| match pages {
