@@ -13,12 +13,12 @@ const MAX_PREPARED: u64 = 64 << 20;
 const SHARE: u64 = 10;
 /// Bytes populated at a time: this bounds the wait of other threads for the address space's lock.
 const PORTION: u64 = 8 << 20;
-/// Number of requests without use after which a kept mapping is released.
+/// A kept mapping is released after this many requests that did not reuse it.
 const PATIENCE: u64 = 8;
 
 impl Request {
-    /// Whether anything is prepared with superpages of this size. Sizes below the largest (mTHP) come with page
-    /// tables that moving and freeing split.
+    /// Whether anything is prepared with superpages of this size. Smaller sizes (mTHP) are not: page tables map them, so
+    /// moving or freeing a part splits them.
     pub fn prepares(&self, superpage: u64) -> bool {
         let is_asked = self.prezero > 0 || self.prefault > 0;
         is_asked && self.pages == Pages::Superpage && FITTING.contains(&superpage)

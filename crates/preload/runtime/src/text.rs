@@ -1,4 +1,4 @@
-//! Text of a fixed length, and numbers in text, without allocating.
+//! Text of a fixed capacity, and numbers in text, without allocating.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -108,7 +108,7 @@ fn digits(text: &[u8], radix: u32) -> Option<(u64, &[u8])> {
     Some((value, rest))
 }
 
-/// A whole text as a decimal number.
+/// Parses all of `text` as a decimal number; `None` if anything follows it.
 pub fn decimal(text: &[u8]) -> Option<usize> {
     number(text).filter(|(_, rest)| rest.is_empty())?.0.try_into().ok()
 }

@@ -72,7 +72,7 @@ impl Explainer<'_> {
         })
     }
 
-    /// The first action, and the alternatives if each action fails.
+    /// The first action, then what the policy tries after each one fails.
     fn chain(&self, event: Event, facts: &Facts) -> Vec<Action> {
         let (mut policy, facts) = (self.policy(), &self.place(facts));
         let mut actions = vec![policy.on(event, facts)];
@@ -292,7 +292,7 @@ impl Design {
 
 // Daemons: the actions of a pass, their limits and candidates.
 
-/// A daemon with more actions than this per pass has no budget.
+/// A daemon with more actions than this per pass is shown as unlimited.
 const NO_BUDGET: usize = 1 << 20;
 
 impl Explainer<'_> {

@@ -1,8 +1,8 @@
 //! A superpage design as a value: when, at what granularity and where each of the five events in a superpage's life
 //! happens (Zhu, Cox, Rixner 2020).
 //!
-//! Physical **allocation**, physical **preparation**, **mapping**, **unmapping**, physical **deallocation**: one module
-//! each, and one for shared mechanisms (`memory`, `fault`). A design is read from TOML ([`Design::from_toml`]) and
+//! Physical **allocation**, physical **preparation**, **mapping**, **unmapping** and physical **deallocation** are tables of its
+//! file, and so are shared mechanisms (`memory`, `fault`); their keys are declared in `policy::rules`. A design is read from TOML ([`Design::from_toml`]) and
 //! makes no decisions: `policy` defines its behaviour, which [`Design::explain`] describes in words. No I/O, no clock,
 //! no kernel. See docs/decisions/policy.md#1.
 #![forbid(unsafe_code)]

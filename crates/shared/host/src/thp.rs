@@ -133,7 +133,7 @@ impl Thp {
 
 impl ThpSize {
     fn read(root: &Root, dir: &str, parts: Parts, reasons: &mut Reasons) -> Self {
-        // A size has only the files that apply to it, so a missing file needs no reason.
+        // A missing file means that the setting does not apply to this size; no reason is recorded.
         let mut choice = |name: &str| match Choice::read(root, &format!("{dir}/{name}")) {
             Err(error) if error.is_gone() => None,
             result => reasons.ask(&format!("{dir}/{name}"), result),

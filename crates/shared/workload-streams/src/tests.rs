@@ -6,7 +6,7 @@ use trace::Block;
 use super::check::check;
 use super::{Description, Given, Setup, catalog};
 
-/// Every workload, in sizes that a naive reader can handle.
+/// Every workload, in sizes that are small enough for the naive checker.
 fn small() -> impl Strategy<Value = Setup> {
     let names = catalog().map(|entry| entry.name).collect::<Vec<_>>();
     (prop::sample::select(names), any::<u64>(), 1u32..5, 1u64..24_000, 0u32..100).prop_map(
@@ -38,7 +38,7 @@ proptest! {
         let (description, mut stream) = setup.build().unwrap();
         let found = check(&mut *stream);
         prop_assert_eq!(&found.phases, &description.phases);
-        // Redis counts one value place and the second of two dictionaries approximately (`Store::reach`).
+        // The description of Redis is approximate: one value slot, and the second dictionary during rehashing (`Store::reach`).
         let slack = if setup.name().starts_with("redis") { (40, 3) } else { (0, 0) };
         let near = |a: u64, b: u64, slack| a.abs_diff(b) <= slack;
         let (pages, regions) = (description.footprint_pages, description.superpages);
@@ -77,7 +77,7 @@ fn defaults_are_as_they_are_listed() {
     for entry in catalog() {
         let parameters = entry.parameters();
         assert_eq!(parameters.len(), entry.options.len(), "{}", entry.name);
-        // Small sizes, except for the size option itself; a graph of the default size takes too long.
+        // Small runs, except where `size` itself is tested; a graph of the default size takes too long.
         let small = if entry.options.contains(&"size") { "size=8M" } else { "operations=50" };
         for parameter in parameters {
             let Given::Number(number) = parameter.default else { continue };
@@ -139,7 +139,7 @@ fn a_run_that_is_both_says_all_that_differs_by_default() {
     let touch = both("touch:iterations=5,lines=2").unwrap().settings.options;
     assert_eq!((touch.repeat, touch.lines, touch.iterations), (Some(5), Some(2), None));
     assert_eq!(both("gups:operations=9").unwrap().settings.options.operations, Some(9));
-    // A model without a live kernel.
+    // A model without a benchmark kernel.
     assert_eq!(both("redis-cold"), None);
 }
 

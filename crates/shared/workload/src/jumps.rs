@@ -117,7 +117,7 @@ fn check(length: usize, places: &[usize]) -> Result<(), JumpsError> {
     near.map_or(Ok(()), |pair| Err(JumpsError::BadPlace(pair[1])))
 }
 
-/// The bytes of a jump between two places, and their number.
+/// Encodes a jump between two places. Returns the buffer and the number of bytes used.
 fn instructions(is_first: bool, from: usize, to: usize) -> ([u8; 11], usize) {
     let (mut bytes, at, length) = match is_first {
         true => (FUNCTION, JUMP_AT, FUNCTION.len()),

@@ -1,4 +1,4 @@
-//! Exit codes and error lines: all decided here.
+//! Exit codes and error lines. The kind of a failure is decided where it is made (`operations::FailureKind`), its code here.
 
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;

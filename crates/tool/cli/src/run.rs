@@ -37,8 +37,8 @@ use crate::exit::{self, Done, Failure};
 Exit codes: the program's, or its signal; 2 wrong usage; 125 superpage failed; 126 the program cannot be executed; 127 not found.")]
 pub struct Args {
     /// Pages to use: base, thp, thp:SIZE, hugetlb, hugetlb:SIZE, auto (hugetlb if the pool has free pages, else thp),
-    /// or system (change nothing) [default: auto with --heap and the like, else thp; thp with --prezero or --prefault;
-    /// hugetlb with --fallback error or --grow-pool]
+    /// or system (change nothing) [default: thp; auto with a memory option such as --heap; thp with --prezero or
+    /// --prefault; hugetlb with --fallback error or --grow-pool]
     #[arg(long, value_name = "KIND")]
     pages: Option<Pages>,
 
@@ -119,8 +119,8 @@ pub struct Args {
     )]
     files: Option<Files>,
 
-    /// Keep up to SIZE of the memory that the program unmaps, zeroed, for its next mapping of that length (THP; not
-    /// malloc's memory). At most 64M, and a tenth of the process's memory.
+    /// Keep up to SIZE of unmapped memory, zeroed, for later mappings of the same length (THP; not malloc's memory).
+    /// At most 64M, and a tenth of the process's memory.
     #[arg(
         long,
         value_name = "SIZE",

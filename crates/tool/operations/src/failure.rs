@@ -25,14 +25,14 @@ pub struct Failure {
     further: Vec<String>,
 }
 
-/// The kind of failure; each has its own exit code.
+/// The kind of failure, from which a command makes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// Wrong usage, or an error of superpage.
     Usage,
     /// Not possible on this machine.
     Cannot,
-    /// Not permitted for this user, but for root.
+    /// Only root may do it.
     Denied,
     /// A signal arrived before the operation was complete.
     Interrupted(i32),
@@ -61,7 +61,7 @@ impl Failure {
         Self { further: lines.collect(), ..Self::usage(line) }
     }
 
-    /// Not possible on this machine or for this user.
+    /// Not possible on this machine.
     pub fn cannot(why: impl Display) -> Self {
         Self::new(FailureKind::Cannot, why)
     }

@@ -53,7 +53,7 @@ pub struct Row {
     pub prediction: Prediction,
     /// The measured prices.
     pub prices: Prices,
-    /// Source of the accesses.
+    /// Where the access stream behind the prediction comes from.
     pub source: String,
     /// Limitations of the comparison.
     pub notes: Vec<String>,
@@ -159,7 +159,7 @@ fn saved_between(document: &Document, timed: bool) -> Option<Interval> {
     (saved.low > -1.0).then_some(saved)
 }
 
-/// Median seconds in user mode and in the kernel; if `timed`, of the workload's timed phase.
+/// Median seconds in user mode and in the kernel; if `timed`, the seconds of the timed phase and 0.
 fn medians(arm: &Summary, timed: bool) -> Option<(f64, f64)> {
     match timed {
         true => arm.metric.map(|seconds| (seconds, 0.0)),

@@ -119,7 +119,8 @@ pub fn is_filled(start: usize, end: usize, superpage: usize) -> bool {
     (0..4).map(sample).chain([last]).all(|at| pagemap::is_resident(at) == Some(true))
 }
 
-/// (c) by `at`: a mapping that is advised before `at` and not after; `at` 0: empty, 1: claimed.
+/// The border of advice inside a mapping: advised before `at`, not advised after it. A thread claims a slot by
+/// compare-and-exchange of `at`; 0: free slot, 1: being written.
 struct Border {
     at: AtomicUsize,
     end: AtomicUsize,
@@ -146,8 +147,8 @@ pub fn add_border(at: usize, end: usize) -> bool {
     false
 }
 
-/// Also advises the memory behind the borders in `[start, end)` if `is_joined` returns true, so that the parts merge
-/// again. Returns the bytes before the first border, or all if there is none.
+/// Removes the borders in `[start, end)`. If `is_joined` returns true, advises the memory behind each one, so that the VMAs
+/// merge again. Returns the bytes before the first border, or all if there is none.
 pub fn remove_borders(start: usize, end: usize, is_joined: impl Fn() -> bool) -> usize {
     let mut first = end;
     each_border(start, end, |at, until| {

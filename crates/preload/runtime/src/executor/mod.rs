@@ -1,4 +1,4 @@
-//! Executor of `advisor` in this process: the policy's state, and the functions that ask the policy ([`decide`],
+//! Executor of `advisor` in this process: the advisor's state, and the functions that ask the advisor ([`decide`],
 //! [`run_advisor`]). The caller performs the action; [`advise`] performs it for memory that only needs advice.
 //!
 //! The state is a seqlock over atomic words: `VERSION` is odd while a thread stores a change. Readers retry; after
@@ -45,21 +45,21 @@ const TRIES: usize = 64;
 /// Success; the number of pages is not reported.
 pub const DONE: Outcome = Outcome::Done { pages: 0 };
 
-/// Result of a system call, for the policy.
+/// Result of a system call, for the advisor.
 pub fn done_if(is_done: bool) -> Outcome {
     if is_done { DONE } else { Outcome::Unavailable }
 }
 
-/// Asks the policy for an action. Preserves errno.
+/// Asks the advisor for an action. Preserves errno.
 pub fn decide(event: Event, facts: &Facts) -> Action {
     for _ in 0..TRIES {
         let Some((version, state)) = load() else {
             std::hint::spin_loop();
             continue;
         };
-        let mut policy = Advisor { request: request(), state };
-        let action = policy.on(event, facts);
-        if policy.state == state || store(version, &policy.state) {
+        let mut advisor = Advisor { request: request(), state };
+        let action = advisor.on(event, facts);
+        if advisor.state == state || store(version, &advisor.state) {
             log::decision(version / 2, None, event, facts, action);
             return action;
         }
@@ -70,7 +70,7 @@ pub fn decide(event: Event, facts: &Facts) -> Action {
     action
 }
 
-/// Asks the policy and performs actions until `perform` returns `None`; returns that action.
+/// Asks the advisor and performs actions until `perform` returns `None`; returns that action.
 pub fn run_advisor(
     event: Event,
     facts: &mut Facts,
@@ -83,7 +83,7 @@ pub fn run_advisor(
     action
 }
 
-/// Tells the policy how an action ended; returns the next action.
+/// Tells the advisor how an action ended; returns the next action.
 pub fn report_outcome(action: Action, result: Outcome, facts: &Facts) -> Action {
     decide(Event::Outcome { action, result, cost: 0 }, facts)
 }
@@ -112,7 +112,7 @@ pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
     }
 }
 
-/// Advises memory whose advice does not depend on free blocks, if the policy says so. `wanted` is the fallback: the
+/// Advises memory whose advice does not depend on free blocks, if the advisor says so. `wanted` is the fallback: the
 /// memory was to be on the pool, but is not. Returns whether it was advised.
 pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool {
     let facts = Facts {
@@ -133,7 +133,7 @@ pub fn advises() -> bool {
     !filter::is_set() && request().advises(advisor_fallback(settings::get().fallback))
 }
 
-/// The fallback in the policy's terms.
+/// The fallback in the advisor's terms.
 pub fn advisor_fallback(fallback: Fallback) -> advisor::Fallback {
     match fallback {
         Fallback::Error => advisor::Fallback::Refuse,

@@ -22,7 +22,7 @@ use crate::settings::{self, Fallback};
 use crate::table::{self, Range};
 use crate::{executor, in_place, mapping, raw, sizes, source};
 
-/// Minimum size of backed objects; lowered in a large heap ([`heap_is_large`]).
+/// Minimum size of backed objects, lowered to two superpages in a large heap ([`heap_is_large`]): docs/decisions/heap.md#11.
 pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
 /// Minimum size of objects that are resized by whole superpages.
 const ROUNDED_FROM: usize = 16 << 20;
@@ -79,7 +79,7 @@ unsafe fn back_large(chunk: Chunk) -> bool {
     })
 }
 
-/// Advises heap memory, if the policy says so, and counts it.
+/// Advises heap memory, if the advisor says so, and counts it.
 pub fn advise(start: usize, length: usize) {
     count(contiguity::advise(Kind::Heap, start, length), length);
 }

@@ -185,7 +185,7 @@ impl Slots {
 mod tests {
     use super::*;
 
-    /// Slow twin: one state per page.
+    /// Reference model: one state per page.
     struct Twin {
         used: Vec<bool>,
         dead: Vec<bool>,

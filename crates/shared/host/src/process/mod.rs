@@ -22,7 +22,7 @@ pub fn is_in_first_namespace(root: &crate::Root) -> bool {
     link.is_ok_and(|link| link.as_os_str() == "pid:[4026531836]")
 }
 
-/// The parsers for existing text.
+/// The parsers alone, for text that was read already (fuzzing).
 pub mod parse {
     pub use super::maps::parse as status;
     pub use super::maps::parse_line as maps_line;

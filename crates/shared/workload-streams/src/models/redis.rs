@@ -104,7 +104,7 @@ fn key(rng: &mut SplitMix64, keys: u64) -> u64 {
     below(rng.draw(), keys)
 }
 
-/// Number of distinct keys that `operations` sets reach, from the same draws as the run.
+/// Number of distinct keys that `operations` SET commands write, with the random sequence of the run.
 fn distinct_keys(seed: u64, keys: u64, operations: u64) -> u64 {
     let (mut rng, mut met, mut count) =
         (SplitMix64::new(seed), vec![0u64; (keys as usize).div_ceil(64)], 0);

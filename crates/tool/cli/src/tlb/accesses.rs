@@ -1,5 +1,5 @@
-//! Costs of accesses far beyond the caches on base pages and superpages, for saved machines, whose simulated programs
-//! make such accesses.
+//! Measures accesses to memory that is far larger than the caches, on base pages and superpages. Their costs go into saved
+//! machine files: simulated programs make such accesses.
 //! See docs/decisions/tlb.md#9.
 
 use experiment::prices::FarAccesses;

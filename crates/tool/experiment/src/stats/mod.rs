@@ -34,6 +34,7 @@
 //!   what it promises); t of the ratios *between* blocks alone, which made four runs of 1.30 s and 0.57 s
 //!   "4.0e-4 to 11868"; the same *shrunk* towards a prior variance, which is wrong on any host that is
 //!   noisier than the prior.
+//!
 //! With the stopping rule (`tests/integration/error_rate.rs`: 68,000 experiments, 4,000 under each of 17 kinds of
 //! noise, half of them with two equal programs), under each noise at most 0.35 % of equal programs were called
 //! different, and at most 0.35 % of the intervals missed the true ratio; 1 % is stated. `tests/integration/verdicts.rs`

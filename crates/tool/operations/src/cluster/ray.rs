@@ -1,5 +1,5 @@
 //! Ray: a Python driver submits each part as a task and copies the results back. The driver reads the request from its
-//! standard input, and ends with its tasks when that is closed, as when this process dies.
+//! standard input. When its standard input is closed, for example because this process died, it cancels its tasks and exits.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
