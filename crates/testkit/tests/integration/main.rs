@@ -5,6 +5,7 @@ mod circles;
 mod commands;
 mod dependencies;
 mod invariants;
+mod modules;
 mod openings;
 mod public;
 mod quantities;
