@@ -1,4 +1,4 @@
-//! `superpage lab compare`: several designs on one access stream, side by side.
+//! `superpage lab compare`: compares several designs on one access stream.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,6 @@ pub struct Args {
     outputs: Outputs,
 }
 
-/// Several reports and their figures.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     schema: &'a str,
@@ -52,7 +51,6 @@ struct Document<'a> {
     figures: Vec<Figures>,
 }
 
-/// The fields read back; figures are computed again.
 #[derive(Deserialize)]
 struct Facts {
     reports: Vec<Report>,
@@ -88,7 +86,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Runs the comparison; writes nothing.
+/// Runs the comparison. Writes nothing.
 pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
     let Some(experiment) = &args.experiment else { return Err(nothing_to_run()) };
     let designs = what::several(&args.designs, "design", what::design)?;
@@ -108,7 +106,7 @@ pub fn nothing_to_run() -> Failure {
     Failure::usage("nothing to run; name a --workload (superpage lab workloads lists them)")
 }
 
-/// Reads reports from a file that `run --json` or `compare --json` wrote.
+/// Reads the reports in a file that `run --json` or `compare --json` wrote.
 pub fn read(path: &Path) -> Result<Vec<Report>, Failure> {
     let text = what::text(path, WANTED)?;
     let bad = |why: String| Failure::usage(format!("{}: {why}; give {WANTED}", path.display()));
@@ -117,7 +115,7 @@ pub fn read(path: &Path) -> Result<Vec<Report>, Failure> {
 
 const WANTED: &str = "a file that `lab run --json` or `lab compare --json` wrote";
 
-/// Parses the text of such a file.
+/// Parses the reports in the text of such a file.
 ///
 /// # Errors
 /// The invalid field and the reason, in one line.

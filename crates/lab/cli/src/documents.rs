@@ -1,4 +1,4 @@
-//! Results of `superpage lab` for programs that call it: same arguments, same checks, same output.
+//! Results of `superpage lab` for programs that call it: with the arguments, checks and output of the command.
 
 use clap::Parser;
 use lab::analysis::Figures;
@@ -7,14 +7,14 @@ use cli::exit::{self, Failure};
 
 pub use lab::Going;
 
-/// A result.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Printed {
     /// The output of `--json`.
     pub json: String,
     /// The output as a table.
     pub text: String,
-    /// The figures in the table of a run or a comparison, one per row; the speedup is over the first.
+    /// The figures in the table of a run or a comparison, one per row. Speedups are over the first row.
     pub figures: Vec<Figures>,
 }
 
@@ -55,10 +55,10 @@ pub fn table(words: &[String], going: Going) -> Result<Printed, Failure> {
     crate::table::printed(&parse(words)?, going)
 }
 
-/// The list of tables, as `superpage lab table list --json` prints it.
+/// Returns the list of tables, as `superpage lab table list --json` prints it.
 ///
 /// # Errors
-/// Only errors of JSON.
+/// JSON cannot represent the list.
 pub fn tables() -> Result<String, Failure> {
     crate::table::list_json()
 }

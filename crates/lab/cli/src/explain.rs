@@ -76,7 +76,7 @@ fn simulate(args: &Args) -> Result<Option<Vec<Report>>, Failure> {
     parts.run_shown(&designs, args.outputs.quiet).map(Some)
 }
 
-/// Reads the single report of a file.
+/// Reads a file that holds a single report.
 fn one(word: &str) -> Result<Report, Failure> {
     let mut reports = compare::read(Path::new(word))?;
     match reports.len() {

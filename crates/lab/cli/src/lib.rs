@@ -1,7 +1,7 @@
-//! `superpage-lab`, the program behind `superpage lab`: superpage designs on a simulated machine; subcommands over the
-//! crate `lab`.
+//! `superpage-lab`, the program behind `superpage lab`: superpage designs on a simulated machine. Its subcommands use
+//! the crate `lab`.
 //!
-//! A library, because the Python module runs the same ([`documents`]) and tests read results back.
+//! A library, because the Python module makes the same runs ([`documents`]) and tests read results back.
 #![forbid(unsafe_code)]
 
 mod compare;
@@ -95,11 +95,11 @@ fn run(command: Command) -> Result<Done, Failure> {
     }
 }
 
-/// The whole command: `superpage` with this program as its `lab`.
+/// Returns the whole command: `superpage` with this program as its `lab`.
 fn whole() -> clap::Command {
     let names: Vec<String> =
         cli::command().get_subcommands().map(|one| one.get_name().to_string()).collect();
-    // `mut_subcommand` moves a subcommand to the end: change all, so that they keep their order.
+    // `mut_subcommand` moves a subcommand to the end, so change all of them, which keeps their order.
     names.iter().fold(cli::command(), |whole, name| {
         whole.mut_subcommand(name, |own| if name == "lab" { Args::command() } else { own })
     })

@@ -1,4 +1,4 @@
-//! `superpage lab machines` and `superpage lab workloads`: lists of machines and workloads.
+//! `superpage lab machines` and `superpage lab workloads`: list machines and workloads.
 
 use machine::Machine;
 use serde_json::json;
@@ -46,7 +46,7 @@ pub fn machines(args: MachinesArgs) -> Result<Done, Failure> {
     for name in machine::names() {
         all.push(machine::preset(name).map_err(Failure::usage)?);
     }
-    // The machine saved by `superpage tlb --save`, if any; a damaged file is reported when it is used.
+    // Add the machine saved by `superpage tlb --save`, if any. A damaged file is reported when it is used.
     if let Ok((path, text)) = this_machine::read()
         && let Ok(machine) = Machine::from_toml(&text, &path)
     {
@@ -110,7 +110,7 @@ pub fn workloads(args: WorkloadsArgs) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// `size=8GiB`, as it can be typed; only the name if the default follows from other options.
+/// Formats `size=8GiB`, as it can be typed; only the name if the default follows from other options.
 fn short(parameter: &Parameter) -> String {
     match parameter.default {
         Given::Follows(_) => parameter.name.to_string(),
@@ -118,7 +118,6 @@ fn short(parameter: &Parameter) -> String {
     }
 }
 
-/// A default as text, with its unit.
 fn value(unit: &str, given: Given) -> String {
     match given {
         Given::Number(number) if unit == "bytes" => ByteSize(number).to_string(),
@@ -127,7 +126,7 @@ fn value(unit: &str, given: Given) -> String {
     }
 }
 
-/// `4G` for 2^32, as a count can be typed; other numbers with all digits.
+/// Formats `4G` for 2^32, as a count can be typed; other numbers with all digits.
 fn counted(number: u64) -> String {
     let units = [(1 << 30, 'G'), (1 << 20, 'M')];
     let unit = units.iter().find(|(scale, _)| number > 0 && number.is_multiple_of(*scale));

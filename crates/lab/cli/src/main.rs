@@ -1,7 +1,7 @@
 //! The `superpage-lab` command.
 #![forbid(unsafe_code)]
 
-/// Simulated page tables and frames are accessed at random, so the heap is on superpages.
+/// The heap is on superpages, because simulated page tables and frames are accessed at random.
 #[global_allocator]
 static HEAP: sys::heap::Heap = sys::heap::Heap::new();
 

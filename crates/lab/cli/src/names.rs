@@ -1,8 +1,8 @@
-//! Completions of the whole command, including names of designs, machines and workloads, for which a file may be given
-//! instead.
+//! Prints completions of the whole command. They include names of designs, machines and workloads, although a file may
+//! be given instead.
 //!
-//! clap's flags accept any text for these; only the completions use flags that accept the names. Made here and not in
-//! `cli`, which they would grow by 4 KB.
+//! clap's flags accept any text for these arguments; only the completions use flags that accept the names. This code is
+//! not in `cli`, which it would grow by 4 KB.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command};
@@ -17,7 +17,7 @@ pub fn completions(args: &CompletionsArgs, command: Command) -> Result<Done, Fai
     Ok(Done::Fine)
 }
 
-/// The command, below the command `above`, with names as the possible values of its flags.
+/// Returns the command, which is below the command `above`, with names as the possible values of its flags.
 fn with_names(command: Command, above: &str) -> Command {
     let name = command.get_name().to_string();
     let offer = |arg: Arg| match names(&arg, &name, above) {
@@ -27,7 +27,7 @@ fn with_names(command: Command, above: &str) -> Command {
     command.mut_args(offer).mut_subcommands(|below| with_names(below, &name))
 }
 
-/// The names that a flag accepts, by its value name.
+/// Returns the names that a flag accepts, by its value name.
 fn names(arg: &Arg, command: &str, above: &str) -> Option<Vec<&'static str>> {
     match (command, arg.get_value_names()?.first()?.as_str()) {
         // `faults` has its own machines.
@@ -60,7 +60,7 @@ fn kernels() -> Vec<&'static str> {
     Workload::ALL.iter().map(|workload| workload.name()).collect()
 }
 
-/// Makes the script complete files too; bash falls back to files by itself.
+/// Makes the script complete files too. bash falls back to files by itself.
 fn or_files(shell: Shell, script: String) -> String {
     let lists = [designs(), machines(), busy_machines(), workloads()];
     lists.iter().fold(script, |script, names| match shell {

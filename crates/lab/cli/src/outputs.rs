@@ -1,4 +1,4 @@
-//! Outputs: standard output or a file, a table or JSON, and a chart.
+//! Writes outputs: a table or JSON to standard output or a file, and a chart.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct Outputs {
     #[arg(long)]
     pub json: bool,
 
-    /// Write it to a file instead of standard output (-).
+    /// Write the output to a file instead of standard output (-).
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -46,7 +46,7 @@ impl Outputs {
         files::check_outputs(self.output.as_deref(), "--plot", self.plot.as_deref(), self.force)
     }
 
-    /// Writes the text, and the result of `draw`: an HTML page if true, else an SVG.
+    /// Writes the text, and the chart that `draw` returns: as an HTML page if its argument is true, else as SVG.
     pub fn deliver(&self, text: &str, draw: impl Fn(bool) -> String) -> Result<(), Failure> {
         let is_page = |path: &PathBuf| path.extension().is_some_and(|found| found == "html");
         let drawn = self
@@ -63,7 +63,7 @@ impl Outputs {
             true => lab::plot::page(reports),
             false => lab::plot::svg(reports),
         });
-        // A table ends with how its runs ended; print that too if the output is a document or a file.
+        // A table already says how its runs ended; print that too if the output is a document or a file.
         if self.json || to.is_some_and(|path| !files::is_stdout(path)) {
             let ends: Vec<String> = reports.iter().filter_map(super::words::end_of).collect();
             if !ends.is_empty() {

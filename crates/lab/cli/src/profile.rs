@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     json: bool,
 
-    /// Write it to a file instead of standard output (-).
+    /// Write the output to a file instead of standard output (-).
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
 
@@ -38,7 +38,6 @@ pub struct Args {
     quiet: bool,
 }
 
-/// The design with base pages.
 const BASE: &str = "base";
 
 pub fn run(args: Args) -> Result<Done, Failure> {
@@ -48,7 +47,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
             "--profile: base pages, of which a profile is made, weigh none; leave it out, or give -o FILE to write one",
         ));
     }
-    // Touched pages are not needed here.
+    // This command does not need the touched pages.
     experiment.no_utilisation = true;
     let parts = Parts::read(&experiment)?;
     let base = what::design(BASE)?;
@@ -82,7 +81,7 @@ fn counted(
     crate::simulate::shown(&doing, quiet, |watch| parts.profile(base, watch))
 }
 
-/// The format that `--profile` reads.
+/// Formats the profile as `--profile` reads it.
 fn text(report: &Report, profile: &Profile) -> String {
     let cell = &report.cell;
     let memory = units::ByteSize(cell.memory_bytes);

@@ -49,7 +49,7 @@ fn table(design: &NamedInput, report: &Report) -> Result<String, Failure> {
     Ok(words::run(report) + if has_fault_table { NO_FAULT_TABLE } else { "" })
 }
 
-/// Runs the design; writes nothing.
+/// Runs the design. Writes nothing.
 pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
     let design = what::design(&args.design)?;
     let report = Parts::read(&args.experiment)?.run(&[&design], |_| going())?.remove(0);

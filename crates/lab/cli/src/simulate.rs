@@ -1,4 +1,4 @@
-//! Runs experiments: from their inputs to reports, in one pass of the laboratory.
+//! Runs experiments: turns their inputs into reports, in one pass of the laboratory.
 
 use std::ops::ControlFlow;
 
@@ -32,7 +32,7 @@ pub struct Parts {
     pub profile: Option<(String, String)>,
 }
 
-/// Minimum memory: a pageblock for each migrate type, and enough to work.
+/// Minimum memory: a pageblock for each migrate type, and enough to work with.
 const MIN_MEMORY: ByteSize = ByteSize::mib(16);
 /// Maximum memory: 2^27 frames of 4 KiB.
 const MAX_MEMORY: ByteSize = ByteSize::gib(512);
@@ -69,7 +69,7 @@ impl Parts {
         lab::check(&self.machine()?, &self.designs(designs)?).map_err(Failure::usage)
     }
 
-    /// The inputs of a group of a sweep.
+    /// Returns the inputs of a group of a sweep.
     pub fn of(group: &Group) -> Self {
         Self {
             machine: group.machine.clone(),
@@ -84,15 +84,15 @@ impl Parts {
         }
     }
 
-    /// The machine, with its name in reports.
+    /// Returns the machine, with its name in reports.
     fn machine(&self) -> Result<Machine, Failure> {
         let machine = Machine::from_toml(&self.machine.content, &self.machine.name);
         let name = self.machine.name.clone();
         Ok(Machine { name, ..machine.map_err(Failure::usage)? })
     }
 
-    /// Fails if the simulated system is impossible: too little memory to boot, more frames than numbers, or pages
-    /// smaller than the workload's.
+    /// Fails if the simulated system is impossible: too little memory to boot, more frames than frame numbers, or
+    /// larger pages than the workload's.
     fn fits(&self, machine: &Machine) -> Result<(), Failure> {
         self.nodes(machine)?;
         if !(MIN_MEMORY..=MAX_MEMORY).contains(&self.memory) {
@@ -123,7 +123,6 @@ impl Parts {
         Ok(())
     }
 
-    /// Bytes of each node.
     fn nodes(&self, machine: &Machine) -> Result<Vec<ByteSize>, Failure> {
         let kernel = kernel_memory(self.memory);
         let sizes = self.layout.sizes(self.memory, machine.base_page.bytes(), kernel);
@@ -158,7 +157,7 @@ impl Parts {
         Ok(read)
     }
 
-    /// The experiment as text, without running it.
+    /// Describes the experiment without running it.
     pub fn describe(&self, designs: &[&NamedInput]) -> Result<String, Failure> {
         self.designs(designs)?;
         let names: Vec<&str> = designs.iter().map(|one| one.name.as_str()).collect();
@@ -203,7 +202,7 @@ impl Parts {
         ))
     }
 
-    /// Runs the experiment under these designs and shows progress; returns the reports in their order.
+    /// Runs the experiment under these designs and shows progress. Returns the reports in the order of the designs.
     pub fn run_shown(&self, designs: &[&NamedInput], quiet: bool) -> Result<Vec<Report>, Failure> {
         let under = match designs {
             [one] => one.name.clone(),
@@ -214,8 +213,8 @@ impl Parts {
         shown(&doing, quiet, |watch| self.run(designs, watch))
     }
 
-    /// Runs the experiment under these designs, calling `watch` with the progress; `watch` can cancel. Returns the
-    /// reports in their order.
+    /// Runs the experiment under these designs. Calls `watch` with the progress; `watch` can cancel. Returns the
+    /// reports in the order of the designs.
     pub fn run(
         &self,
         designs: &[&NamedInput],
@@ -258,7 +257,7 @@ impl Parts {
     fn experiment(&self) -> Result<Experiment, Failure> {
         let machine = self.machine()?;
         self.fits(&machine)?;
-        // A trace needs no set-up, but the experiment requires one.
+        // A trace needs no set-up, but `Experiment` requires one.
         let is_trace = what::is_trace(&self.workload.name);
         let setup = if is_trace { "touch" } else { self.workload.name.as_str() };
         let workload: Setup = setup.parse().map_err(Failure::usage)?;
@@ -276,7 +275,6 @@ impl Parts {
         })
     }
 
-    /// Opens the trace that is the workload.
     fn trace(&self, experiment: &Experiment) -> Result<Reader, Failure> {
         let reader = what::trace(&self.workload.name)?;
         if what::content_of(&reader) != self.workload.content {
@@ -298,7 +296,7 @@ impl Parts {
     }
 }
 
-/// A trace's stream, with its program's memory and processes moved to these numbers.
+/// Returns a trace's stream, with its program's memory and processes moved to these numbers.
 fn placed<F: FnMut(Pass) -> ControlFlow<()>>(
     reader: Reader,
     region: u32,

@@ -1,4 +1,4 @@
-//! `superpage lab table`: reruns one or several published tables.
+//! `superpage lab table`: simulates one or several published tables again.
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(value_name = "NAME", default_value = "list")]
     names: Vec<String>,
 
-    /// Print JSON: one document, also of several tables.
+    /// Print JSON: one document, also for several tables.
     #[arg(long)]
     json: bool,
 
@@ -48,7 +48,7 @@ struct Document {
     agreement: Agreement,
 }
 
-/// Several tables, each as it is printed alone.
+/// Several tables, each in the form in which it is printed alone.
 #[derive(Serialize)]
 struct Several {
     schema: &'static str,
@@ -98,7 +98,7 @@ fn unknown(name: &str) -> Failure {
     Failure::usage(format!("no table `{name}`; there are: {}{near}", known.join(", ")))
 }
 
-/// Runs tables and prints each as soon as it and all before it are complete; JSON at the end.
+/// Runs tables. Prints each as soon as it and all tables before it are complete; JSON is printed at the end.
 fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Failure> {
     let progress = Mutex::new(Progress::new(args.quiet, "tables"));
     let mut step = |step: Step<'_>| {
@@ -137,7 +137,6 @@ fn rerun(entries: &[&Entry], are_several: bool, args: &Args) -> Result<Done, Fai
     Ok(if is_wrong { Done::Negative } else { Done::Fine })
 }
 
-/// The JSON document of these tables.
 fn document(mut documents: Vec<Document>, are_several: bool) -> Result<String, Failure> {
     match documents.pop() {
         Some(one) if !are_several => to_text(&one),
@@ -148,7 +147,7 @@ fn document(mut documents: Vec<Document>, are_several: bool) -> Result<String, F
     }
 }
 
-/// Runs tables; prints nothing.
+/// Runs tables. Prints nothing.
 pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
     let mut documents = Vec::new();
     let mut whole = |table: Table| {
@@ -162,7 +161,7 @@ pub fn printed(args: &Args, going: Going) -> Result<Printed, Failure> {
     Ok(Printed { json, text: texts.join("\n"), figures: Vec::new() })
 }
 
-/// The JSON list of all tables.
+/// Formats the JSON list of all tables.
 pub fn list_json() -> Result<String, Failure> {
     let all: Vec<_> = tables::list()
         .map(|one| json!({ "name": one.name, "source": one.source, "summary": one.summary }))
@@ -183,10 +182,8 @@ fn list(json: bool) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Header line of the CSV.
 const CSV: &str = "table,row,column,role,published,simulated\n";
 
-/// One line per cell.
 fn lines(table: &Table) -> String {
     let line = |row: &str, column: &str, cell: &tables::Cell| {
         let role = match cell.role {
@@ -204,7 +201,7 @@ fn lines(table: &Table) -> String {
     table.rows.iter().map(of_row).collect()
 }
 
-/// Published and simulated values side by side, `f` for fitted; then their agreement.
+/// Formats published and simulated values side by side, with `f` for fitted ones; below them, their agreement.
 fn text(table: &Table, agreement: &Agreement) -> String {
     let mut header = vec![""];
     header.extend(table.columns.iter().map(String::as_str));
@@ -258,7 +255,7 @@ fn text(table: &Table, agreement: &Agreement) -> String {
     text
 }
 
-/// Pairs in the wrong order, one per line.
+/// Formats pairs in the wrong order, one per line.
 fn wrong(pairs: &[Pair]) -> String {
     let line = |pair: &Pair| {
         format!(

@@ -1,5 +1,5 @@
-//! Resolves the inputs of an experiment: from names and files on the command line to their contents. The only file of
-//! `lab` that reads designs, machines, traces and this machine's free lists.
+//! Resolves the inputs of an experiment: turns names and files on the command line into their contents. No other file
+//! of `lab` reads designs, machines, traces and this machine's free lists.
 //! See docs/decisions/lab.md#6.
 
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ pub struct ExperimentArgs {
     pub fragmentation: String,
 
     /// Where the program misses the TLB, for designs that use it (cbmm): a file with `spans = ["0 512M 40000"]`, each
-    /// from, to, and the misses of each 2M of it in 10 s; see docs/facts.md.
+    /// from, to, and the misses of each 2M between them in 10 s; see docs/facts.md.
     #[arg(long, value_name = "FILE")]
     pub profile: Option<String>,
 
@@ -66,7 +66,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "N", default_value_t = SEED, value_parser = seed)]
     pub seed: u64,
 
-    /// Keep no count of the pages that are touched: faster; bloat and utilisation are unknown.
+    /// Do not count the pages that are touched: faster; bloat and utilisation are unknown.
     #[arg(long)]
     pub no_utilisation: bool,
 
@@ -81,20 +81,20 @@ fn seed(text: &str) -> Result<u64, String> {
 
 /// The machine of the ATC'20 evaluation (Zhu, Cox, Rixner), which most designs were compared on.
 pub const MACHINE: &str = "e3-1245v6";
-/// Its memory; --help states the same.
+/// Memory of [`MACHINE`]; --help states the same.
 pub const MEMORY: ByteSize = ByteSize::gib(32);
-/// An unfragmented machine, just booted.
+/// The fragmentation of a machine that was just booted: none.
 pub const FRAGMENTATION: &str = "none";
 /// Default RNG seed.
 pub const SEED: u64 = 1;
 
-/// The memory size: given, or the sum of the nodes, or the default.
+/// Returns the memory size: the given one, or the sum of the nodes, or the default.
 pub fn memory<'a>(asked: Option<ByteSize>, mut nodes: impl Iterator<Item = &'a Nodes>) -> ByteSize {
     asked.or_else(|| nodes.find_map(Nodes::memory)).unwrap_or(MEMORY)
 }
 
-/// Finds a design and its contents. A design from a file goes by its own name; if a preset has the same name, the file
-/// is appended to tell them apart.
+/// Finds a design and its contents. A design from a file has the name that the file gives it. If a preset has the same
+/// name, the file's path is appended to tell them apart.
 pub fn design(word: &str) -> Result<NamedInput, Failure> {
     let named = operations::design::load(word)?;
     if let Some(lab::NotSimulated { key, why }) = lab::not_simulated(&named.design) {
@@ -106,14 +106,14 @@ pub fn design(word: &str) -> Result<NamedInput, Failure> {
     Ok(NamedInput { name, content: design.to_toml() })
 }
 
-/// The error about a design's rule that the laboratory does not simulate: position and reason.
+/// Returns the error about a design's rule that the laboratory does not simulate, with its position and the reason.
 pub fn refused(named: &Named, key: &str, why: &str) -> Failure {
     let file = named.file.clone().unwrap_or_else(|| format!("designs/{}.toml", named.label));
     let line = design::Design::line_of(&named.text, key);
     Failure::usage(format!("{file}:{line}: {key}: {why}"))
 }
 
-/// Reads a profile: name and text of the file.
+/// Reads a profile. Returns name and text of the file.
 pub fn profile(file: &str) -> Result<(String, String), Failure> {
     Ok((file.to_string(), files::text(Path::new(file), files::LARGEST, "a profile")?))
 }
@@ -136,7 +136,7 @@ pub fn machine(word: &str) -> Result<NamedInput, Failure> {
     }
 }
 
-/// The name of a design or machine, with its file if the name is taken.
+/// Returns the name of a design or machine, followed by its file if the name is taken.
 pub fn called(name: &str, file: Option<&str>, taken: bool) -> String {
     match file {
         Some(file) if taken => format!("{name} ({file})"),
@@ -144,7 +144,7 @@ pub fn called(name: &str, file: Option<&str>, taken: bool) -> String {
     }
 }
 
-/// Finds a workload. The contents of a trace are its digest, so that a changed trace differs.
+/// Finds a workload. A digest stands for the contents of a trace, so that a changed trace differs.
 pub fn workload(word: &str) -> Result<NamedInput, Failure> {
     if is_trace(word) {
         let content = content_of(&trace(word)?);
@@ -160,14 +160,14 @@ pub fn workload(word: &str) -> Result<NamedInput, Failure> {
     }
 }
 
-/// The digest that stands for a trace's contents.
+/// Returns the digest that stands for a trace's contents.
 pub fn content_of(reader: &Reader) -> String {
     let checksums = reader.info().chunks.iter().map(|chunk| format!("{:016x}", chunk.checksum));
     let chunks: Vec<String> = checksums.collect();
     format!("trace {}", Hash::new(chunks.iter().map(String::as_str)))
 }
 
-/// The error about an invalid workload, with the most similar name.
+/// Returns the error about an invalid workload, with the most similar name.
 pub fn unknown_workload(word: &str, error: WorkloadError) -> Failure {
     match error {
         WorkloadError::Unknown { .. } => {
@@ -183,8 +183,7 @@ pub fn trace(word: &str) -> Result<Reader, Failure> {
     operations::traces::open(Path::new(word)).map_err(Failure::usage)
 }
 
-/// Finds a fragmentation. Its contents are the free lists, if it has any: this machine's now, or those kept in a
-/// report.
+/// Finds a fragmentation. Its contents are free lists, if it has any: this machine's now, or those in a report.
 pub fn fragmentation(word: &str) -> Result<NamedInput, Failure> {
     let lists = match word {
         FROM_MACHINE => Some(free_lists()?),
@@ -196,7 +195,7 @@ pub fn fragmentation(word: &str) -> Result<NamedInput, Failure> {
         Some(lists) => {
             let content = serde_json::to_string(&lists);
             let content = content.map_err(|error| Failure::usage(format!("JSON: {error}")))?;
-            // The digest is in the name, so that other lists have another name in tables.
+            // Add the digest to the name, so that other lists have another name in tables.
             let digest = Hash::new([content.as_str()]).to_string();
             NamedInput { name: format!("{FROM_MACHINE}-{}", &digest[..8]), content }
         }
@@ -224,21 +223,20 @@ pub fn fragmentation_of(ingredient: &NamedInput) -> Result<Fragmentation, Failur
     Fragmentation::from_machine(&lists).map_err(Failure::usage)
 }
 
-/// The fragmentation of this machine.
+/// Name of the fragmentation that copies this machine's.
 const FROM_MACHINE: &str = "from-machine";
 
-/// Free lists of this machine, as raw text.
+/// Reads the free lists of this machine, as raw text.
 fn free_lists() -> Result<FreeLists, Failure> {
     let root = Root::real();
     let buddyinfo = root.read("/proc/buddyinfo")?;
-    // Needs root; without it only the mobility of free blocks is unknown.
+    // This file needs root. Without it, only the mobility of free blocks is unknown.
     let pagetypeinfo = root.read("/proc/pagetypeinfo").ok();
     let total = MemInfo::read(&root).ok().and_then(|memory| memory.total);
     let frames = total.map(|total| total.bytes() / root.page_size().bytes());
     Ok(FreeLists { buddyinfo, pagetypeinfo, frames })
 }
 
-/// The free lists kept in a report.
 fn kept(file: &str) -> Result<FreeLists, Failure> {
     let reports = compare::read(Path::new(file))?;
     let lists = reports.into_iter().find_map(|report| report.cell.free_lists);
@@ -249,12 +247,12 @@ fn kept(file: &str) -> Result<FreeLists, Failure> {
     })
 }
 
-/// Whether a workload is a recorded trace.
+/// Returns whether a workload is a recorded trace.
 pub fn is_trace(word: &str) -> bool {
     word.ends_with(".spt")
 }
 
-/// Resolves several inputs; rejects two of the same name, which tables could not distinguish.
+/// Resolves several inputs. Rejects two of the same name, which tables could not distinguish.
 pub fn several(
     words: &[String],
     kind: &str,
@@ -291,7 +289,7 @@ pub fn faults_machine(word: &str) -> Result<fault_scaling::Machine, Failure> {
     fault_scaling::preset(word).map_err(|error| unknown(word, fault_scaling::names(), error))
 }
 
-/// The file that a word names, if it contains a slash or has the extension.
+/// Reads the file that a word names, if the word contains a slash or has the extension.
 fn file(word: &str, extension: &str) -> Result<Option<(String, String)>, Failure> {
     let path = PathBuf::from(word);
     if !word.contains('/') && path.extension().is_none_or(|found| found != extension) {
@@ -300,12 +298,12 @@ fn file(word: &str, extension: &str) -> Result<Option<(String, String)>, Failure
     Ok(Some((word.to_string(), text(&path, "a machine's file (superpage lab machines)")?)))
 }
 
-/// The text of a file; `wanted` names the expected input in errors.
+/// Reads the text of a file. Errors name the expected input as `wanted`.
 pub fn text(path: &Path, wanted: &str) -> Result<String, Failure> {
     files::text(path, files::LARGEST, wanted)
 }
 
-/// The error about an unknown name, with the most similar known one.
+/// Returns the error about an unknown name, with the most similar known one.
 fn unknown<'a>(
     word: &str,
     known: impl Iterator<Item = &'a str>,

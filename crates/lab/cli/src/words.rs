@@ -1,4 +1,4 @@
-//! Reports and figures as text. Pure.
+//! Formats reports and figures as text. Pure.
 
 use lab::analysis::{Figures, end, explain, figures, speedup};
 use lab::{MemoryPart, Report};
@@ -16,7 +16,7 @@ walks; faults: traps, zeroing, mapping, reading; upkeep: copying, compaction, re
 locks, scans. coverage: resident memory on superpages, over time; bloat: pages resident for each one
 touched; daemons: CPU time beside the program, of its time.";
 
-/// The experiment, without the design.
+/// Describes the experiment, without the design.
 pub fn experiment(report: &Report) -> String {
     let cell = &report.cell;
     let memory = ByteSize(cell.memory_bytes);
@@ -38,7 +38,7 @@ pub fn experiment(report: &Report) -> String {
     )
 }
 
-/// How memory is divided: NUMA nodes, and memory for movable pages only.
+/// Describes how memory is divided: NUMA nodes, and memory for movable pages only.
 pub fn divided(nodes: &[ByteSize], movable: ByteSize) -> String {
     let sizes = || nodes.iter().map(ByteSize::to_string).collect::<Vec<_>>().join(", ");
     let nodes = match nodes {
@@ -52,7 +52,7 @@ pub fn divided(nodes: &[ByteSize], movable: ByteSize) -> String {
     nodes.into_iter().chain(movable).collect::<Vec<_>>().join(", ")
 }
 
-/// Use of each part of memory, if there are several.
+/// Formats the use of each part of memory, if there are several.
 fn parts(reports: &[&Report]) -> String {
     let several = reports.len() > 1;
     let row = |report: &Report, part: &MemoryPart| {
@@ -89,7 +89,7 @@ fn parts(reports: &[&Report]) -> String {
 const PARTS: &str = "\
 pages when most were resident; superpages: those that could be taken from free memory then, and before the run\n";
 
-/// Full report of one run.
+/// Formats the full report of one run.
 pub fn run(report: &Report) -> String {
     let mut text = format!("{}: {}", report.cell.design, experiment(report));
     let figures = figures(report, None);
@@ -150,7 +150,7 @@ pub fn run(report: &Report) -> String {
     text + &ends([report])
 }
 
-/// Number of walks and the cycles waited for them: as shares of all cycles, and of those outside the kernel.
+/// Formats the number of walks, and the cycles waited for them as shares of all cycles and of those outside the kernel.
 fn walks(report: &Report) -> String {
     let (ledger, counters) = (&report.ledger, &report.counters);
     let waited = ledger[Cause::WalkBase] + ledger[Cause::WalkLarge];
@@ -164,7 +164,7 @@ fn walks(report: &Report) -> String {
     )
 }
 
-/// Cycles by cause, of the program and of the daemons.
+/// Formats the cycles by cause, of the program and of the daemons.
 fn ledger(report: &Report) -> String {
     let whole = report.ledger.total();
     let row = |cause: Cause| {
@@ -179,7 +179,7 @@ fn ledger(report: &Report) -> String {
     format!("\n{}", table(&["cycles", "program", "share", "daemons"], rows, &[0]))
 }
 
-/// Several runs, one line each, compared with the first.
+/// Formats several runs, one line each, compared with the first.
 pub fn compare(reports: &[Report]) -> String {
     let Some(base) = reports.first() else { return String::new() };
     let all: Vec<Figures> = reports.iter().map(|report| figures(report, Some(base))).collect();
@@ -230,19 +230,19 @@ pub fn compare(reports: &[Report]) -> String {
     format!("{}\n{lines}{parts}{}\n{bounds}{COLUMNS}\n", experiment(base), ends(reports))
 }
 
-/// Which run did not complete, and why.
+/// Says which run did not complete, and why.
 pub fn end_of(report: &Report) -> Option<String> {
     end(&report.end).map(|end| format!("{} {end}", report.cell.design))
 }
 
-/// Notes on incomplete runs.
+/// Formats notes on incomplete runs.
 fn ends<'a>(reports: impl IntoIterator<Item = &'a Report>) -> String {
     let line = |end: String| format!("* {end}; its figures are of the part it ran\n");
     let lines: String = reports.into_iter().filter_map(end_of).map(line).collect();
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
-/// Why the fastest system was faster than the first, and what held the others back.
+/// Explains why the fastest system was faster than the first, and what held the others back.
 pub fn why(reports: &[Report]) -> String {
     let judged = judged(reports);
     let Some((base, best)) = telling_pair(&judged) else {
@@ -255,21 +255,21 @@ pub fn why(reports: &[Report]) -> String {
             .contains(&report.cell.design.as_str())
     };
     for other in judged.iter().filter(told) {
-        // The first two sentences: which was faster, and where the cycles went.
+        // The first two sentences say which was faster, and where the cycles went.
         let sentences = explain(best, other).sentences;
         text += &format!("\n{}\n", sentences[..sentences.len().min(2)].join(" "));
     }
     text
 }
 
-/// Real systems, without unreachable bounds; with the bounds if fewer than two are left.
+/// Returns the reports of real systems, without unreachable bounds; with the bounds if fewer than two are left.
 fn judged(reports: &[Report]) -> Vec<&Report> {
     let systems: Vec<&Report> = reports.iter().filter(|report| !report.bound).collect();
     if systems.len() > 1 { systems } else { reports.iter().collect() }
 }
 
-/// The pair that a reader of the table asks about: the first report and the fastest other, or the slowest if the first
-/// is the fastest.
+/// Returns the pair that a reader of the table asks about: the first report and the fastest other, or the slowest if
+/// the first is the fastest.
 fn telling_pair<'a>(reports: &[&'a Report]) -> Option<(&'a Report, &'a Report)> {
     let base = *reports.first()?;
     let versus = |report: &&Report| speedup(report, base);

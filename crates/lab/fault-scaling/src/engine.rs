@@ -1,15 +1,15 @@
-//! `Engine`: one repetition, from the moment that all threads may fault until the last has touched its
+//! `Engine`: simulates one repetition, from the time at which all threads may fault until the last has touched its
 //! slice.
 //!
-//! A fault's stages, in order; `->` is a wait for a server, `+` time that passes:
+//! The stages of a fault, in order (`->` waits for a server, `+` lets time pass):
 //!
 //! ```text
 //! Begin +touch +entry | Map -> map line | List -> node's free list (when the CPU's own is empty)
 //! | Memory +zero +page | Table -> page-table lock +fill | Count -> counter's line | Unmap -> map line
 //! ```
 //!
-//! There is one event at most for each CPU: the end of its time, or of its turn at a server. Events are
-//! keys of time and CPU in a heap, so ties go to the lower CPU.
+//! Each CPU has at most one pending event: the end of its time or of its turn at a server. Events are keys of time and
+//! CPU in a heap, so the lower CPU wins ties.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,9 +40,9 @@ pub(super) enum Stage {
     Done,
 }
 
-/// No server.
+/// `Cpu::at` while the CPU is at no server.
 const NOWHERE: u32 = u32::MAX;
-/// The server of what keeps the mapping in place, of the counter; those of free lists and page tables follow.
+/// Indices of servers: the cache line of the mapping's lock, the counter, then the free lists and the page tables.
 const MAP: u32 = 0;
 const COUNTER: u32 = 1;
 const LISTS: u32 = 2;
@@ -51,9 +51,9 @@ const LISTS: u32 = 2;
 #[derive(Debug, Clone)]
 pub(super) struct Cpu {
     pub stage: Stage,
-    /// The server that the CPU occupies or waits for; or none.
+    /// The server that the CPU occupies or waits for, or `NOWHERE`.
     pub at: u32,
-    /// Time until it has the line that it was served with.
+    /// Time from the end of the service until the cache line reaches the CPU.
     pub later: u64,
     /// Time for which the CPU will hold the requested lock.
     pub hold: u64,
@@ -74,7 +74,7 @@ pub(super) struct Engine<'a> {
     pub prices: &'a Prices,
     pub memory: Memory,
     pub cpus: Vec<Cpu>,
-    /// Starts of the threads' slices, and the end of the last.
+    /// Start of each thread's slice, and the end of the last slice.
     slices: Vec<u64>,
     /// Number of threads started, running or done.
     begun: usize,
@@ -85,7 +85,7 @@ pub(super) struct Engine<'a> {
     pushed: Vec<u64>,
     /// Pages taken from each node.
     pub taken: Vec<u64>,
-    /// Base pages per page-table page; 0: no two threads share one, so its lock is uncontended.
+    /// Base pages per page-table page. 0: no two threads share a page-table page, so its lock is uncontended.
     table_pages: u64,
     tables: u32,
     list_pages: u64,
@@ -110,7 +110,6 @@ pub(super) const fn cpu_of(key: u64) -> u32 {
     (key & ((1 << CPU_BITS) - 1)) as u32
 }
 
-/// Results of one repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Repetition {
     /// Time at which the last thread had touched its slice.
@@ -132,7 +131,7 @@ impl<'a> Engine<'a> {
         let machine = &experiment.machine;
         let pages = experiment.pages();
         let threads = u64::from(experiment.threads);
-        // In superpages where faults map such, so that no slice ends within one.
+        // With superpages, slices consist of whole superpages.
         let units = pages / prices.unit;
         let slices: Vec<u64> =
             (0..=threads).map(|thread| (units * thread / threads) * prices.unit).collect();
@@ -162,7 +161,7 @@ impl<'a> Engine<'a> {
         let mut servers = vec![Server::new(Kind::Line), Server::new(Kind::Line)];
         servers.extend((0..prices.nodes).map(|_| Server::new(Kind::ListLock)));
         servers.extend((0..tables).map(|_| Server::new(Kind::TableLock)));
-        // The first thread had everything last, when it unmapped; a new page table nobody had.
+        // The first thread unmapped last, so it owns every line. No CPU owns the line of a new page table.
         let is_old = |server: &&mut Server| {
             server.kind() != Kind::TableLock || prices.kernel.entries == Entries::OneLock
         };
@@ -185,7 +184,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Runs to the end.
+    /// Runs until no event is left.
     pub fn run(mut self, stepping: Stepping) -> (Repetition, Memory) {
         let begin = |cpu: u32| Reverse(key(self.prices.start(cpu), cpu));
         self.heap = (0..self.cpus.len() as u32).map(begin).collect();
@@ -194,7 +193,7 @@ impl<'a> Engine<'a> {
             let (now, cpu) = (time_of(top.0), cpu_of(top.0));
             let before = self.cpus[cpu as usize].faults;
             let next = self.carry_out(now, cpu);
-            // One sift instead of two where the same CPU has another event, as it mostly does.
+            // One sift instead of two when the same CPU has another event, the common case.
             match (next, self.heap.peek_mut()) {
                 (Some(at), Some(mut top)) => *top = Reverse(key(at, cpu)),
                 (None, Some(top)) => drop(PeekMut::pop(top)),
@@ -209,7 +208,7 @@ impl<'a> Engine<'a> {
                 finder.look(&mut self, now);
             }
         }
-        // A CPU that found no thread to run counts as unused.
+        // A CPU that got no thread counts as unused.
         let ran = || self.cpus.iter().zip(0..).filter(|(cpu, _)| cpu.faults > 0);
         let end = ran().map(|(cpu, _)| cpu.finished).max().unwrap_or(0);
         let busy = ran().map(|(cpu, index)| cpu.finished - self.prices.start(index));
@@ -224,7 +223,7 @@ impl<'a> Engine<'a> {
         (done, self.memory)
     }
 
-    /// Performs a CPU's current stage. Returns the time of its next one; `None`: the CPU waits, or is done.
+    /// Performs a CPU's current stage. Returns the time of the next stage, or `None` if the CPU waits or is done.
     fn carry_out(&mut self, now: u64, cpu: u32) -> Option<u64> {
         let at = self.cpus[cpu as usize].at;
         if at != NOWHERE {
@@ -243,7 +242,7 @@ impl<'a> Engine<'a> {
                     let own = &mut self.cpus[cpu as usize];
                     own.batch = match self.prices.unit {
                         1 if self.prices.kernel.prefault > 0 => {
-                            // Not past the slice: what lies there is another's and will be present.
+                            // A batch stops at the end of the slice: the next pages belong to another thread.
                             let entries = self.prices.table_entries;
                             let table_end = (own.page / entries + 1) * entries;
                             own.prefault.at(own.page, own.end.min(table_end))
@@ -308,7 +307,7 @@ impl<'a> Engine<'a> {
                     };
                     let hold = self.prices.fill(own.batch);
                     let table = match self.table_pages {
-                        // Nobody else comes to a lock that no two threads share.
+                        // No two threads share this lock, so it has no queue.
                         0 if self.prices.kernel.entries == Entries::LockPerTable => {
                             return Some(now + hold);
                         }
@@ -349,12 +348,12 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Starts the next thread on an idle CPU. Returns whether there was one.
+    /// Starts the next thread on an idle CPU. Returns whether a thread was left.
     fn begin(&mut self, cpu: u32) -> bool {
         let own = &mut self.cpus[cpu as usize];
-        // A slice may lie where nobody touches anything.
+        // A slice may contain no touched page.
         while own.page == own.end {
-            // All wait on the first CPU; another comes for one of them once.
+            // All threads wait on the first CPU; each other CPU pulls one of them, once.
             if self.begun + 1 == self.slices.len() || (cpu > 0 && own.end > 0) {
                 return false;
             }
@@ -366,20 +365,21 @@ impl<'a> Engine<'a> {
         true
     }
 
-    /// Whether no two threads contend for a page-table lock, or one lock covers all.
+    /// Returns whether no two threads contend for a page-table lock, or one lock covers all page tables.
     pub fn locks_are_apart(&self) -> bool {
         self.table_pages == 0
     }
 
-    /// A few numbers of the state, which differ in most: who acts next, in how long, and how many wait.
+    /// Returns a sketch of the state: the next CPU, the time until its event, and the numbers of waiting CPUs. Most
+    /// different states have different sketches.
     pub fn sketch(&self, now: u64) -> [u64; 3] {
         let next = self.heap.peek().map_or(0, |first| first.0 - key(now, 0));
         let waiting = |server: u32| self.servers[server as usize].waiting() as u64;
         [next, waiting(MAP) << 32 | waiting(COUNTER), waiting(self.tables)]
     }
 
-    /// Where batches that go on from this page are clipped by a page table's end: never, where they end with
-    /// it.
+    /// Returns the page at which a page table's end clips batches that continue from `page`. `u64::MAX`: none is
+    /// clipped.
     pub fn clipped_at(&self, page: u64) -> u64 {
         let (entries, batch) = (self.prices.table_entries, 1 << self.prices.kernel.prefault);
         let is_even = self.prices.touches == Touches::ALL
@@ -388,8 +388,8 @@ impl<'a> Engine<'a> {
         if is_even { u64::MAX } else { (page / entries + 1) * entries }
     }
 
-    /// A CPU comes to a server. `None`: it had it all the time, and goes on at once. Otherwise when its
-    /// turn is over, if that is known already.
+    /// A CPU asks for a server. `None`: the CPU owned the server already and continues at once. Otherwise the end of
+    /// its turn, if known.
     fn arrive(&mut self, server: u32, now: u64, cpu: u32, hold: u64) -> Option<Option<u64>> {
         let beside = self.beside(server);
         let own = &mut self.cpus[cpu as usize];
@@ -409,8 +409,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Number of waiters for the other lock in the same line: the address space's lock and that of its page
-    /// tables.
+    /// Returns the number of waiters for the other lock in the same cache line: the address space's lock and the
+    /// page-table lock share one.
     fn beside(&self, server: u32) -> usize {
         match server {
             _ if !self.prices.is_one_line => 0,
@@ -420,7 +420,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Ends a CPU's turn; the next waiter's begins.
+    /// Ends a CPU's turn and starts the turn of the next waiter.
     fn leave(&mut self, server: u32, now: u64, cpu: u32) {
         self.cpus[cpu as usize].at = NOWHERE;
         let Some(next) = self.servers[server as usize].leave(cpu, self.prices) else { return };

@@ -3,7 +3,7 @@
 use toml_keys::FileError;
 use units::ByteSize;
 
-/// Why an experiment failed. One line each, with what would be valid.
+/// Why an experiment failed. Each message is one line and says what would be valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultsError {
     /// An unknown machine.
@@ -51,7 +51,7 @@ pub enum FaultsError {
         /// Maximum.
         largest: u32,
     },
-    /// Less than a page for each thread.
+    /// Less memory than a page per thread.
     #[error("{size} is too small for {threads} threads: each touches a page of {page} or more")]
     TooSmall {
         /// The memory.
@@ -61,7 +61,7 @@ pub enum FaultsError {
         /// A page.
         page: ByteSize,
     },
-    /// More than the machine has, or than times can be counted for.
+    /// More memory than the machine has, or than the clock can represent.
     #[error("{size} exceeds what {machine} has for a program: {largest}")]
     TooLarge {
         /// The memory.
@@ -77,12 +77,12 @@ pub enum FaultsError {
     /// An invalid setting of the prezeroing daemon.
     #[error("{setting}: {wanted}")]
     Scrub {
-        /// As on the command line.
+        /// The setting as on the command line.
         setting: String,
         /// Valid values.
         wanted: String,
     },
-    /// No block transfer engine.
+    /// The machine has no block transfer engine.
     #[error(
         "--zeroing bte: {0} has no block transfer engine; use --zeroing cpu, or an Altix (altix-128)"
     )]

@@ -1,4 +1,4 @@
-//! `Kernel`: how faults are served, as a value: made from a design, or from a machine's own and patches.
+//! `Kernel`: how faults are served. Built from a design, or from a machine's kernel and patches.
 
 use policy::FaultPath;
 use policy::rules::{Locking, ResidentCount};
@@ -7,13 +7,13 @@ use units::ByteSize;
 
 use super::{Scrub, Zeroing};
 
-/// How one operating system serves the faults of one address space.
+/// How a kernel serves the faults of one address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
     /// What protects the mapping during a fault.
     pub map: MapLock,
-    /// How an entry of a page table is filled.
+    /// How a page-table entry is filled.
     pub entries: Entries,
     /// How resident pages are counted.
     #[serde(with = "Counting")]
@@ -31,7 +31,7 @@ pub struct Kernel {
     pub superpage: Option<ByteSize>,
 }
 
-/// Counting as designs specify it.
+/// Serialized form of `ResidentCount`, as in designs.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ResidentCount", rename_all = "kebab-case")]
 enum Counting {
@@ -45,13 +45,13 @@ enum Counting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapLock {
-    /// The address space's reader-writer lock, held shared: one line in memory, written twice a fault.
+    /// The address space's reader-writer lock, held shared: each fault writes its cache line twice.
     AddressSpace,
-    /// The mapping's own (Linux since 6.4). Threads in one mapping share it all the same.
+    /// The lock of the mapping (Linux since 6.4). Threads that fault in one mapping still share it.
     Mapping,
 }
 
-/// How an entry of a page table is filled.
+/// How a page-table entry is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Entries {
@@ -73,14 +73,14 @@ pub enum Lock {
     Ticket,
     /// Queued: in order of arrival; each waiter spins on its own word (MCS).
     Queued,
-    /// Waiters on the holder's node first; of each other node only one looks, and rarely (Lameter's
-    /// backoff locks; docs/sources/policies.md 3.8).
+    /// Hierarchical: waiters on the holder's node first. Of each other node only one waiter polls, and rarely
+    /// (Lameter's backoff locks; docs/sources/policies.md 3.8).
     Hierarchical,
 }
 
 impl Kernel {
-    /// A kernel that serves faults so. What that does not say is the machine's: the kind of locks, and the number of
-    /// running threads at which zeroing rests.
+    /// Creates a kernel from a design's fault path. The machine gives the rest: the kind of locks, and the number of
+    /// running threads at which zeroing pauses.
     pub fn new(path: &FaultPath, machine: &super::Machine) -> Self {
         let (map, entries) = match path.locking {
             Locking::PageTable => (MapLock::AddressSpace, Entries::OneLock),
@@ -101,8 +101,8 @@ impl Kernel {
         Self { map, entries, rss, lock, prefault, prezero, superpage }.counted()
     }
 
-    /// Without the one lock there is nothing to count under: an atomic then, as Lameter's patches and
-    /// the kernels with split locks have it (Linux 2.6.15, `add_mm_counter` in include/linux/sched.h).
+    /// Counts resident pages with an atomic if no single page-table lock protects the count. Lameter's patches and the
+    /// kernels with split locks do so (Linux 2.6.15, `add_mm_counter` in include/linux/sched.h).
     pub(super) fn counted(self) -> Self {
         let is_lost = self.rss == ResidentCount::Locked && self.entries != Entries::OneLock;
         Self { rss: if is_lost { ResidentCount::Atomic } else { self.rss }, ..self }

@@ -1,19 +1,18 @@
-//! Page faults at scale: up to 512 CPUs that touch new memory of one address space, as an exact event
-//! simulation.
+//! Simulates the scaling of page faults: up to 512 CPUs touch new memory of one address space.
 //!
-//! The workload is Lameter's `pft` (2004): each thread touches its own slice of one mapping, page by
-//! page, and all of it `reps` times. A [`Machine`] is what faults cost there, a [`Kernel`] how it goes
-//! about them (locks, counters, prefault, prezeroing), a [`Patch`] one change of a kernel.
+//! The workload is Lameter's `pft` (2004). Each thread touches its own slice of one mapping, page by page. The whole
+//! workload is repeated `reps` times. A [`Machine`] gives the costs of a fault. A [`Kernel`] says how a fault is served
+//! (locks, counters, prefault, prezeroing). A [`Patch`] is one change of a kernel.
 //!
 //! ```text
 //! machine, kernel --prices--> engine (one repetition, all CPUs) --run--> Row, in Lameter's columns
 //! ```
 //!
-//! Every CPU goes through the same stages at each fault; what it shares with others are servers (a
-//! cache line, a lock), each with a queue, and the memory of its node. Times are whole picoseconds,
-//! ties go to the lower CPU: the same experiment gives the same row everywhere. Once all CPUs and
-//! queues are as they were a while ago, but for the time and the pages, whole such periods are passed
-//! over at once (`period`); a test compares that with a twin that steps through every event.
+//! Every CPU passes through the same stages at each fault. CPUs share servers (a cache line or a lock), each with a
+//! queue, and the memory of their node. Times are integers, in picoseconds, and the lower CPU wins ties, so the same
+//! experiment gives the same row on every machine. When the state repeats, apart from the time and the page numbers,
+//! the engine skips whole periods (`period`). A test compares the result with a reference model that steps through
+//! every event.
 #![forbid(unsafe_code)]
 
 mod engine;

@@ -1,5 +1,5 @@
-//! `Machine`: what faults cost on a machine, read from TOML: strict, with file, line and key of what is
-//! wrong. The built-in ones are `machines/faults/*.toml` at the workspace's root.
+//! `Machine`: the costs of faults on a machine, read from TOML. Unknown keys and invalid values are errors with file,
+//! line and key. The built-in machines are `machines/faults/*.toml` in the workspace.
 
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
@@ -17,26 +17,26 @@ pub struct Machine {
     pub name: String,
     /// Summary of one line.
     pub summary: String,
-    /// Number of CPUs measured: results for more are predictions.
+    /// Number of CPUs measured. Results for more CPUs are predictions.
     #[serde(deserialize_with = "within::<_, 1, 512>")]
     pub cpus: u32,
     /// Maximum number of CPUs of such a machine.
     #[serde(deserialize_with = "within::<_, 1, 512>")]
     pub largest: u32,
-    /// CPUs that share a node's memory.
+    /// Number of CPUs per node.
     #[serde(deserialize_with = "within::<_, 1, 512>")]
     pub cpus_per_node: u32,
-    /// Placement of threads while there are fewer than CPUs.
+    /// Placement of threads when there are fewer threads than CPUs.
     pub placement: Placement,
-    /// Whether threads fault while others are being started.
+    /// Whether threads may fault before all have been started.
     pub starting: Starting,
-    /// The base page.
+    /// Base page size.
     #[serde(deserialize_with = "page")]
     pub base_page: ByteSize,
-    /// The superpage of `--patches superpage`.
+    /// Superpage size of `--patches superpage`.
     #[serde(deserialize_with = "page")]
     pub superpage: ByteSize,
-    /// Entries of a page-table page: no prefault crosses its end.
+    /// Entries of a page-table page. Prefault does not cross its end.
     #[serde(deserialize_with = "within::<_, 16, 65536>")]
     pub table_entries: u32,
     /// Memory of a node available to programs.
@@ -45,20 +45,20 @@ pub struct Machine {
     /// Memory bandwidth of a node, in bytes per second.
     #[serde(deserialize_with = "size")]
     pub node_bandwidth: ByteSize,
-    /// Pages that refill a CPU's own free list at once, under the node's lock.
+    /// Pages that a CPU's own free list takes from the node's at once, under the node's lock.
     #[serde(deserialize_with = "within::<_, 1, 1024>")]
     pub list_pages: u32,
     /// The measured kernel, without patches.
     #[serde(deserialize_with = "kernel")]
     pub kernel: Kernel,
-    /// When free memory is zeroed, with `--patches prezero`.
+    /// The rule for zeroing free memory, with `--patches prezero`.
     pub scrub: Scrub,
     /// The block transfer engine, for `--zeroing bte`.
     #[serde(default)]
     pub engine: Option<Engine>,
     /// Costs of operations.
     pub costs: Costs,
-    /// Published rows to which contention constants were fitted, beside the rows with one thread.
+    /// Published rows to which contention constants were fitted, in addition to the rows with one thread.
     #[serde(default)]
     pub fitted: Vec<Fitted>,
 }
@@ -73,7 +73,7 @@ pub struct Fitted {
     pub threads: Vec<u32>,
 }
 
-/// Placement of threads while there are fewer than CPUs.
+/// Placement of threads when there are fewer threads than CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
@@ -83,16 +83,16 @@ pub enum Placement {
     Packed,
 }
 
-/// Nanoseconds, as read; kept in picoseconds.
+/// Nanoseconds in the file, picoseconds in memory.
 type Time = u64;
 
-/// Whether threads fault while others are being started.
+/// Whether threads may fault before all have been started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Starting {
     /// Threads wait until all have been started.
     Together,
-    /// All wait on the first CPU, which runs one after the other; each other CPU takes one from it, one after
+    /// All threads wait on the first CPU, which runs them one by one. The other CPUs pull one thread each, one after
     /// the other.
     Pulled,
 }
@@ -101,28 +101,28 @@ pub enum Starting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Costs {
-    /// User: the first access to a page, the fault aside.
+    /// User: the first access to a page, without its fault.
     #[serde(deserialize_with = "time")]
     pub touch: Time,
     /// User: each further cache line of the page.
     #[serde(deserialize_with = "time")]
     pub line: Time,
-    /// A fault, whatever it maps: trap, look-up of the mapping, return.
+    /// Fixed part of a fault: trap, look-up of the mapping, return.
     #[serde(deserialize_with = "time")]
     pub entry: Time,
-    /// Each page of a fault, outside of locks: allocation, accounting.
+    /// Per page of a fault, outside of locks: allocation, accounting.
     #[serde(deserialize_with = "time")]
     pub page: Time,
-    /// Each page of it, where the entry is filled: under the page-table lock, if one is taken.
+    /// Per page of a fault: filling the entry, under the page-table lock if the kernel takes one.
     #[serde(deserialize_with = "time")]
     pub fill: Time,
-    /// Zeroing a base page, on the same node.
+    /// Zeroing a base page of the CPU's own node.
     #[serde(deserialize_with = "time")]
     pub zero: Time,
-    /// The same by the page, in one call for a block of many.
+    /// Zeroing a base page as part of a larger block, in one call.
     #[serde(deserialize_with = "time")]
     pub zero_bulk: Time,
-    /// Additional time to zero on another node.
+    /// Additional time to zero a page of another node.
     #[serde(deserialize_with = "time")]
     pub zero_remote: Time,
     /// Additional time for a page of another node that needs no zeroing.
@@ -131,11 +131,11 @@ pub struct Costs {
     /// Taking a page from a node's free list, under its lock.
     #[serde(deserialize_with = "time")]
     pub list_page: Time,
-    /// Unmapping a page and freeing it, after all threads have ended: one thread does it.
+    /// Unmapping and freeing a page. One thread unmaps all pages after all threads have ended.
     #[serde(deserialize_with = "time")]
     pub unmap: Time,
-    /// Contention: starting a thread and taking it down, one after the other; or the time from one that is
-    /// pulled to the next.
+    /// Contention: starting and ending a thread, one after the other. With `Pulled`, the interval between two pulled
+    /// threads.
     #[serde(deserialize_with = "time")]
     pub thread: Time,
     /// Contention: transfer of a modified cache line from another node.
@@ -144,16 +144,16 @@ pub struct Costs {
     /// Contention: transfer of a modified cache line from another CPU of the node.
     #[serde(deserialize_with = "time")]
     pub transfer_near: Time,
-    /// Contention: how much longer a line is busy with each request, for each node that waits for it.
+    /// Contention: additional time that each request keeps a line busy, per node that waits for the line.
     #[serde(deserialize_with = "time")]
     pub crowding: Time,
 }
 
 impl Machine {
-    /// Reads a machine; `file` is named in errors.
+    /// Reads a machine from TOML; `file` is its name in errors.
     ///
     /// # Errors
-    /// [`FaultsError::File`]: what is wrong, with its line.
+    /// [`FaultsError::File`] with the line of each problem.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, FaultsError> {
         let machine: Self = toml_keys::deserialize(file, text)?;
         let problem = |what: &str| Problem { line: Some(1), key: String::new(), what: what.into() };
@@ -161,7 +161,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// What no machine is like.
+    /// Returns the contradictions between the values.
     fn strange(&self) -> impl Iterator<Item = &'static str> {
         let costs = &self.costs;
         let checks = [
@@ -186,13 +186,13 @@ impl Machine {
         checks.into_iter().filter(|(is_strange, _)| *is_strange).map(|(_, why)| why)
     }
 
-    /// Maximum number of threads.
+    /// Returns the maximum number of threads.
     pub fn most_threads(&self) -> u32 {
         self.largest.min(super::MAX_THREADS)
     }
 }
 
-/// `[kernel]` of a file.
+/// Reads the table `[kernel]`.
 fn kernel<'de, D: Deserializer<'de>>(from: D) -> Result<Kernel, D::Error> {
     Kernel::deserialize(from).map(Kernel::counted)
 }
@@ -217,7 +217,7 @@ fn page<'de, D: Deserializer<'de>>(from: D) -> Result<ByteSize, D::Error> {
     })
 }
 
-/// Nanoseconds, up to a second.
+/// Reads nanoseconds, at most a second.
 fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     let nanoseconds = f64::deserialize(from)?;
     if !(0.0..=1e9).contains(&nanoseconds) {
@@ -239,10 +239,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PRESETS.iter().map(|(name, _)| *name)
 }
 
-/// The file of a built-in machine.
+/// Returns the TOML text of a built-in machine.
 ///
 /// # Errors
-/// [`FaultsError::UnknownMachine`], with the names there are.
+/// [`FaultsError::UnknownMachine`], with the known names.
 pub fn preset_text(name: &str) -> Result<&'static str, FaultsError> {
     let found = PRESETS.iter().find(|(known, _)| *known == name);
     found.map(|(_, text)| *text).ok_or_else(|| FaultsError::UnknownMachine {
@@ -251,10 +251,10 @@ pub fn preset_text(name: &str) -> Result<&'static str, FaultsError> {
     })
 }
 
-/// A built-in machine.
+/// Returns a built-in machine.
 ///
 /// # Errors
-/// [`FaultsError::UnknownMachine`], with the names there are.
+/// [`FaultsError::UnknownMachine`], with the known names.
 pub fn preset(name: &str) -> Result<Machine, FaultsError> {
     Machine::from_toml(preset_text(name)?, &format!("{name}.toml"))
 }

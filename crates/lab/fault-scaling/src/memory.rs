@@ -1,31 +1,30 @@
-//! `Memory`: the nodes' free pages, zeroed and not, how busy their memory is, and the daemon that zeroes
-//! (scrubd, one per node).
+//! `Memory`: per node, the free pages, zeroed or not, the time for which the memory bus is busy, and the daemon that
+//! zeroes free pages (scrubd).
 //!
-//! The daemon's work is carried out when somebody looks: it needs no events, and is exact all the same.
-//! See docs/decisions/faults.md#2, #3 and #11.
+//! The daemon's work is computed lazily, when a caller asks about its node. The result is exact without events. See
+//! docs/decisions/faults.md#2, #3 and #11.
 
 use policy::ahead::{Decision, Facts, Refill};
 
 use super::prices::Prices;
 use super::{Engine, Experiment, FreeBlocks, Kernel, Zeroing};
 
-/// All nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Memory {
     nodes: Vec<Node>,
     scrub: Option<Rule>,
 }
 
-/// The daemon's rule, the same on every node.
+/// The daemons' settings, the same on every node.
 #[derive(Debug, Clone, Copy)]
 struct Rule {
     refill: Refill,
-    /// Pages of the largest block that the daemon zeroes at once, and of the smallest.
+    /// Pages of the largest and the smallest block that the daemon zeroes at once.
     largest: u64,
     smallest: u64,
     /// CPU time per page.
     time: u64,
-    /// The engine that zeroes the blocks it accepts, and its time per page.
+    /// The engine and its time per page. The CPU zeroes the blocks that the engine does not take.
     engine: Option<(Engine, u64)>,
     /// Page size in bytes.
     page: u64,
@@ -38,20 +37,19 @@ struct Node {
     /// Number of free pages, including zeroed ones.
     free: u64,
     zeroed: u64,
-    /// Time until the daemon's block is done, and its pages. 0: it sleeps.
+    /// Remaining time of the daemon's current block, and the block's pages. 0: the daemon sleeps.
     left: u64,
     block: u64,
     /// Work of the daemon since the last call of [`Memory::work`].
     work: Work,
-    /// The daemon has a CPU to run on while threads fault.
+    /// Whether the daemon has a CPU to run on while threads fault.
     has_idle_cpu: bool,
-    /// The time of the last look.
+    /// Time up to which the daemon's work is computed.
     seen: u64,
-    /// Until then its CPUs' bus is taken by zeroing.
+    /// Time until which zeroing occupies the node's memory bus.
     busy_until: u64,
 }
 
-/// Work of daemons.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Work {
     /// Number of pages zeroed.
@@ -63,14 +61,15 @@ pub(super) struct Work {
 /// Allocated pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// Time at which they are zeroed.
+    /// Time at which the pages are zeroed.
     pub done: u64,
-    /// Their node.
+    /// The node of the pages.
     pub node: usize,
 }
 
 impl Memory {
-    /// As it is before the first repetition: nothing is in use, and everything is zeroed that will be.
+    /// Creates the memory before the first repetition: all pages are free, and as many are zeroed as the daemons ever
+    /// zero.
     pub fn new(experiment: &Experiment, prices: &Prices) -> Self {
         let machine = &experiment.machine;
         let frames = machine.node_memory.0 / machine.base_page.0;
@@ -90,7 +89,7 @@ impl Memory {
             page,
             running: u64::from(experiment.threads),
         });
-        // Nobody runs before the first repetition, so a load of 1 or more lets the daemon zero.
+        // No thread runs before the first repetition, so a load of 1 or more lets the daemon zero.
         let zeroed = scrub.filter(|rule| rule.refill.load > 0);
         let node = Node {
             free: frames,
@@ -107,17 +106,17 @@ impl Memory {
         memory
     }
 
-    /// On which nodes a daemon has a CPU.
+    /// Returns for each node whether its daemon runs on a CPU.
     pub fn daemons(&self) -> Vec<bool> {
         self.nodes.iter().map(|node| node.left > 0 && !self.is_engine(node)).collect()
     }
 
-    /// Whether a node's block is the engine's, which needs no CPU.
+    /// Returns whether the engine zeroes the node's current block, without a CPU.
     fn is_engine(&self, node: &Node) -> bool {
         self.scrub.is_some_and(|rule| rule.engine_time(node.block).is_some())
     }
 
-    /// The daemons' work since the last call.
+    /// Returns the daemons' work since the last call.
     pub fn work(&mut self) -> Work {
         let mut all = Work::default();
         for node in &mut self.nodes {
@@ -127,25 +126,25 @@ impl Memory {
         all
     }
 
-    /// Number of zeroed pages of all nodes.
+    /// Returns the number of zeroed pages on all nodes.
     pub fn zeroed(&self) -> u64 {
         self.nodes.iter().map(|node| node.zeroed).sum()
     }
 
-    /// Free blocks of each node, of kernels that zero ahead.
+    /// Returns the free blocks of each node, or `None` if the kernel does not zero ahead.
     pub fn blocks(&self) -> Option<Vec<FreeBlocks>> {
         let blocks = |node: &Node| FreeBlocks::new(node.free - node.zeroed, node.zeroed);
         self.scrub.map(|_| self.nodes.iter().map(blocks).collect())
     }
 
-    /// Daemons have the CPUs that threads leave idle.
+    /// Gives the daemons the CPUs that threads leave idle.
     pub fn place(&mut self, prices: &Prices) {
         for (node, threads) in self.nodes.iter_mut().zip(prices.threads_of_nodes()) {
             node.has_idle_cpu = threads < prices.per_node;
         }
     }
 
-    /// Pages for a CPU of `home`, from `at` on; the other nodes follow when it has too few.
+    /// Takes pages for a CPU of `home`, beginning at time `at`. If `home` has too few, the next node serves them.
     pub fn take(&mut self, home: u32, pages: u64, at: u64, prices: &Prices) -> Taken {
         let home = home as usize;
         let has = |node: &usize| self.nodes[*node].free >= pages;
@@ -174,21 +173,22 @@ impl Memory {
         Taken { done, node }
     }
 
-    /// Frees pages of a node, not zeroed.
+    /// Returns pages to a node, not zeroed.
     pub fn give(&mut self, node: usize, pages: u64, at: u64) {
         self.look(node, at, true);
         self.nodes[node].free += pages;
         self.wake(node);
     }
 
-    /// Time goes by in which only one thread runs, so that the daemons have CPUs where there are others.
+    /// Lets time pass while one thread runs. `has_others`: the daemons have other CPUs.
     pub fn quiet(&mut self, until: u64, has_others: bool) {
         for node in 0..self.nodes.len() {
             self.look(node, until, has_others);
         }
     }
 
-    /// The daemons go first, as on a machine with one CPU: they slept for long. How long that takes.
+    /// Runs the daemons until they are done, on a machine with one CPU: after a long sleep the scheduler prefers them.
+    /// Returns the time taken.
     pub fn preempt(&mut self, at: u64) -> u64 {
         let mut taken = 0;
         for node in 0..self.nodes.len() {
@@ -212,7 +212,7 @@ impl Memory {
         }
     }
 
-    /// The daemon's work up to a time. `is_alone`: nobody else wants the CPU.
+    /// Computes a daemon's work up to a time. `is_alone`: no thread competes for the CPU.
     fn look(&mut self, node: usize, at: u64, is_alone: bool) {
         let node = &mut self.nodes[node];
         let mut time = at.saturating_sub(node.seen);
@@ -230,7 +230,7 @@ impl Memory {
             if node.left > 0 {
                 return;
             }
-            // Threads may have taken the pages it was about to zero.
+            // Threads may have taken pages of the block meanwhile.
             let zeroed = (node.zeroed + node.block).min(node.free);
             node.work.pages += zeroed - node.zeroed;
             node.zeroed = zeroed;
@@ -238,7 +238,7 @@ impl Memory {
         }
     }
 
-    /// Whether the daemon starts.
+    /// Starts the daemon if it sleeps and has enough to do.
     fn wake(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         if let Some(rule) = self.scrub
@@ -248,12 +248,12 @@ impl Memory {
         }
     }
 
-    /// Whether no daemon works: a working daemon depends on the numbers of pages.
+    /// Returns whether all daemons sleep. A working daemon's next step depends on the numbers of pages.
     pub fn is_quiet(&self) -> bool {
         self.nodes.iter().all(|node| node.left == 0)
     }
 
-    /// Everything that what comes depends on, but for how many pages are left, at a time.
+    /// Appends the state on which later events depend, relative to `at`, without the numbers of pages.
     pub fn state(&self, at: u64, into: &mut Vec<u64>) {
         for node in &self.nodes {
             into.push(node.busy_until.saturating_sub(at));
@@ -261,18 +261,18 @@ impl Memory {
         }
     }
 
-    /// Free and zeroed pages, and from which number of each on things are different: below it is not
-    /// to be skipped.
+    /// Returns the numbers of free and zeroed pages, each with the limit below which later events depend on the number.
+    /// Periods below the limit are not skipped.
     pub fn stocks(&self) -> Vec<Stock> {
         let stock = |node: &Node| {
-            // The daemon starts below its rule's `start`; without one nothing happens before the end.
+            // The daemon starts below its rule's `start`. Without a daemon nothing changes until the stock is empty.
             let start = self.scrub.map_or(0, |rule| rule.refill.start.min(node.zeroed));
             [Stock { has: node.free, least: 0 }, Stock { has: node.zeroed, least: start }]
         };
         self.nodes.iter().flat_map(stock).collect()
     }
 
-    /// Passes over `times` periods, in each of which stocks shrank by this much and time went on by `time`.
+    /// Skips `times` periods. In each, time advances by `time` and the stocks shrink by `shrunk`.
     pub fn skip(&mut self, shrunk: &[u64], times: u64, time: u64) {
         for (node, shrunk) in self.nodes.iter_mut().zip(shrunk.chunks_exact(2)) {
             node.free -= shrunk[0] * times;
@@ -282,7 +282,7 @@ impl Memory {
         }
     }
 
-    /// The same stocks and daemons: then the next repetition is as the last one.
+    /// Returns whether stocks and daemons are equal: then the next repetition equals the last.
     pub fn is_as(&self, other: &Self) -> bool {
         let same = |(one, other): (&Node, &Node)| {
             let state = |node: &Node| (node.free, node.zeroed, node.left, node.block);
@@ -292,7 +292,7 @@ impl Memory {
     }
 }
 
-/// A number of pages that shrinks.
+/// A decreasing number of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stock {
     /// Number of pages.
@@ -302,7 +302,7 @@ pub(super) struct Stock {
 }
 
 impl Rule {
-    /// The daemon's next block, if it has one: not before there are `least` pages to zero.
+    /// Starts the daemon's next block if at least `least` pages are to be zeroed.
     fn begin(&self, node: &mut Node, least: u64, is_filling: bool) {
         let facts = Facts {
             ready: node.zeroed,
@@ -318,7 +318,7 @@ impl Rule {
         node.left = node.block * self.engine_time(node.block).unwrap_or(self.time);
     }
 
-    /// The engine's time for a page of a block, if it takes that.
+    /// Returns the engine's time per page of a block, or `None` if the engine does not take the block.
     fn engine_time(&self, block: u64) -> Option<u64> {
         self.engine.filter(|(engine, _)| engine.takes(block * self.page)).map(|(_, time)| time)
     }

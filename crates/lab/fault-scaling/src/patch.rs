@@ -1,4 +1,4 @@
-//! `Patch`: one change of how a kernel serves faults, by name; `Patches`, several of them at once.
+//! `Patch`: one named change of how a kernel serves faults. `Patches`: several changes at once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,33 +11,33 @@ use super::{Entries, FaultsError, Kernel, Lock, Machine, MapLock};
 /// One change of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Patch {
-    /// Entries by compare-and-exchange; resident pages by an atomic (Lameter).
+    /// Page-table entries by compare-and-exchange; resident pages counted with an atomic (Lameter).
     AtomicPte,
     /// A lock per page-table page.
     SplitPtl,
     /// A lock per mapping instead of the address space's.
     PerVma,
-    /// Resident pages by an atomic that all threads share.
+    /// Resident pages counted in one atomic that all threads share.
     RssAtomic,
-    /// Resident pages per thread, summed by who reads them.
+    /// Resident pages counted per thread; readers sum the counters.
     RssSplit,
     /// Resident pages are not counted: readers scan the page tables.
     RssOnDemand,
     /// Sequential faults map up to 2^this pages.
     Prefault(u32),
-    /// Free memory is zeroed ahead of need, by the machine's rule.
+    /// The daemon zeroes free memory ahead of need, by the machine's rule.
     Prezero,
-    /// A fault maps a superpage: of this size, or the machine's.
+    /// A fault maps a superpage of this size; `None`: of the machine's size.
     Superpage(Option<ByteSize>),
-    /// Spin locks that keep the order of arrival.
+    /// Ticket spin locks, in order of arrival.
     TicketLock,
-    /// Spin locks with a queue.
+    /// Queued spin locks (MCS).
     QueuedLock,
-    /// Spin locks that stay on a node.
+    /// Hierarchical spin locks, which prefer waiters on the holder's node.
     NumaLock,
 }
 
-/// What a patch changes; two that change the same cannot be applied together.
+/// The part of the kernel that a patch changes. Two patches of the same part exclude each other.
 #[derive(PartialEq, Eq)]
 enum Part {
     Entries,
@@ -48,12 +48,12 @@ enum Part {
     Locks,
 }
 
-/// The maximum prefault that Lameter calls the best for programs with much memory (docs/sources/policies.md 3.8).
+/// The maximum prefault order that Lameter calls best for programs with much memory (docs/sources/policies.md 3.8).
 const BEST_ORDER: u32 = 4;
-/// Maximum prefault order: a page-table page's entries.
+/// Maximum prefault order: 512 pages, the entries of a page-table page.
 const MAX_ORDER: u32 = 9;
 
-/// Every patch as it is without a value, with its name and the value that it may have.
+/// Every patch with its default value, its name, and the form of its value.
 const PATCHES: [(Patch, &str, &str); 12] = [
     (Patch::AtomicPte, "atomic-pte", ""),
     (Patch::SplitPtl, "split-ptl", ""),
@@ -139,7 +139,7 @@ impl Patch {
     }
 }
 
-/// Patches that are applied together; none of them is the baseline.
+/// Patches that are applied together. An empty list is the baseline.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Patches(pub Vec<Patch>);
 
@@ -172,14 +172,14 @@ impl fmt::Display for Patches {
 }
 
 impl Patches {
-    /// Those that were published, each alone, and all together.
+    /// Returns the baseline, each published patch alone, and all of them together.
     pub fn published() -> Vec<Self> {
         let all = [Patch::AtomicPte, Patch::Prefault(BEST_ORDER), Patch::Prezero];
         let alone = all.iter().map(|patch| Self(vec![*patch]));
         std::iter::once(Self::default()).chain(alone).chain([Self(all.to_vec())]).collect()
     }
 
-    /// The machine's kernel with these patches.
+    /// Returns the machine's kernel with these patches applied.
     pub fn kernel(&self, machine: &Machine) -> Kernel {
         let mut kernel = machine.kernel;
         for patch in &self.0 {

@@ -1,11 +1,10 @@
-//! `Finder`: tells when everything is as it was, but for the time and the pages, and passes over as many
-//! such periods as surely follow.
+//! `Finder`: detects that the state repeats, apart from the time and the page numbers, and skips the periods that are
+//! certain to follow.
 //!
-//! A network of identical CPUs and servers with queues, without chance, comes back to a state that it was
-//! in: there are finitely many. States are compared whole, not by a hash, each time the first CPU that is
-//! not done begins a fault; the one that others are compared with is renewed after 1, 2, 4, 8 ... of them
-//! (Brent 1980), so that a period of any length is found soon after it began, in the memory of one state.
-//! See docs/decisions/faults.md#7.
+//! A deterministic network of CPUs and servers with queues has finitely many states, so it returns to an earlier one.
+//! The finder compares whole states, not hashes, each time the anchor CPU begins a fault. It replaces the kept state
+//! after 1, 2, 4, 8 ... comparisons (Brent 1980). This finds a period of any length soon after the period begins, and
+//! needs to store only one state. See docs/decisions/faults.md#7.
 
 use std::cmp::Reverse;
 
@@ -13,13 +12,13 @@ use super::Stepping;
 use super::engine::{Engine, Stage, cpu_of, key, time_of};
 
 pub(super) struct Finder {
-    /// The CPU at whose faults states are looked at. `None`: no more of that.
+    /// The CPU at whose faults states are compared. `None`: the search is off.
     anchor: Option<u32>,
-    /// The state that others are compared with, a few numbers of it, and the counts that belong to it.
+    /// The kept state, with its sketch and its counts.
     kept: Vec<u64>,
     sketch: [u64; 3],
     counts: Counts,
-    /// Looks since it was kept, and how many there may be.
+    /// Comparisons since the state was kept, and their maximum.
     looks: u64,
     limit: u64,
     /// Reused buffer.
@@ -41,7 +40,7 @@ impl Finder {
     pub fn new(engine: &Engine, stepping: Stepping) -> Self {
         let apart = engine.locks_are_apart();
         Self {
-            // Locks that are passed one after the other, and shared by some, never come back.
+            // States do not repeat when only some threads share a page-table lock and pass it on.
             anchor: (stepping == Stepping::Skip && apart).then_some(0),
             kept: Vec::new(),
             sketch: [0; 3],
@@ -57,15 +56,15 @@ impl Finder {
         self.anchor == Some(cpu)
     }
 
-    /// Examines the state between two events.
+    /// Compares the state between two events with the kept one, and skips periods if they are equal.
     pub fn look(&mut self, engine: &mut Engine, now: u64) {
-        // Whose next turn depends on how many pages are left is not as it was.
+        // A working daemon's next step depends on the numbers of pages, so no state repeats.
         if !engine.memory.is_quiet() {
             (self.looks, self.limit) = (0, 1);
             self.kept.clear();
             return;
         }
-        // Most states differ in a few numbers already: then the others need not be read.
+        // Most states differ in their sketches; then the full state is not read.
         let sketch = engine.sketch(now);
         let is_alike = sketch == self.sketch && !self.kept.is_empty();
         if is_alike || self.looks + 1 >= self.limit {
@@ -74,7 +73,7 @@ impl Finder {
         if is_alike && self.state == self.kept {
             let was = std::mem::take(&mut self.counts);
             skip(engine, now, &was);
-            // What follows is the end of some slice, or of the pages that were zeroed.
+            // The end of a slice or of the zeroed pages follows, so the search starts anew.
             self.kept.clear();
             (self.looks, self.limit) = (0, 1);
         } else {
@@ -93,7 +92,7 @@ impl Finder {
         }
     }
 
-    /// The state, relative to now.
+    /// Reads the state relative to now.
     fn read(&mut self, engine: &Engine, now: u64) {
         let state = &mut self.state;
         state.clear();
@@ -134,20 +133,20 @@ fn counts(engine: &Engine, now: u64) -> Counts {
     }
 }
 
-/// Passes over the periods that follow for sure: no slice ends in them, and no stock of pages.
+/// Skips the periods that are certain to follow: no slice and no stock of pages ends in them.
 fn skip(engine: &mut Engine, now: u64, was: &Counts) {
     let time = now - was.time;
     let batch = (1 << engine.prices.kernel.prefault).max(engine.prices.unit);
     let mut times = u64::MAX;
     for (cpu, was) in engine.cpus.iter().zip(&was.pages) {
-        // The last batch of a slice may be a smaller one. Who did nothing ends nothing.
+        // The last batch of a slice may be smaller. A CPU that made no progress sets no limit.
         let end = cpu.end.min(engine.clipped_at(cpu.page));
         let left = (end - cpu.page).saturating_sub(2 * batch);
         times = times.min(left.checked_div(cpu.page - was).unwrap_or(u64::MAX));
     }
     let stocks = engine.memory.stocks();
     let less = was.stocks.iter().zip(&stocks).map(|(was, stock)| was.checked_sub(stock.has));
-    // A daemon came and went between the two.
+    // A stock grew: a daemon ran between the two states.
     let Some(shrunk) = less.collect::<Option<Vec<u64>>>() else { return };
     let slack = batch * engine.cpus.len() as u64;
     for (stock, shrunk) in stocks.iter().zip(&shrunk) {

@@ -1,5 +1,5 @@
-//! `Prices`: what each stage of a fault takes, for one machine, kernel and number of threads. Shared by
-//! the engine and its twin, so that a difference between them is one of events.
+//! `Prices`: the time of each stage of a fault, for one machine, kernel and number of threads. The engine and its
+//! reference model share them, so a difference between the two is a difference in events.
 //! See docs/decisions/faults.md#6.
 
 use policy::rules::ResidentCount;
@@ -12,7 +12,7 @@ use super::{Costs, Entries, Experiment, Kernel, Lock, MapLock, Placement, Starti
 pub(super) struct Prices {
     pub costs: Costs,
     pub kernel: Kernel,
-    /// Base pages that a fault without prefault maps.
+    /// Base pages per fault without prefault.
     pub unit: u64,
     /// Entries of a page-table page.
     pub table_entries: u64,
@@ -27,13 +27,13 @@ pub(super) struct Prices {
     placement: Placement,
     starting: Starting,
     threads: u32,
-    /// The address space's lock, that of its page tables and the counter lie in one line, which others use.
+    /// Whether the address space's lock, the page-table lock and the counter share one contended cache line.
     pub is_one_line: bool,
     /// The pages that are touched.
     pub touches: Touches,
-    /// User time of a touched base page.
+    /// User time per touched base page.
     pub touch: u64,
-    /// Time for which each base page keeps a node's memory busy.
+    /// Time for which zeroing a base page keeps a node's memory busy.
     pub zero_busy: u64,
 }
 
@@ -78,7 +78,8 @@ impl Prices {
         prices
     }
 
-    /// Threads go to their CPUs, while on some nodes a daemon has one. The first stays where it started the others.
+    /// Places threads on CPUs. A daemon occupies a CPU on the nodes in `has_daemon`. The first thread stays on the
+    /// first node.
     pub fn place(&mut self, has_daemon: &[bool]) {
         let mut taken: Vec<u32> = has_daemon.iter().map(|daemon| u32::from(*daemon)).collect();
         let mut threads = vec![0; has_daemon.len()];
@@ -100,20 +101,20 @@ impl Prices {
         }
     }
 
-    /// Number of threads on each node.
+    /// Returns the number of threads on each node.
     pub fn threads_of_nodes(&self) -> Vec<u32> {
         let mut threads = vec![0; self.nodes as usize];
         self.homes.iter().for_each(|home| threads[*home as usize] += 1);
         threads
     }
 
-    /// The node on which a thread runs.
+    /// Returns the node on which a thread runs.
     pub fn node(&self, cpu: u32) -> u32 {
         self.homes[cpu as usize]
     }
 
-    /// The first thread's time for starting all others. Where these come to their CPUs in time, they are started
-    /// at once.
+    /// Returns the first thread's time for starting all others, in picoseconds. 0 with `Pulled`: threads start in the
+    /// queue of the first CPU.
     pub fn starting(&self) -> u64 {
         match self.starting {
             Starting::Together => u64::from(self.threads) * self.costs.thread,
@@ -121,7 +122,7 @@ impl Prices {
         }
     }
 
-    /// Time at which a CPU gets its first thread.
+    /// Returns the time at which a CPU gets its first thread, in picoseconds.
     pub fn start(&self, cpu: u32) -> u64 {
         let started = match self.starting {
             Starting::Together => self.threads,
@@ -130,16 +131,16 @@ impl Prices {
         u64::from(started) * self.costs.thread
     }
 
-    /// Unmapping so many pages, by the first thread. What the kernel keeps of each page (a line) comes from the
-    /// CPU that mapped it.
+    /// Returns the time that the first thread needs to unmap `pages` pages, in picoseconds. The cache line with a
+    /// page's kernel metadata comes from the CPU that mapped it.
     pub fn unmap(&self, pages: u64) -> u64 {
         let each = pages / self.unit / u64::from(self.threads);
         let lines: u64 = (1..self.threads).map(|cpu| each * self.transfer(Some(cpu), 0)).sum();
         pages / self.unit * self.costs.unmap + lines
     }
 
-    /// Counting a resident page in a fault, while nobody else does: an atomic's line comes from another CPU. The other kinds
-    /// count under a lock that is held anyway, in the thread's own line, or not at all.
+    /// Returns the uncontended time to count a resident page in a fault, in picoseconds. An atomic's line comes from
+    /// another CPU. The other kinds count under a lock that is held anyway, in the thread's own line, or not at all.
     pub fn count_resident(&self) -> u64 {
         match self.kernel.rss {
             ResidentCount::Atomic if self.threads > 1 => self.costs.transfer,
@@ -147,9 +148,9 @@ impl Prices {
         }
     }
 
-    /// Reading how many pages are resident, by the first thread, while so many are mapped: one line where there is one
-    /// counter, one from each thread where these have their own, else all entries of the page tables, from the CPUs that
-    /// filled them. See docs/decisions/faults.md#12.
+    /// Returns the time that the first thread needs to read the resident count of `pages` pages, in picoseconds. It
+    /// reads one line for a single counter, or one per thread for split counters. Without counters it reads all
+    /// page-table entries, from the CPUs that filled them. See docs/decisions/faults.md#12.
     pub fn read_resident(&self, pages: u64) -> u64 {
         let line = |cpu: u32| self.transfer(Some(cpu), 0).max(self.costs.line);
         let lines = || (0..self.threads).map(line).sum::<u64>();
@@ -163,10 +164,10 @@ impl Prices {
         }
     }
 
-    /// Time for a modified line to come from one CPU to another.
+    /// Returns the time to transfer a modified line between two CPUs, in picoseconds.
     fn transfer(&self, from: Option<u32>, to: u32) -> u64 {
         match from {
-            // Not modified yet by any CPU.
+            // No CPU has modified the line yet.
             None => 0,
             Some(from) if from == to => 0,
             Some(from) if self.node(from) == self.node(to) => self.costs.transfer_near,
@@ -174,13 +175,14 @@ impl Prices {
         }
     }
 
-    /// Waiters on one node share its copy of the line: no more of them count than there are nodes.
+    /// Returns the number of waiters that add traffic. Waiters on one node share its copy of the line, so at most one
+    /// per node counts.
     fn crowd(&self, waiting: usize) -> u64 {
         (waiting as u64).min(u64::from(self.nodes) - 1)
     }
 
-    /// An atomic instruction on a shared line. The requester waits for request, forwarding and reply; the
-    /// line is away for the last third only, so that others' requests overlap.
+    /// Returns the cost of an atomic instruction on a shared line. The requester waits for request, forwarding and
+    /// reply. The line is busy for the last third only, so other requests overlap.
     pub fn atomic(&self, from: Option<u32>, to: u32, waiting: usize) -> Service {
         let transfer = self.transfer(from, to);
         let busy = match transfer {
@@ -190,8 +192,8 @@ impl Prices {
         Service { busy, later: transfer - transfer / 3 }
     }
 
-    /// A spin lock, taken from a previous holder, kept for `hold`, and released. Others that wait look at
-    /// it meanwhile, or use what else is in the line.
+    /// Returns the cost of a spin lock: taken from its last holder, kept for `hold`, released. Meanwhile the waiters
+    /// read its word, or use other data in its line.
     pub fn lock(&self, from: Option<u32>, to: u32, waiting: Waiting, hold: u64) -> Service {
         let take = self.transfer(from, to);
         let is_stolen = waiting.is_table && self.is_one_line;
@@ -200,16 +202,16 @@ impl Prices {
         }
         let far = self.costs.transfer;
         let refill = far / 3;
-        // The line goes while the counter in it is changed, and comes back for that.
+        // Waiters take the line away; the holder must fetch it back to change the counter in it.
         let is_counted = is_stolen && self.kernel.rss == ResidentCount::Locked;
         let stolen = if is_counted { far } else { 0 };
         let extra = match self.kernel.lock {
-            // Every node reads the word again, then all try at once, one after the other.
+            // Every node rereads the word, then all try in turn.
             Lock::TestAndSet => far + stolen + self.crowd(waiting.all) * refill,
-            // Every node reads the word again; its turn comes after half of them on average.
+            // Every node rereads the word; the next holder is served after half of them on average.
             Lock::Ticket => far + stolen + self.crowd(waiting.all) * refill / 2,
             Lock::Queued => stolen,
-            // The node's own waiters share a bus; of the others one node's eye is on it.
+            // Waiters on the same node share a bus; of the other nodes only one polls.
             Lock::Hierarchical => {
                 let near = self.costs.transfer_near;
                 if waiting.near > 0 { near + stolen } else { far + stolen + refill }
@@ -218,16 +220,16 @@ impl Prices {
         Service { busy: take + extra + hold, later: 0 }
     }
 
-    /// The first page from this one on that a fault maps because it is touched.
+    /// Returns the first page from `page` on that a fault maps because it is touched.
     pub fn next(&self, page: u64) -> u64 {
-        // Where a fault ended another begins.
+        // The next fault begins where the last one ended.
         if self.touches == Touches::ALL {
             return page;
         }
         self.touches.next(page) / self.unit * self.unit
     }
 
-    /// Time before a fault's first stage: the trap, and the touches of what it maps.
+    /// Returns the time before a fault's first stage, in picoseconds: the trap, and the touches of the pages it maps.
     pub fn entry(&self, page: u64, batch: u64) -> u64 {
         let touched = match self.touches {
             Touches::ALL => batch,
@@ -236,25 +238,25 @@ impl Prices {
         self.costs.entry + touched * self.touch
     }
 
-    /// Entries of page tables for a batch of pages: superpages have one.
+    /// Returns the number of page-table entries for a batch of pages: one per superpage.
     fn entries(&self, batch: u64) -> u64 {
-        // Base pages are stepped through one by one: no division then.
+        // Avoids a division for base pages.
         if self.unit == 1 { batch } else { batch / self.unit }
     }
 
-    /// Time under the lock for a batch of pages.
+    /// Returns the time to fill the entries of a batch under the lock, in picoseconds.
     pub fn fill(&self, batch: u64) -> u64 {
         self.entries(batch) * self.costs.fill
     }
 
-    /// Time outside of locks for a batch.
+    /// Returns the time for a batch outside of locks, in picoseconds.
     pub fn outside(&self, batch: u64) -> u64 {
         self.entries(batch) * self.costs.page
     }
 
-    /// Zeroing so many pages by a CPU, and for how long its node's bus is taken meanwhile. What takes longer
-    /// on its way holds the bus for longer: it keeps order (inferred: two CPUs of a node slow each other down
-    /// alike by 1.6, on their own memory and on others'; altix-8, prefault, 1 and 4 GB).
+    /// Returns the time for a CPU to zero `pages` pages, and the time for which this occupies its node's bus. The bus
+    /// keeps order, so slower remote stores hold it longer (inferred: two CPUs of a node slow each other down by 1.6,
+    /// on local and remote memory alike; altix-8, prefault, 1 and 4 GB).
     pub fn zero(&self, pages: u64, is_local: bool) -> (u64, u64) {
         let page = if self.unit > 1 { self.costs.zero_bulk } else { self.costs.zero };
         if is_local {
@@ -266,13 +268,12 @@ impl Prices {
     }
 }
 
-/// The waiters for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Waiting {
     /// Number of waiting CPUs.
     pub all: usize,
     /// Number of waiting CPUs on the taker's node.
     pub near: usize,
-    /// The lock is that of the page tables.
+    /// Whether the lock protects page tables.
     pub is_table: bool,
 }

@@ -1,18 +1,18 @@
-//! From an experiment to a row of Lameter's tables: repetitions, and what only one thread does.
+//! Runs an experiment: repetitions of the engine, and the parts that one thread does alone. Gives a row of Lameter's
+//! tables.
 //!
 //! ```text
 //! a repetition: threads are started | they fault and end | one of them unmaps everything
 //! ```
 //!
-//! Threads are started one after the other. In the rows of altix-128, what wall-clock time the CPUs' time
-//! does not explain grows by the same amount with each thread whatever the patches are, and with one
-//! thread it is the unmapping: there they wait for each other. In one of altix-8 that need no zeroing, CPU
-//! time is wall-clock time at 8 threads: there they all ran on one CPU, and were fetched from it too late in
-//! the others (both inferred from the User, System and Wall columns). So Linux 2.6.11 did: a new thread
-//! begins in its parent's queue, and idle CPUs look at other nodes' queues now and then (assumed). A CPU on which
-//! a daemon zeroes what the last repetition freed is not idle: then a thread goes to another node, whose memory is
-//! zeroed still, and the daemon goes on beside (inferred: altix-8, prezero, 1 GB three times, 2 threads).
-//! See docs/decisions/faults.md#1.
+//! Threads are started one after the other. On altix-128, the wall-clock time that CPU time does not explain grows by
+//! the same amount per thread under all patches. With one thread it equals the unmapping. So threads on altix-128 wait
+//! until all have started. On altix-8, in a run that needs no zeroing, CPU time equals wall-clock time at 8 threads. So
+//! the threads on altix-8 ran on one CPU and were pulled to others too late (both inferred from the User, System and
+//! Wall columns). Linux 2.6.11 works so: a new thread begins in its parent's queue, and idle CPUs poll other nodes'
+//! queues now and then (assumed). A CPU whose daemon still zeroes is not idle. A thread then goes to another node,
+//! whose memory is still zeroed, and the daemon continues in parallel (inferred: altix-8, prezero, 1 GB three times, 2
+//! threads). See docs/decisions/faults.md#1.
 
 use serde::Serialize;
 use units::ByteSize;
@@ -31,7 +31,7 @@ pub struct Experiment {
     pub kernel: Kernel,
     /// Number of threads, each on its own CPU.
     pub threads: u32,
-    /// Memory touched in each repetition, by all threads together.
+    /// Memory touched in each repetition by all threads together.
     pub size: ByteSize,
     /// Number of repetitions; each maps and unmaps the memory.
     pub repetitions: u32,
@@ -41,10 +41,10 @@ pub struct Experiment {
     pub touches: Touches,
 }
 
-/// Whether periods may be skipped; the result is the same.
+/// Whether the engine may skip periods. The result is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stepping {
-    /// Skips whole periods, and repetitions equal to the last.
+    /// Skips whole periods, and repetitions equal to the last one.
     Skip,
     /// Simulates every event.
     EachEvent,
@@ -63,12 +63,11 @@ pub struct Row {
     pub cache_lines: u32,
     /// Time in user mode, all threads.
     pub user_seconds: f64,
-    /// Time in the kernel, all threads; waiting for its locks is done there.
+    /// Time in the kernel, all threads, including the wait for locks.
     pub system_seconds: f64,
     /// Wall-clock time.
     pub wall_seconds: f64,
-    /// Base pages that were touched, in all repetitions: what Lameter counts as faults, also where one
-    /// fault maps several.
+    /// Touched base pages in all repetitions. Lameter counts these as faults even if one fault maps several.
     pub pages: u64,
     /// Base pages mapped but never touched.
     pub wasted_pages: u64,
@@ -78,30 +77,31 @@ pub struct Row {
     pub pages_per_cpu_second: f64,
     /// Base pages per second of wall-clock time.
     pub pages_per_wall_second: f64,
-    /// Time for which an uncontended fault counts a resident page.
+    /// Time to count a resident page in an uncontended fault.
     pub resident_count_seconds: f64,
     /// Time to read the resident count (/proc/PID/statm) while everything is mapped.
     pub resident_read_seconds: f64,
     /// Pages zeroed ahead. `None`: the kernel does not zero ahead.
     pub zeroed_ahead: Option<ZeroedAhead>,
-    /// More threads than CPUs that were measured on this machine, or than published rows have.
+    /// Whether the row has more threads than CPUs were measured on this machine.
     pub is_prediction: bool,
     /// Number of events simulated one by one.
     pub events: u64,
-    /// Faults that were not: periods, and repetitions, that are as others.
+    /// Number of faults skipped, in whole periods or repetitions.
     pub skipped_faults: u64,
 }
 
 const PICOSECONDS: f64 = 1e12;
 
 impl Experiment {
-    /// Base pages among which some are touched in a repetition: whole superpages where such are mapped.
+    /// Returns the number of base pages in the memory of a repetition, rounded down to whole superpages if the kernel
+    /// maps them.
     pub fn pages(&self) -> u64 {
         let page = self.unit().0;
         self.size.0 / page * (page / self.machine.base_page.0)
     }
 
-    /// What a fault maps without prefault.
+    /// Returns the bytes that a fault maps without prefault.
     fn unit(&self) -> ByteSize {
         self.kernel.superpage.unwrap_or(self.machine.base_page).max(self.machine.base_page)
     }
@@ -123,7 +123,7 @@ impl Experiment {
         if self.size.0 / unit.0 < u64::from(threads) {
             return Err(FaultsError::TooSmall { size: self.size, threads, page: unit });
         }
-        // A batch that fits no node whole goes to the next: so much may be left over on each.
+        // A batch that fits no node moves to the next, so each node may leave up to a batch unused.
         let prices = Prices::new(self);
         let batch = unit.0.max(machine.base_page.0 << self.kernel.prefault);
         let largest = u64::from(prices.nodes) * machine.node_memory.0.saturating_sub(batch);
@@ -137,7 +137,7 @@ impl Experiment {
     /// Runs the experiment.
     ///
     /// # Errors
-    /// [`FaultsError`]: threads, memory, repetitions or cache lines that the machine cannot have.
+    /// [`FaultsError`] if the machine does not support the threads, memory, repetitions or cache lines.
     pub fn run(&self, stepping: Stepping) -> Result<Row, FaultsError> {
         self.check()?;
         let mut prices = Prices::new(self);
@@ -168,12 +168,12 @@ impl Experiment {
             ending = after.clone();
             let is_last = repetition + 1 == self.repetitions;
             let preempted = if is_alone && !is_last { after.preempt(freed) } else { 0 };
-            // As it was before: then all that are left are as this one.
+            // The memory is as before this repetition, so all remaining ones equal it.
             let times = match stepping {
                 Stepping::Skip if after.is_as(&before) => self.repetitions - repetition,
                 _ => 1,
             };
-            // After the last repetition the daemon's turn has not come.
+            // The daemons get no turn after the last repetition.
             let gaps = if is_last { 0 } else { times.max(2) - 1 };
             wall +=
                 u128::from(freed) * u128::from(times) + u128::from(preempted) * u128::from(gaps);
@@ -221,13 +221,13 @@ impl Experiment {
     }
 }
 
-/// A cache line. Larger ones exist (the Altix has 128 bytes); Lameter's column counts steps of its own.
+/// Bytes of a cache line. The Altix has 128-byte lines; Lameter's column counts 64-byte steps.
 pub(super) const LINE: u64 = 64;
 
-/// One row for each number of threads.
+/// Runs the experiment once for each number of threads, and returns one row each.
 ///
 /// # Errors
-/// As [`Experiment::run`], for the first number of threads that cannot be.
+/// As [`Experiment::run`], for the first number of threads that fails.
 pub fn rows(experiment: &Experiment, threads: &[u32]) -> Result<Vec<Row>, FaultsError> {
     let one =
         |threads: &u32| Experiment { threads: *threads, ..experiment.clone() }.run(Stepping::Skip);

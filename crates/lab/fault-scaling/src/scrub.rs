@@ -1,5 +1,5 @@
-//! Zeroing ahead: when the daemon (scrubd, one per node) zeroes free memory, in what blocks, and with what. Its work is in
-//! `memory`. See docs/decisions/faults.md#11.
+//! Settings of prezeroing: when the daemon (scrubd, one per node) zeroes free memory, in which blocks, and by CPU or
+//! engine. `memory` performs its work. See docs/decisions/faults.md#11.
 
 use std::str::FromStr;
 
@@ -12,27 +12,27 @@ use super::{FaultsError, Kernel, Machine};
 /// The largest order of a free block: the kernel's default (assumed for ia64).
 pub const MAX_BLOCK_ORDER: u8 = 10;
 
-/// When free memory is zeroed, and in what blocks.
+/// Settings of the daemon that zeroes free memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Scrub {
-    /// Starts when less than this many per mille of a node's free memory are zeroed.
+    /// The daemon starts when less than this many per mille of a node's free memory are zeroed.
     pub start_permille: u16,
-    /// Stops at this many per mille.
+    /// The daemon stops at this many per mille.
     pub stop_permille: u16,
-    /// Starts once 2^this pages are not zeroed, and zeroes blocks of so many. Large ones first: each is split into many, and
-    /// costs less a byte.
+    /// The daemon starts when 2^this pages are not zeroed, and zeroes blocks of that size first. Large blocks cost less
+    /// per byte, and serve many allocations.
     pub order: u8,
-    /// Goes on with ever smaller blocks, down to this order.
+    /// The daemon continues with smaller blocks, down to this order.
     pub stop_order: u8,
-    /// Pauses while this many threads run, or more.
+    /// The daemon pauses while this many threads run, or more.
     pub load: u32,
     /// What does the zeroing.
     #[serde(skip_deserializing)]
     pub by: Zeroing,
 }
 
-/// What zeroes for the daemon.
+/// What zeroes pages for the daemon.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Zeroing {
@@ -55,7 +55,7 @@ impl FromStr for Zeroing {
     }
 }
 
-/// A machine's block transfer engine. What is smaller or larger than it takes is a CPU's.
+/// A machine's block transfer engine. A CPU zeroes the blocks outside of its size limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Engine {
@@ -71,17 +71,17 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Whether the engine zeroes a block of this size.
+    /// Returns whether the engine zeroes a block of this size.
     pub(super) fn takes(&self, bytes: u64) -> bool {
         (self.least.0..=self.most.0).contains(&bytes)
     }
 }
 
 impl Scrub {
-    /// The rule of a node with `free` pages of free memory.
+    /// Returns the rule for a node with `free` free pages.
     pub(super) fn refill(&self, free: u64) -> Refill {
         let share = |permille: u16| (free as u128 * u128::from(permille) / 1000) as u64;
-        // It zeroes what was freed; nobody gives zeroed memory back, however long it is not used.
+        // Zeroed memory stays zeroed until it is used, so patience is infinite.
         Refill {
             start: share(self.start_permille),
             stop: share(self.stop_permille),
@@ -91,26 +91,26 @@ impl Scrub {
     }
 }
 
-/// The daemon's settings, where they are not the machine's: `scrub_start`, `scrub_stop` and `scrub_load` of Lameter's patches
+/// Settings of the daemon that replace the machine's: `scrub_start`, `scrub_stop` and `scrub_load` of Lameter's patches
 /// up to V7 (docs/sources/policies.md 3.8).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScrubSettings {
-    /// Starts once a block of this order is not zeroed.
+    /// The daemon starts when a block of this order is not zeroed.
     pub start: Option<u8>,
-    /// The smallest order that is zeroed.
+    /// The smallest order that the daemon zeroes.
     pub stop: Option<u8>,
-    /// Pauses while this many threads run, or more.
+    /// The daemon pauses while this many threads run, or more.
     pub load: Option<u32>,
-    /// What does the zeroing.
+    /// What zeroes pages for the daemon.
     pub by: Zeroing,
 }
 
 impl ScrubSettings {
-    /// Sets them in a kernel, if that zeroes ahead.
+    /// Applies the settings to a kernel. Without prezeroing they are only checked.
     ///
     /// # Errors
-    /// [`FaultsError::Scrub`], [`FaultsError::NoEngine`]: orders that no block has, an engine that the machine lacks or that is
-    /// never used.
+    /// [`FaultsError::Scrub`]: an invalid order, or an engine that takes none of the blocks. [`FaultsError::NoEngine`]:
+    /// the machine has no engine.
     pub fn apply(&self, kernel: &mut Kernel, machine: &Machine) -> Result<(), FaultsError> {
         let wrong = |setting: String, wanted: String| FaultsError::Scrub { setting, wanted };
         if let Some(start) = self.start.filter(|start| *start > MAX_BLOCK_ORDER) {
@@ -124,7 +124,7 @@ impl ScrubSettings {
         };
         let Some(scrub) = &mut kernel.prezero else { return Ok(()) };
         if self.start.is_some() || self.stop.is_some() {
-            // By orders alone.
+            // The orders alone decide.
             (scrub.start_permille, scrub.stop_permille) = (1000, 1000);
         }
         scrub.order = self.start.unwrap_or(scrub.order);
@@ -150,20 +150,21 @@ impl ScrubSettings {
     }
 }
 
-/// What the daemons did in a run, and the free memory at its end: everything is freed, and their last turn has not come.
+/// Work of the daemons in a run, and the free memory at its end, after everything was freed and before the daemons'
+/// next turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ZeroedAhead {
-    /// Number of pages zeroed between the run's start and its end.
+    /// Number of pages zeroed during the run.
     pub pages: u64,
     /// Number of pages that faults found zeroed.
     pub found_pages: u64,
-    /// CPU time of the daemons. An engine uses none.
+    /// CPU time of the daemons. The engine uses none.
     pub cpu_seconds: f64,
     /// Free memory of each node.
     pub nodes: Vec<FreeBlocks>,
 }
 
-/// Free blocks of a node by order, from 2^0 pages on, as /proc/buddyinfo has them.
+/// Number of free blocks of a node by order, from order 0, as in /proc/buddyinfo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FreeBlocks {
     /// Blocks that are not zeroed.
@@ -173,8 +174,8 @@ pub struct FreeBlocks {
 }
 
 impl FreeBlocks {
-    /// Of so many pages of both kinds. Memory is taken from the block that was split last, and what was taken is freed whole:
-    /// so pages of a kind form the largest blocks that their number allows. Kinds never share a block.
+    /// Computes the blocks from numbers of pages. Allocation continues in the block that was split last, and everything
+    /// is freed, so the pages of a kind form the largest possible blocks. Blocks are never mixed.
     pub(super) fn new(not_zeroed: u64, zeroed: u64) -> Self {
         let blocks = |pages: u64| {
             let split = (0..MAX_BLOCK_ORDER).map(|order| pages >> order & 1);

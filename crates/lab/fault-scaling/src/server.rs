@@ -1,11 +1,11 @@
-//! `Server`: what CPUs share and only one can have at a time, with the queue of those that wait: a cache
-//! line that atomic instructions change, or a lock.
+//! `Server`: a resource that one CPU has at a time, with its queue of waiting CPUs: a lock, or a cache line that atomic
+//! instructions change.
 //!
 //! ```text
-//! idle --arrive--> busy (until the time that `serve` says) --leave--> idle, or busy for the next
+//! idle --arrive--> busy (until the time that `serve` returns) --leave--> idle, or busy for the next CPU
 //! ```
 //!
-//! The state of a server between events is all there is to it, so that periods can be told by it.
+//! Between events a server has no other state, so comparing servers suffices to detect periods.
 
 use std::collections::VecDeque;
 
@@ -15,28 +15,28 @@ use super::prices::{Prices, Service, Waiting};
 /// Kind of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A line that atomic instructions change.
+    /// A cache line that atomic instructions change.
     Line,
-    /// The lock of one page-table page, or of all.
+    /// The lock of one page-table page, or of all page tables.
     TableLock,
-    /// The lock of a node's free pages.
+    /// The lock of a node's free list.
     ListLock,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     kind: Kind,
-    /// The last CPU that had it.
+    /// The last CPU that had the server.
     owner: Option<u32>,
     is_busy: bool,
     /// Waiting CPUs, in order of arrival.
     queue: VecDeque<u32>,
-    /// Consecutive times that it stayed on a node while others waited (hierarchical locks only).
+    /// Consecutive turns on one node while other nodes waited (hierarchical locks only).
     stayed: u32,
 }
 
-/// So often in a row a hierarchical lock stays on a node while others wait: then these "get angry" and
-/// stop the node's (docs/sources/policies.md 3.8).
+/// Maximum number of consecutive turns of a hierarchical lock on one node while other nodes wait. Then these "get
+/// angry" and stop the node's CPUs (docs/sources/policies.md 3.8).
 const PATIENCE: u32 = 50;
 
 impl Server {
@@ -44,18 +44,18 @@ impl Server {
         Self { kind, owner: None, is_busy: false, queue: VecDeque::new(), stayed: 0 }
     }
 
-    /// The server's kind.
+    /// Returns the server's kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Resets the server; the first thread had it last.
+    /// Resets the server to idle, with the first thread as its last owner.
     pub fn reset(&mut self) {
         *self = Self { owner: Some(0), ..Self::new(self.kind) };
     }
 
-    /// A CPU asks for it, to keep it for `hold` (of lines: nothing), while so many wait for something else in
-    /// the same line. `None`: it waits its turn.
+    /// A CPU requests the server for `hold` (0 for lines), while `beside` CPUs wait for the other lock in the same
+    /// line. `None`: the CPU is queued.
     pub fn arrive(
         &mut self,
         cpu: u32,
@@ -68,7 +68,7 @@ impl Server {
             return None;
         }
         let service = self.serve(cpu, hold, beside, prices);
-        // What takes no time keeps nobody out.
+        // A request that takes no time leaves the server idle.
         self.is_busy = service.busy > 0;
         if !self.is_busy {
             self.owner = Some(cpu);
@@ -76,7 +76,7 @@ impl Server {
         Some(service)
     }
 
-    /// Releases the server; returns the next CPU, if any waits.
+    /// Releases the server. Returns the next CPU, if any waits.
     pub fn leave(&mut self, cpu: u32, prices: &Prices) -> Option<u32> {
         self.owner = Some(cpu);
         self.is_busy = false;
@@ -86,13 +86,13 @@ impl Server {
         }
     }
 
-    /// Passes the server to the next CPU.
+    /// Passes the server to the next CPU. Returns the cost of its turn.
     pub fn pass(&mut self, cpu: u32, hold: u64, beside: usize, prices: &Prices) -> Service {
         self.is_busy = true;
         self.serve(cpu, hold, beside, prices)
     }
 
-    /// Queue index of the next CPU.
+    /// Returns the queue index of the next CPU.
     fn choose(&mut self, cpu: u32, prices: &Prices) -> Option<usize> {
         if self.queue.is_empty() {
             self.stayed = 0;
@@ -133,12 +133,12 @@ impl Server {
         prices.lock(self.owner, cpu, waiting, hold)
     }
 
-    /// Number of waiting CPUs.
+    /// Returns the number of waiting CPUs.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Everything that what comes depends on.
+    /// Appends the whole state.
     pub fn state(&self, into: &mut Vec<u64>) {
         let owner = self.owner.map_or(u64::from(u32::MAX), u64::from);
         into.push(owner << 32 | u64::from(self.stayed) << 1 | u64::from(self.is_busy));

@@ -1,15 +1,15 @@
-//! `Coarse`: a workload's stream, which has pages of 4 KiB, on a machine whose base pages are larger, the kernel's or the
-//! processor's.
+//! `Coarse`: converts a workload's stream of 4 KiB pages for a machine with larger base pages, of the processor or of
+//! the kernel.
 //!
-//! A page of the machine is a run of the stream's. Areas begin where regions do, so no page holds two of them; a range of the
-//! stream ends where the page ends that holds its last.
+//! A machine page combines consecutive pages of the stream. Areas begin at region boundaries, so no machine page
+//! belongs to two areas. The end of a range is rounded up to a whole machine page.
 
 use trace::{Access, Block, Event, Page, Pages, Source};
 
 /// Bytes of a workload's page.
 pub const STREAM_PAGE: u64 = 4096;
 
-/// A stream in pages of 2^`shift` of its own; its ranges are of so many as the kernel's page has.
+/// A stream converted to pages of 2^`shift` original pages; ranges are rounded up to multiples of `together` pages.
 #[derive(Debug)]
 pub struct Coarse<S> {
     stream: S,
@@ -32,7 +32,8 @@ pub enum CoarseError {
 }
 
 impl<S: Source> Coarse<S> {
-    /// The stream in pages of `base_page` bytes, a power of two from 4 KiB on, of which `together` are one of the kernel's.
+    /// Wraps a stream. `base_page` is in bytes, a power of two of at least 4 KiB; the kernel's page is `together` base
+    /// pages.
     pub fn new(stream: S, base_page: u64, together: u32) -> Self {
         Self { stream, shift: shift(base_page), together, is_forked: false }
     }
@@ -43,7 +44,7 @@ impl<S: Source> Coarse<S> {
         Pages { first: Page(first), count: up(pages.end()) - first }
     }
 
-    /// The event in larger pages; `None`: of no whole page.
+    /// Converts an event; `None` if it covers no whole page.
     fn event(&mut self, event: Event) -> Option<Event> {
         let event = match event {
             Event::Map { pages, address, backing } => {
@@ -63,7 +64,7 @@ impl<S: Source> Coarse<S> {
     }
 }
 
-/// log2 of the stream's pages in a base page.
+/// Returns log2 of the number of 4 KiB pages per base page.
 pub fn shift(base_page: u64) -> u32 {
     (base_page / STREAM_PAGE).max(1).ilog2()
 }
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
     use trace::Backing;
 
-    /// One block, handed out once.
+    /// A source that returns one block.
     struct Once(Option<Block>);
 
     impl Source for Once {
@@ -120,7 +121,7 @@ mod tests {
         let mut block = Block::default();
         assert!(coarse.next(&mut block).unwrap());
         let map = Event::Map { pages: pages(128, 2), address: 256, backing: Backing::Heap };
-        // The first growth ends within the page that is there already.
+        // The first growth ends within a page that is mapped already.
         assert_eq!(block.events, [(0, map), (0, Event::Grow { pages: pages(130, 1) })]);
         assert_eq!(block.accesses, [Access::write(Page(129))]);
         assert_eq!(block.counts, [3]);

@@ -1,4 +1,4 @@
-//! The laboratory: a superpage design carried out on a simulated machine.
+//! The laboratory: runs superpage designs on a simulated machine.
 #![forbid(unsafe_code)]
 
 pub mod analysis;

@@ -1,4 +1,5 @@
-//! TLB misses of a program on base pages, by address: the input of CBMM's benefit of a superpage.
+//! Profiles the TLB misses of a program on base pages, by address: the input of CBMM's estimate of a superpage's
+//! benefit.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +11,7 @@ use crate::run::{self, pass, prepare, reports};
 use crate::run::{Pass, Watched};
 use crate::{Experiment, LabError, Report};
 
-/// The unit of time of a profile, in seconds: CBMM's (multifacet/cbmm, include/linux/mm_econ.h: MM_ECON_LTU).
+/// Length of a profile's time unit, in seconds, as in CBMM (multifacet/cbmm, include/linux/mm_econ.h: MM_ECON_LTU).
 pub const PROFILE_SECONDS: u64 = 10;
 
 /// Superpage size in bytes.
@@ -21,23 +22,23 @@ const SUPERPAGE: u64 = 2 << 20;
 pub struct Profile {
     /// Spans by address; memory outside of all spans has no misses.
     pub spans: Vec<ProfileSpan>,
-    /// Total number of walks to base pages.
+    /// Total number of page walks to base pages.
     pub walks: u64,
 }
 
-/// A span of a program's memory, from the beginning of its memory on.
+/// A span of a program's memory; offsets count from the beginning of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProfileSpan {
     /// First byte.
     pub from: ByteSize,
     /// The byte after the last.
     pub to: ByteSize,
-    /// Walks to each superpage's worth of it in [`PROFILE_SECONDS`], two digits of them.
+    /// Page walks per superpage of the span and [`PROFILE_SECONDS`], rounded down to two digits.
     pub misses: u64,
 }
 
 impl Profile {
-    /// From the walks to each superpage's worth of memory.
+    /// Computes the spans from the number of page walks to each superpage-sized range.
     fn new(walks: &[u64], mhz: u32, cycles: u64) -> Self {
         let unit = u128::from(mhz) * 1_000_000 * u128::from(PROFILE_SECONDS);
         let per_unit = |walks: u64| {
@@ -57,16 +58,16 @@ impl Profile {
     }
 }
 
-/// Rounds to two digits, so that similar neighbours become one span.
+/// Rounds down to two digits, so that similar neighbours merge into one span.
 fn two_digits(number: u64) -> u64 {
     let unit = 10u64.pow(number.checked_ilog10().unwrap_or(0).saturating_sub(1));
     number / unit * unit
 }
 
-/// Runs an experiment under a design with base pages only, and counts where it misses the TLB.
+/// Runs an experiment under a design with base pages only and counts its TLB misses by address.
 ///
 /// # Errors
-/// As [`crate::run`]. A run that did not come to its end has a profile up to there; its report says so.
+/// As [`crate::run`]. If the program ended early, the profile covers the run up to then and the report says so.
 pub fn profile_watched(
     experiment: &Experiment,
     design: &Design,
@@ -79,10 +80,10 @@ pub fn profile_watched(
     })
 }
 
-/// The same of a stream from another source: see [`crate::run_stream`].
+/// As [`profile_watched`], for a stream from another source (see [`crate::run_stream`]).
 ///
 /// # Errors
-/// The same.
+/// As [`profile_watched`].
 pub fn profile_stream<S: Source>(
     experiment: &Experiment,
     design: &Design,

@@ -4,13 +4,13 @@ use mm_sim::fragment::FreeLists;
 use mm_sim::{Cause, Counters, CycleCounts, Moment, PartUse, Phase};
 use serde::{Deserialize, Serialize};
 
-/// Version of the simulation: increased whenever any report changes, so that sweeps do not reuse old results.
+/// Version of the simulation, increased whenever a report changes: sweeps do not reuse results of other versions.
 pub const ENGINE: &str = "8";
 
 /// The version of [`Report`]'s layout.
 pub const SCHEMA: &str = "superpage.lab.run/1";
 
-/// Settings of a run. The same cell gives the same report, bit by bit, on any computer.
+/// Settings of a run. Equal cells give bit-identical reports on every computer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// Name of the design.
@@ -32,10 +32,10 @@ pub struct Cell {
     pub movable_bytes: u64,
     /// The seed.
     pub seed: u64,
-    /// Swap space, in bytes; 0 if a report does not say.
+    /// Swap space, in bytes; 0 if absent.
     #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "units::bytes")]
     pub swap_bytes: u64,
-    /// The free lists that memory was made to match, if any; needed to repeat the run.
+    /// Free lists that memory was made to match, if any. They are needed to repeat the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_lists: Option<FreeLists>,
 }
@@ -53,13 +53,13 @@ pub struct Report {
     pub schema: String,
     /// Settings.
     pub cell: Cell,
-    /// Whether the design is a bound that no system reaches, not a system (`memory.ideal`).
+    /// Whether the design is a theoretical bound that no real system reaches (`memory.ideal`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bound: bool,
-    /// Base pages of the largest superpages, where they are not 512.
+    /// Base pages of the largest superpage size, if not 512.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::count")]
     pub superpage_pages: Option<u64>,
-    /// The kernel's own share of memory, unavailable to the program.
+    /// Memory of the kernel itself, unavailable to the program.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "units::bytes")]
     pub kernel_bytes: Option<u64>,
     /// How the run ended.
@@ -81,7 +81,7 @@ pub struct Report {
     pub timeline: Vec<Moment>,
     /// Request latency, if the program has requests.
     pub requests: Option<Requests>,
-    /// Use of each part of memory, if there are several: nodes, and movable-only partitions.
+    /// Use of each part of memory (nodes and movable-only partitions), if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub memory_parts: Vec<MemoryPart>,
 }
@@ -102,17 +102,17 @@ pub struct MemoryPart {
 pub enum End {
     /// The program ended normally.
     Done,
-    /// Out of memory, even after reclaim: the program was killed.
+    /// The program was killed: out of memory even after reclaim.
     OutOfMemory {
         /// Number of resident base pages.
         resident_pages: u64,
     },
-    /// The program was killed at a fault: a page of the explicit pool was missing.
+    /// The program was killed at a page fault, because the explicit pool had no page.
     Killed {
         /// Why.
         why: String,
     },
-    /// A mapping was refused (the explicit pool is too small), and the program stopped.
+    /// A mapping was refused because the explicit pool is too small, and the program stopped.
     Refused {
         /// Number of missing superpages.
         short_by: u64,
@@ -147,7 +147,6 @@ pub struct Requests {
 
 units::checked!(Report, Requests);
 
-/// `Ok` if it holds, else why not.
 fn holds(condition: bool, why: &str) -> Result<(), String> {
     if condition { Ok(()) } else { Err(why.to_string()) }
 }
@@ -198,7 +197,7 @@ impl Report {
         holds(self.memory_parts.iter().all(is_whole), "a part of memory_parts is not its pages")
     }
 
-    /// The program's time in seconds.
+    /// Returns the program's wall-clock time in seconds.
     pub fn seconds(&self) -> f64 {
         self.wall_cycles as f64 / (f64::from(self.mhz) * 1e6)
     }

@@ -1,4 +1,4 @@
-//! Experiments: a workload on a machine, once for each design, in one pass over its stream.
+//! Runs experiments: a workload on one machine per design, in one pass over the stream.
 
 pub use design::Design;
 pub use mm_sim::NotSimulated;
@@ -28,7 +28,7 @@ pub struct Experiment {
     pub machine: Machine,
     /// Memory size.
     pub memory: ByteSize,
-    /// Division of memory.
+    /// NUMA nodes and movable-only memory.
     pub layout: Layout,
     /// Fragmentation before the workload runs.
     pub fragmentation: Fragmentation,
@@ -40,19 +40,19 @@ pub struct Experiment {
     pub workload_name: String,
     /// The seed.
     pub seed: u64,
-    /// Swap space; 0 is no swap.
+    /// Swap space; 0 for none.
     pub swap: ByteSize,
-    /// Whether to count touched pages, for utilisation and bloat. Costs a check per access.
+    /// Whether to count touched pages, for utilisation and bloat. This adds a check to each access.
     pub utilisation: bool,
 }
 
 /// Why an experiment could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The workload's options do not fit.
+    /// Invalid options of the workload.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// Invalid division of memory.
+    /// Invalid NUMA nodes or movable-only memory.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// A design has rules that are not simulated.
@@ -78,19 +78,18 @@ pub enum LabError {
     },
 }
 
-/// Runs an experiment under each of the designs; the reports come in their order.
+/// Runs an experiment under each design. Returns the reports in the order of the designs.
 ///
 /// # Errors
-/// [`LabError`]: the workload does not fit, a design has rules that are not simulated, or the stream cannot be read or
-/// does what no program can.
+/// [`LabError`]: invalid options of the workload, a rule that is not simulated, or an unreadable or invalid stream.
 pub fn run(experiment: &Experiment, designs: &[Design]) -> Result<Vec<Report>, LabError> {
     run_watched(experiment, designs, |_| ControlFlow::Continue(()))
 }
 
-/// As [`run`], calling `watch` with the progress before each piece of the stream; `watch` may stop the run.
+/// As [`run`], but calls `watch` with the progress before each piece of the stream. `watch` may stop the run.
 ///
 /// # Errors
-/// As [`run`], and [`LabError::Source`] where it was stopped.
+/// As [`run`], and [`LabError::Source`] if `watch` stopped it.
 pub fn run_watched(
     experiment: &Experiment,
     designs: &[Design],
@@ -102,8 +101,8 @@ pub fn run_watched(
         return run_aligned(experiment, designs, watch);
     }
     check(&experiment.machine, designs)?;
-    // A kernel aligns what it maps to its largest superpages. A design's report is the same in any company, so those with
-    // others have a pass of their own.
+    // A kernel aligns mappings to its largest superpage size. A report must not depend on the other designs of the run,
+    // so each superpage size gets its own pass.
     let (passes, mut before) = (sizes.len() as u64, 0);
     let mut found = BTreeMap::new();
     for size in sizes {
@@ -123,7 +122,7 @@ pub fn run_watched(
 }
 
 impl Experiment {
-    /// The workload with the experiment's seed.
+    /// Returns the workload with the experiment's seed.
     pub(crate) fn seeded(&self) -> Setup {
         let mut setup = self.workload.clone();
         setup.seed = self.seed;
@@ -131,7 +130,7 @@ impl Experiment {
     }
 }
 
-/// Designs with superpages of one size.
+/// Runs designs that have the same superpage size.
 fn run_aligned(
     experiment: &Experiment,
     designs: &[Design],
@@ -146,12 +145,12 @@ fn run_aligned(
     reports(runs, experiment)
 }
 
-/// Number of this machine's superpages that a workload needs.
+/// Returns the number of the machine's superpages that a workload needs.
 pub(crate) fn superpages(experiment: &Experiment, of_stream: u64) -> u64 {
     of_stream.div_ceil(1 << coarse::shift(experiment.machine.base_page.bytes()))
 }
 
-/// The workload's stream on this machine, from this region and process on.
+/// Returns the workload's stream on this machine. `region` and `process` are the first numbers that it may use.
 pub(crate) fn stream(
     experiment: &Experiment,
     designs: &[Design],
@@ -159,7 +158,7 @@ pub(crate) fn stream(
 ) -> Result<Coarse<Stream>, LabError> {
     let machine = &experiment.machine;
     let mut setup = experiment.workload.clone();
-    // To the largest superpages that the kernel may use.
+    // Alignment to the largest superpages that the kernel may use.
     let largest = designs.iter().map(|design| superpage(design, machine)).max();
     setup.align =
         (largest.unwrap_or(0) / (coarse::STREAM_PAGE * u64::from(trace::SLOTS))).max(1) as u32;
@@ -177,11 +176,11 @@ pub(crate) fn stream(
     Ok(Coarse::new(setup.build()?.1, base_page, together))
 }
 
-/// Runs a stream from another source (a recorded trace). `open` gets the first region and process
-/// whose numbers the stream may use, and `superpages` is what it needs, for the fragmenter.
+/// Runs a stream from another source, e.g. a recorded trace. `open` gets the first region and the first process number
+/// that the stream may use. `superpages` is the stream's need, for the fragmenter.
 ///
 /// # Errors
-/// As [`run`], and those of `open`.
+/// As [`run`], and errors of `open`.
 pub fn run_stream<S: Source>(
     experiment: &Experiment,
     designs: &[Design],
@@ -194,7 +193,7 @@ pub fn run_stream<S: Source>(
     reports(runs, experiment)
 }
 
-/// The machines, one per design, with their memory fragmented; and the first region and process that are left.
+/// Creates one machine per design, with fragmented memory. Also returns the first free region and process number.
 pub(crate) fn prepare(
     experiment: &Experiment,
     designs: &[Design],
@@ -229,10 +228,10 @@ pub(crate) fn prepare(
     Ok((runs, first))
 }
 
-/// Refuses designs that are not simulated on this machine.
+/// Checks that the designs can be simulated on this machine.
 ///
 /// # Errors
-/// [`LabError::NotSimulated`], of the first of them.
+/// [`LabError::NotSimulated`], for the first design that cannot.
 pub fn check(machine: &Machine, designs: &[Design]) -> Result<(), LabError> {
     designs.iter().try_for_each(|design| check_one(machine, design))
 }
@@ -253,11 +252,11 @@ pub(crate) fn reports(
     side_by_side::map(runs, |run| run.report(experiment)).into_iter().collect()
 }
 
-/// Blocks that a design's machine executes before the next one's turn. At each switch the host's caches hold the
-/// other machines' TLBs and page tables.
+/// Number of blocks that one design's machine executes before the next machine's turn. Each switch evicts the simulated
+/// TLBs and page tables from the host's caches.
 const TURN: usize = 16;
 
-/// Blocks of a turn; how many pages were touched in each.
+/// Blocks of a turn, with the number of pages touched in each.
 type Turn = Vec<(Block, Counts)>;
 
 pub(crate) fn pass<S: Source + ?Sized>(
@@ -294,7 +293,7 @@ pub(crate) fn pass<S: Source + ?Sized>(
     }
 }
 
-/// Reads the stream, with the machines that must know which pages are touched at the end of each block.
+/// Reads the stream. After each block it informs the machines that track touched pages.
 struct Reader<'a, S: ?Sized> {
     stream: &'a mut S,
     touched: Option<Touched>,
@@ -302,7 +301,7 @@ struct Reader<'a, S: ?Sized> {
 }
 
 impl<S: Source + ?Sized> Reader<'_, S> {
-    /// Fills a turn, or part of it at the stream's end; returns the number of blocks.
+    /// Fills a turn, or part of it at the stream's end. Returns the number of blocks.
     fn read(&mut self, turn: &mut Turn) -> Result<usize, LabError> {
         for (at, (block, counts)) in turn.iter_mut().enumerate() {
             let more = self.stream.next(block);
@@ -320,7 +319,7 @@ impl<S: Source + ?Sized> Reader<'_, S> {
     }
 }
 
-/// A design's machine, and what a report calls it.
+/// A design's machine, with its data for the report.
 pub(crate) struct DesignRun {
     name: String,
     bound: bool,
@@ -330,12 +329,11 @@ pub(crate) struct DesignRun {
 }
 
 impl DesignRun {
-    /// Starts counting walks to base pages.
     pub(crate) fn count_walks(&mut self) {
         self.machine.count_walks();
     }
 
-    /// Walks to base pages for each superpage's worth of the program's memory.
+    /// Returns the number of walks to base pages, by superpage-sized range of the program's memory.
     pub(crate) fn walks(&mut self) -> Vec<u64> {
         self.machine.walks()
     }
@@ -387,7 +385,7 @@ impl DesignRun {
     }
 }
 
-/// Memory of each node, if there are several.
+/// Returns the memory of each node, or nothing for a single node.
 fn nodes_bytes(experiment: &Experiment) -> Result<Vec<u64>, LabError> {
     let (memory, base_page) = (experiment.memory, experiment.machine.base_page.bytes());
     let nodes = experiment.layout.sizes(memory, base_page, kernel_memory(memory))?;
@@ -395,7 +393,7 @@ fn nodes_bytes(experiment: &Experiment) -> Result<Vec<u64>, LabError> {
     Ok(several.into_iter().map(ByteSize::bytes).collect())
 }
 
-/// Use of each part of memory.
+/// Joins the use of each part of memory at the start and at the peak.
 fn parts([before, peak]: [Vec<PartUse>; 2]) -> Vec<MemoryPart> {
     let part = |(before, peak): (PartUse, PartUse)| MemoryPart {
         peak,
@@ -404,7 +402,7 @@ fn parts([before, peak]: [Vec<PartUse>; 2]) -> Vec<MemoryPart> {
     before.into_iter().zip(peak).map(part).collect()
 }
 
-/// The distribution of latencies, given in cycles.
+/// Computes the distribution of latencies, which are given in cycles.
 fn requests(mut latencies: Vec<u64>, mhz: u32) -> Option<Requests> {
     latencies.sort_unstable();
     let count = latencies.len();
@@ -423,41 +421,40 @@ fn requests(mut latencies: Vec<u64>, mhz: u32) -> Option<Requests> {
     })
 }
 
-// Designs, which are files, as the policies that this crate carries out. Nothing else here knows them.
+// Conversion of designs, which are files, to the policies that the simulation runs.
 
-/// The policy of a design on a machine.
 pub(crate) fn policy(design: &Design, machine: &Machine) -> Policy {
     mm_sim::policy_on(machine, |scale| design.policy(scale))
 }
 
-/// Size in bytes of a design's largest superpage on a machine; at least a region.
+/// Returns the bytes of a design's largest superpage on a machine, at least a region.
 pub(crate) fn superpage(design: &Design, machine: &Machine) -> u64 {
     let group = mm_sim::regions_of_superpage(&policy(design, machine), machine);
     (machine.base_page.bytes() * u64::from(trace::SLOTS)) << group
 }
 
-/// The part of a design that is not simulated on a machine.
+/// Returns the part of a design that cannot be simulated on a machine.
 pub(crate) fn not_simulated_on(design: &Design, machine: &Machine) -> Option<NotSimulated> {
     mm_sim::not_simulated_on(&design.policy(policy::Scale::X86), machine)
 }
 
-/// The part of a design that is not simulated.
+/// Returns the part of a design that cannot be simulated on any machine.
 pub fn not_simulated(design: &Design) -> Option<NotSimulated> {
     mm_sim::not_simulated(&design.policy(policy::Scale::X86))
 }
 
-/// The part of a design that the model of many CPUs' faults lacks.
+/// Returns the part of a design that the model of fault scaling lacks.
 pub fn not_simulated_of_faults(design: &Design) -> Option<NotSimulated> {
     mm_sim::not_simulated_of_faults(&design.policy(policy::Scale::X86))
 }
 
-/// Whether a design asks which pages hold zeros only: those that were never touched.
+/// Returns whether a design asks which pages contain only zeros. The simulation counts untouched pages as zero pages.
 pub fn watches_contents(design: &Design) -> bool {
     design.policy(policy::Scale::X86).reads().has(policy::Reads::ZEROS)
 }
 
-/// Whether a design says how faults take locks and count pages (its `[fault]` table). Only `lab faults` simulates that:
-/// [`crate::run`] makes the same report without it.
+/// Returns whether a design sets how faults lock and count pages (its `[fault]` table). Only `lab faults` simulates
+/// these settings; the reports of [`crate::run`] do not depend on them.
 pub fn has_fault_table(design: &Design) -> bool {
     let of = |design: &Design| {
         let path = design.policy(policy::Scale::X86).fault_path();
@@ -466,39 +463,38 @@ pub fn has_fault_table(design: &Design) -> bool {
     of(design) != of(&preset("base"))
 }
 
-/// The preset with this name.
 pub(crate) fn preset(name: &str) -> Design {
     design::designs::find(name).expect("a preset")
 }
 
-/// The same on a machine: a pool has its smallest superpages.
+/// Returns a preset for a machine: a pool gets the machine's smallest superpage size.
 pub(crate) fn preset_on(name: &str, machine: &Machine) -> Design {
     let smallest = machine.superpages().first().copied();
     let design = preset(name);
     smallest.map_or(design.clone(), |size| design.with_pool_of(units::ByteSize(size)))
 }
 
-/// What a design says of faults, for the model of many CPUs.
+/// Returns a design's fault path as a kernel for the model of fault scaling.
 pub fn fault_kernel(design: &Design, machine: &fault_scaling::Machine) -> Kernel {
     let scale = policy::Scale { base_page: machine.base_page.bytes(), superpage: 9, ticks: 1000 };
     Kernel::new(&design.policy(scale).fault_path(), machine)
 }
 
-// Progress of a pass over a stream, for a watcher that may stop it.
+// Progress of a pass over a stream; a watcher may stop the pass.
 
 /// Progress of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass {
-    /// Records of the stream that were handed out (a run of accesses to one page is one).
+    /// Number of records read from the stream (a run of accesses to one page is one record).
     pub records: u64,
     /// Approximate total number of records, if known in advance.
     pub of: Option<u64>,
 }
 
-/// Asked before each piece of a simulation whether to go on. Where it breaks, the simulation fails.
+/// Called before each piece of a simulation. If it breaks, the simulation fails.
 pub type Going<'a> = &'a (dyn Fn() -> ControlFlow<()> + Sync);
 
-/// Never stops.
+/// Runs to the end.
 pub const TO_THE_END: Going<'static> = &|| ControlFlow::Continue(());
 
 /// Why a watched stream could not be read to its end.
@@ -512,7 +508,7 @@ pub enum Unread<E> {
     Source(#[from] E),
 }
 
-/// A stream that tells how far it is before each of its pieces, and ends with an error where its watcher stops it.
+/// A stream that reports its progress before each piece, and fails when its watcher stops it.
 #[derive(Debug)]
 pub struct Watched<S, F> {
     stream: S,
@@ -521,7 +517,7 @@ pub struct Watched<S, F> {
 }
 
 impl<S: Source, F: FnMut(Pass) -> ControlFlow<()>> Watched<S, F> {
-    /// A stream of about this number of records.
+    /// Wraps a stream of approximately `of` records.
     pub fn new(stream: S, of: Option<u64>, watch: F) -> Self {
         Self { stream, pass: Pass { records: 0, of }, watch }
     }

@@ -1,7 +1,7 @@
-//! Independent machines, each on its own thread.
+//! Runs independent machines in parallel, one per thread.
 //!
-//! What is done on a pool's thread already (a cell of a sweep or of a table) is not split further: there the cells
-//! are side by side, and a thread that waited for a part of one would begin another cell meanwhile.
+//! Work on a pool's thread (a cell of a sweep or of a table) is not split further. The cells already run in parallel,
+//! and a thread that waited for a part of its cell would steal another whole cell meanwhile.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -9,20 +9,20 @@ use std::sync::Mutex;
 
 use rayon::prelude::*;
 
-/// Starts the threads among which work is divided, once for a process. Where none can be started this one does all of it.
+/// Starts the process's thread pool, once. If no thread can be started, the calling thread does all work.
 pub fn start_threads() {
     if rayon::ThreadPoolBuilder::new().build_global().is_err() {
-        // Had they been started before, they stay.
+        // An existing pool is kept.
         let _ = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global();
     }
 }
 
-/// Whether what is done now may use more threads.
+/// Returns whether the caller may use more threads.
 pub(crate) fn is_wanted() -> bool {
     rayon::current_thread_index().is_none() && rayon::current_num_threads() > 1
 }
 
-/// The results in order.
+/// Applies `of` to each item, and returns the results in order.
 pub(crate) fn map<T: Send, R: Send>(each: Vec<T>, of: impl Fn(T) -> R + Sync + Send) -> Vec<R> {
     if is_wanted() {
         each.into_par_iter().with_max_len(1).map(of).collect()
@@ -31,8 +31,8 @@ pub(crate) fn map<T: Send, R: Send>(each: Vec<T>, of: impl Fn(T) -> R + Sync + S
     }
 }
 
-/// Does `work` with each, begun in their order: a thread that is done takes the next, until one breaks. Those under way
-/// are finished.
+/// Calls `work` with each item, in order, from all threads. After a break no further item is begun; calls in progress
+/// complete.
 pub(crate) fn queue<T: Send>(each: Vec<T>, work: impl Fn(T) -> ControlFlow<()> + Sync) {
     let left = Mutex::new(VecDeque::from(each));
     let next = || left.lock().expect("nothing in it panics").pop_front();
@@ -45,7 +45,7 @@ pub(crate) fn queue<T: Send>(each: Vec<T>, work: impl Fn(T) -> ControlFlow<()> +
     });
 }
 
-/// Does `work` on each of these, and `beside` on this thread meanwhile.
+/// Calls `work` with each item on the pool, and `beside` on this thread at the same time.
 pub(crate) fn with<T: Send, R>(
     each: &mut [T],
     work: impl Fn(&mut T) + Sync,

@@ -1,4 +1,4 @@
-//! Counters and observations of a run, as reports show them.
+//! Counters and observations of a run, as in reports.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +17,13 @@ pub struct Counters {
     pub walks_large: u64,
     /// Faults of any kind.
     pub faults: u64,
-    /// Faults that prepared a whole superpage.
+    /// Faults that allocated a whole superpage.
     pub superpage_faults: u64,
     /// Faults that wanted a superpage and got none.
     pub fallbacks: u64,
     /// Superpages mapped by a fault at once.
     pub made_at_fault: u64,
-    /// Superpages mapped in place, when their pages were prepared.
+    /// Superpages mapped in place when all their base pages were present.
     pub made_in_place: u64,
     /// Superpages made by copying into them.
     pub made_by_copy: u64,
@@ -53,9 +53,8 @@ pub struct Counters {
     pub compactions: u64,
     /// Direct compactions deferred after earlier failures.
     pub compactions_deferred: u64,
-    /// Pages that the program had read or written and not freed, at the peak of resident memory. Larger than the
-    /// number of resident pages where some pages were only read: these map the shared zero page and are not
-    /// resident. `None` if not counted.
+    /// Pages that the program read or wrote and did not free, at the peak of resident memory. Can exceed the number of
+    /// resident pages: pages that were only read map the shared zero page and are not resident. `None` if not counted.
     pub touched_pages: Option<u64>,
     /// Resident pages of the program at the peak.
     pub resident_pages: u64,
@@ -81,14 +80,14 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The state of memory at one time.
+/// State of memory at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// Microseconds since the program began.
     pub microseconds: u64,
     /// Superpages mapped for the program.
     pub superpages: u64,
-    /// Superpages of 512 base pages among them, if the design has larger ones.
+    /// Superpages of 512 base pages among `superpages`, if the design has larger ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub smaller_superpages: u64,
     /// Resident base pages of the program.

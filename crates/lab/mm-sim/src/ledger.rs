@@ -5,10 +5,10 @@ use std::ops::{AddAssign, Index};
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
-/// Defines the causes: each with its name and the activity it pays for.
+/// Defines the causes, each with a name and a description of the activity.
 macro_rules! causes {
     ($($(#[$doc:meta])* $cause:ident $name:literal $activity:literal,)*) => {
-        /// What cycles were spent on.
+        /// Cause of spent cycles.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum Cause {
             $($(#[$doc])* #[serde(rename = $name)] $cause,)*
@@ -18,12 +18,12 @@ macro_rules! causes {
             /// All causes, in display order.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$cause),*];
 
-            /// Name in tables and documents.
+            /// Returns the name in tables and documents.
             pub const fn name(self) -> &'static str {
                 [$($name),*][self as usize]
             }
 
-            /// The activity in words: `page walks for base pages`.
+            /// Returns the activity in words, e.g. `page walks for base pages`.
             pub const fn activity(self) -> &'static str {
                 [$($activity),*][self as usize]
             }
@@ -40,7 +40,7 @@ causes! {
     WalkBase "walk-base" "page walks for base pages",
     /// Waiting for page walks of superpages, of any size.
     WalkLarge "walk-large" "page walks for superpages",
-    /// Traps and the kernel's fault path, without the causes below.
+    /// Trap and fault path of the kernel, without the causes below.
     Fault "fault" "fault handling",
     /// Zeroing.
     Zero "zero" "zeroing",
@@ -54,7 +54,7 @@ causes! {
     Shootdown "shootdown" "TLB shootdowns",
     /// Waiting for locks.
     Lock "lock" "waiting for locks",
-    /// Making, splitting and removing mappings.
+    /// Creating, splitting and removing mappings.
     Map "map" "making and removing mappings",
     /// A daemon looking for work: page-table scans, sampling, queues.
     Scan "scan" "scanning",
@@ -72,15 +72,15 @@ impl CycleCounts {
     pub fn charge(&mut self, cause: Cause, cycles: u64) {
         self.0[cause as usize] += cycles;
     }
-    /// Refunds `cycles` of `cause`.
+    /// Refunds `cycles` to `cause`.
     pub(crate) fn withdraw(&mut self, cause: Cause, cycles: u64) {
         self.0[cause as usize] -= cycles;
     }
-    /// All cycles.
+    /// Returns the sum of all cycles.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
-    /// Cycles added since `earlier`.
+    /// Returns the cycles added since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at] - earlier.0[at]))
     }

@@ -1,7 +1,6 @@
-//! A kernel's memory management on a simulated machine: executes a policy's decisions and charges their cost.
+//! Simulates a kernel's memory management: executes the decisions of a policy and charges their cost.
 //!
-//! [`simulation`] creates a machine under a policy; the caller feeds a stream of page accesses to the
-//! [`Simulation`].
+//! [`simulation`] creates a machine under a policy. The caller feeds a stream of page accesses to the [`Simulation`].
 #![forbid(unsafe_code)]
 
 mod counts;

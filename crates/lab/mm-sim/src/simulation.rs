@@ -1,6 +1,6 @@
-//! `Simulation`: a simulated machine, independent of its TLB type.
+//! `Simulation`: a simulated machine behind a trait that hides its TLB type.
 //!
-//! The engine is compiled here for each TLB type, so that its loop can inline the TLB.
+//! This crate compiles the engine for each TLB type, so that the engine's loop can inline the TLB.
 
 use machine::Machine;
 use policy::Policy;
@@ -13,34 +13,34 @@ use crate::memory::{Layout, LayoutError};
 use crate::system::{Engine, Outcome, Stop, System, kernel_memory};
 use crate::touched::{Counts, TouchedView};
 
-/// A machine under a policy, as seen by the caller that runs a workload.
+/// A machine under a policy, which executes a workload's blocks.
 pub trait Simulation: Send {
-    /// Fragments memory for a workload that needs `superpages` superpages, with random numbers from `seed`;
-    /// returns the first unused region and process.
+    /// Fragments memory for a workload that needs `superpages` superpages; `seed` seeds the random numbers. Returns the
+    /// first unused region and process.
     ///
     /// # Errors
-    /// A fragmenter's event that no program can perform.
+    /// A fragmenter's event that no program can issue.
     fn fragment(
         &mut self,
         how: &Fragmentation,
         superpages: u64,
         seed: u64,
     ) -> Result<(u32, u32), String>;
-    /// Whether the machine must know which pages are touched, not only how many.
+    /// Returns whether the machine needs to know which pages are touched, not only how many.
     fn watches(&self) -> bool;
     /// Starts counting walks to base pages.
     fn count_walks(&mut self);
-    /// Walks to base pages for each superpage's worth of the program's memory.
+    /// Returns the number of walks to base pages, by superpage-sized range of the program's memory.
     fn walks(&mut self) -> Vec<u64>;
-    /// Executes a block, unless the program was stopped before.
+    /// Executes a block, unless the program has stopped.
     fn block(&mut self, block: &Block, touched: TouchedView<'_>);
     /// Executes blocks for which only the number of touched pages is known.
     fn blocks(&mut self, turn: &[(Block, Counts)]);
-    /// Ends the run: why the program stopped early, if it did, and the results.
+    /// Ends the run. Returns the reason of an early stop, if any, and the results.
     fn finish(self: Box<Self>) -> (Option<Stop>, Outcome);
 }
 
-/// A machine with this much memory and swap, divided by `layout`, under a policy. Nothing runs yet.
+/// Creates a machine with this memory, layout, policy and swap.
 ///
 /// # Errors
 /// [`LayoutError`]: invalid division of memory.
@@ -90,7 +90,7 @@ impl<T: Translate> Simulation for Running<T> {
             let mut block = Block::default();
             while program.step(&mut self.engine.system, &mut block) {
                 match self.engine.block(&block, TouchedView::default()) {
-                    // A fragmenter fills all available memory and continues with less.
+                    // A fragmenter fills all memory, and continues after failures.
                     Ok(()) | Err(Stop::OutOfMemory | Stop::Refused { .. } | Stop::Killed(_)) => {}
                     Err(Stop::IllFormed(what)) => return Err(what),
                 }

@@ -1,16 +1,16 @@
-//! Policy rules that are not simulated, and the number of regions in a policy's superpage.
+//! Policy rules that the simulation does not support, and the number of regions per superpage of a policy.
 //! See docs/decisions/lab-model.md#12.
 
 use machine::{Machine, Size};
 use policy::{LaunchPages, Orders, Policy, Reads, Scale};
 use units::ByteSize;
 
-/// A rule that is not simulated.
+/// A policy rule that is not simulated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotSimulated {
     /// Key of the rule.
     pub key: &'static str,
-    /// Why, and which values are simulated.
+    /// Reason, and the values that are simulated.
     pub why: String,
 }
 
@@ -18,7 +18,8 @@ fn refused(why: String) -> Option<NotSimulated> {
     Some(NotSimulated { key: "allocation.sizes", why })
 }
 
-/// What of a policy is simulated on no machine of 4 KiB pages. Sizes are those of [`Scale::X86`], as everywhere here.
+/// Returns the part of a policy that is not simulated on machines with 4 KiB pages. Sizes are those of [`Scale::X86`],
+/// as in the whole file.
 pub fn not_simulated(policy: &Policy) -> Option<NotSimulated> {
     let (sizes, region) = (policy.sizes(), Scale::X86.superpage);
     let is_simple = sizes.above(region).is_empty() && sizes.has(region);
@@ -30,7 +31,7 @@ pub fn not_simulated(policy: &Policy) -> Option<NotSimulated> {
     }
 }
 
-/// Why superpages of sizes other than a region's are not simulated.
+/// Returns why superpages of other sizes than a region's are not simulated.
 fn unfit(policy: &Policy, region: u8) -> Option<NotSimulated> {
     let (sizes, physical) = (policy.sizes(), policy.physical());
     let larger = sizes.above(region);
@@ -78,7 +79,7 @@ fn unfit(policy: &Policy, region: u8) -> Option<NotSimulated> {
     None
 }
 
-/// The part of a policy at [`Scale::X86`] that the model of many CPUs' faults lacks: the model has superpages of 2M
+/// Returns the part of a policy at [`Scale::X86`] that the model of fault scaling lacks: the model has superpages of 2M
 /// and smaller.
 pub fn not_simulated_of_faults(policy: &Policy) -> Option<NotSimulated> {
     let (sizes, large) = (policy.sizes(), Scale::X86.superpage);
@@ -95,7 +96,7 @@ pub fn not_simulated_of_faults(policy: &Policy) -> Option<NotSimulated> {
     ))
 }
 
-/// The part of a policy at [`Scale::X86`] that is not simulated on a machine.
+/// Returns the part of a policy at [`Scale::X86`] that is not simulated on a machine.
 pub fn not_simulated_on(policy: &Policy, machine: &Machine) -> Option<NotSimulated> {
     let offered = machine.superpages();
     let is_offered = |order: u8| offered.contains(&bytes(order).bytes());
@@ -140,7 +141,7 @@ pub fn not_simulated_on(policy: &Policy, machine: &Machine) -> Option<NotSimulat
     {
         return found;
     }
-    // The TLB would confuse parts of a split superpage of its own size with superpages of a region.
+    // The TLB would confuse parts of a split larger superpage with superpages of one region.
     let has_own = regions_of(from_region, region) == Size::Huge.shift() - Size::Large.shift();
     match from_region.above(region).smallest() {
         Some(larger) if has_regions(machine) && !has_own => refused(format!(
@@ -156,19 +157,19 @@ fn is_x86(machine: &Machine) -> bool {
     order_of_region(machine) == Scale::X86.superpage
 }
 
-/// Bytes of a region: 512 base pages.
+/// Returns the bytes of a region: 512 base pages.
 fn region(machine: &Machine) -> u64 {
     machine.base_page.bytes() * u64::from(trace::SLOTS)
 }
 
-/// Whether a machine has superpages of one region.
+/// Returns whether a machine has superpages of exactly one region.
 pub(crate) fn has_regions(machine: &Machine) -> bool {
     machine.superpages().contains(&region(machine))
 }
 
-/// What a design means on a machine, by what it means at a scale. Of a pool whose superpages have several regions it is asked
-/// as if base pages were larger by as much: the superpage is the order that the page table's is on other machines. Of reservations
-/// with several regions it is asked as if the page table's superpage were as large.
+/// Returns a design's policy on a machine; `of` gives the policy at a scale. If superpages have several regions, the
+/// policy is computed at a larger scale. For a pool the base page is scaled up, so that the superpage's order equals
+/// the page table's on other machines. For reservations the page table's superpage is scaled up.
 pub fn policy_on(machine: &Machine, of: impl Fn(Scale) -> Policy) -> Policy {
     let scale = crate::scale(machine);
     let policy = of(scale);
@@ -180,7 +181,7 @@ pub fn policy_on(machine: &Machine, of: impl Fn(Scale) -> Policy) -> Policy {
     }
 }
 
-/// log2 of the number of regions in a policy's largest superpage on a machine; 0 without larger superpages.
+/// Returns log2 of the number of regions in a policy's largest superpage on a machine; 0 without larger superpages.
 pub fn regions_of_superpage(policy: &Policy, machine: &Machine) -> u32 {
     let launch = policy.launch();
     match (launch.pages, launch.size) {
@@ -194,17 +195,17 @@ fn regions_of(sizes: Orders, region: u8) -> u32 {
     sizes.largest().map_or(0, |largest| u32::from(largest.saturating_sub(region)))
 }
 
-/// A region as an order of [`Scale::X86`].
+/// Returns the order of a region at [`Scale::X86`].
 fn order_of_region(machine: &Machine) -> u8 {
     (region(machine) / Scale::X86.base_page).ilog2() as u8
 }
 
-/// Bytes of a size of [`Scale::X86`].
+/// Returns the bytes of an order at [`Scale::X86`].
 fn bytes(order: u8) -> ByteSize {
     ByteSize(Scale::X86.base_page << order)
 }
 
-/// A size in a design's notation: `2M`.
+/// Formats a size as in designs: `2M`.
 fn short(size: ByteSize) -> String {
     size.to_string().replace(" GiB", "G").replace(" MiB", "M").replace(" KiB", "K")
 }

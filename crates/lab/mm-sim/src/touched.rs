@@ -1,37 +1,36 @@
-//! The pages that a stream has touched: a property of the program, the same for every design.
+//! The pages that a stream has touched: a property of the program, independent of designs.
 //!
-//! Kept once for all designs of a pass, outside of them. Further resident pages are bloat; pages never touched hold
-//! zeros.
-//! See docs/decisions/lab.md#3.
+//! All designs of a pass share one record. Resident pages that were never touched are bloat, and contain zeros. See
+//! docs/decisions/lab.md#3.
 
 use trace::{Access, Advice, Block, Event, Page, Pages, Region, SLOTS};
 
-/// Maximum number of regions in a stream: 2 TiB of virtual memory, more than [`crate::memory::Frame`]s' machines
-/// have. Each costs about 20 bytes in each design of a pass.
+/// Maximum number of regions in a stream: 2 TiB of virtual memory, more than any machine's [`crate::memory::Frame`]s.
+/// Each region costs about 20 bytes per design of a pass.
 pub(crate) const MAX_REGIONS: u32 = 1 << 20;
 
-/// The pages touched and not freed since.
+/// The pages that were touched and not freed since.
 #[derive(Debug, Default)]
 pub struct Touched {
     regions: Vec<[u64; 8]>,
-    /// One bit per region, set if all its pages are touched: most accesses need no other look-up, and these bits
-    /// stay in the cache.
+    /// One bit per region, set if all its pages are touched. Most accesses need only these bits, which stay in the
+    /// cache.
     full: Vec<u64>,
     pages: u64,
-    /// Number of touched pages before the last followed block, and the maximum within it.
+    /// Number of touched pages before the last block, and the maximum within it.
     before: u64,
     most: u64,
-    /// Pages of each process, for when it exits: (process, pages), in the order of mapping.
+    /// Mapped pages of each process, until it exits: (process, pages), in order of mapping.
     mapped: Vec<(u32, Pages)>,
     running: u32,
     /// The region after the last mapped one.
     end: usize,
 }
 
-/// [`Touched::before`] and [`Touched::most`], where they are kept.
+/// [`Touched::before`] and [`Touched::most`], if counted.
 pub type Counts = Option<(u64, u64)>;
 
-/// What a design's machine knows about the touched pages.
+/// Touched pages, as a design's machine sees them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TouchedView<'a> {
     /// Number of touched pages.
@@ -53,28 +52,28 @@ impl Touched {
         self.touch(&block.accesses[from..]);
     }
 
-    /// What the machine that executes the last followed block knows.
+    /// Returns the view for a machine that executes the last followed block.
     pub fn view(&self) -> TouchedView<'_> {
         TouchedView { counts: Some((self.before(), self.most)), pages: Some(self) }
     }
 
-    /// The touched pages of a region.
+    /// Returns a bitmap of the touched pages of a region.
     pub fn region(&self, region: Region) -> [u64; 8] {
         self.regions.get(region.index()).copied().unwrap_or_default()
     }
 
-    /// Number of touched pages.
+    /// Returns the number of touched pages.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Maximum number of touched pages at any time within the last followed block. A machine that executes that
-    /// block now is somewhere in it: a program that ends in it has no touched pages at its end.
+    /// Returns the maximum number of touched pages during the last followed block. The number at its end can be lower:
+    /// a program that ends has no touched pages.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// Number of touched pages before that block.
+    /// Returns the number of touched pages before the last followed block.
     pub fn before(&self) -> u64 {
         self.before
     }
@@ -93,7 +92,7 @@ impl Touched {
             }
             if at >= self.regions.len() {
                 if at >= self.end {
-                    // Not mapped: every design's machine reports the error.
+                    // Unmapped: every design's machine reports the error.
                     continue;
                 }
                 self.regions.resize(at + 1, [0; 8]);
@@ -144,7 +143,7 @@ impl Touched {
         }
     }
 
-    /// Adds a process's pages. Pages that no machine would map (an ill-formed stream) are not followed.
+    /// Adds pages of a process. Pages that no machine would map (in an ill-formed stream) are ignored.
     fn map(&mut self, process: u32, pages: Pages) {
         let end = u64::from(pages.first.0) + u64::from(pages.count);
         if end <= u64::from(MAX_REGIONS) * u64::from(SLOTS) {

@@ -23,7 +23,7 @@ words! {
 words! {
     /// Sums for each kind, in bytes, in file order.
     Column {
-        /// On pages of the hugetlb pool: reserved, or populated where a fault could fail despite the reservation.
+        /// On pages of the hugetlb pool. They are reserved, or populated if a fault could fail despite the reservation.
         Hugetlb = "hugetlb_bytes",
         /// Advised with MADV_HUGEPAGE.
         Advised = "advised_bytes",
@@ -47,7 +47,7 @@ words! {
         NoPool = "no-pool",
         /// The process may not use the pool (SHM_HUGETLB without CAP_IPC_LOCK or the shm group).
         NoPermission = "no-permission",
-        /// A hugetlb cgroup or memory policy would make a fault fail despite the reservation, or a resource limit is
+        /// A hugetlb cgroup or memory policy could make a fault fail despite the reservation, or a resource limit is
         /// set.
         Limit = "limit",
         /// The kernel has no THP, or THP is off for this memory.
@@ -56,27 +56,27 @@ words! {
         Forked = "forked",
         /// Part of a superpage was unmapped, moved or given another protection.
         Split = "split",
-        /// Some later calls would fail on hugetlb pages that work on base pages: without userfaultfd, under a seccomp
-        /// filter, or in a System V segment.
+        /// Some calls on the memory would fail on hugetlb pages but not on base pages: userfaultfd is unavailable, a
+        /// seccomp filter is set, or the memory is a System V segment.
         Unprotected = "unprotected",
         /// The kernel refused for another reason.
         Kernel = "kernel",
-        /// No superpage fits at that address: a neighbouring mapping, a limit, or a debugger's breakpoint.
+        /// No superpage fits at that address, because of a neighbouring mapping, a limit or a debugger's breakpoint.
         Place = "place",
         /// The program brings its own allocator, whose heap is left alone.
         OwnAllocator = "own-allocator",
         /// Another process maps the shared memory, or the kernel writes to it (registered buffers): the memory cannot
         /// be moved, and a call that needs a move fails.
         Held = "held",
-        /// Too little free memory is contiguous: each first touch of advised memory would compact.
+        /// Too little free memory is contiguous: each first touch of advised memory would compact memory.
         Fragmented = "fragmented",
-        /// Contiguous memory ran out while advised memory was touched; noticed afterwards, counted once per check.
+        /// Contiguous memory ran out while advised memory was touched. A later check noticed this, and counted it once.
         Compacted = "compacted",
         /// The program is built with a sanitizer and runs without the library.
         Instrumented = "instrumented",
         /// Code or a mapped file that the page cache holds in small pages.
         SmallFilePages = "small-file-pages",
-        /// Code that the program maps again from its file (V8), and that must therefore not be copied.
+        /// The program maps this code again from its file (V8), so the code must not be copied.
         MappedAgain = "mapped-again",
         /// Too little free memory is contiguous: smaller superpages were requested.
         Smaller = "smaller",
@@ -124,8 +124,8 @@ impl Reason {
     }
 }
 
-/// What a pool could not serve, in pages, summed over the life of the processes: memory that was freed and requested
-/// again counts twice.
+/// Memory that a pool could not serve, in pages, summed over the life of the processes. Memory that was freed and
+/// requested again counts twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// Page size in bytes.
@@ -136,13 +136,13 @@ pub struct Shortage {
     pub had: u64,
     /// Bytes that lie on other pages or were refused.
     pub missing: u64,
-    /// The most frequent reason, forks aside; `None`: unknown.
+    /// The most frequent reason other than forks; `None`: unknown.
     pub why: Option<Reason>,
 }
 
 impl Shortage {
-    /// From sums of bytes and counts of reasons. `None`: nothing is missing, or only because of forks, whose copies lie
-    /// on base pages whatever the pool has.
+    /// Computes the shortage from sums of bytes and counts of reasons. Returns `None` if nothing is missing, or if only
+    /// forks were short: their copies lie on base pages whatever the pool has.
     pub fn from_sums(
         page: u64,
         bytes: impl Fn(Kind, Column) -> u64,
@@ -289,7 +289,7 @@ impl Totals {
         self.0[sum(kind, column)]
     }
 
-    /// Number of requests that met `why`.
+    /// Number of requests counted under `why`.
     pub fn times(&self, why: Reason) -> u64 {
         self.0[reason(why)]
     }

@@ -10,14 +10,14 @@ pub const PAGES: &str = "SUPERPAGE_PAGES";
 pub const MEMORY: &str = "SUPERPAGE_MEMORY";
 /// A word of [`Fallback`].
 pub const FALLBACK: &str = "SUPERPAGE_FALLBACK";
-/// `exact`, or `always`: use the pool even where some later calls would fail that work on base pages.
+/// `exact`, or `always`: use the pool even if calls that work on base pages would fail on its pages.
 pub const POOL: &str = "SUPERPAGE_POOL";
 /// A word of [`Children`].
 pub const CHILDREN: &str = "SUPERPAGE_CHILDREN";
-/// Memory goes to files in this directory instead of the pool, as `DESCRIPTOR:DEVICE:INODE`: a tmpfs whose files are on
-/// superpages. See docs/decisions/live.md#11.
+/// A tmpfs directory whose files are on superpages, as `DESCRIPTOR:DEVICE:INODE`. Memory goes to these files instead of
+/// the pool. See docs/decisions/live.md#11.
 pub const IN_PLACE: &str = "SUPERPAGE_IN_PLACE";
-/// Prefix in /proc/PID/maps of the files in [`IN_PLACE`] that hold a program's memory.
+/// Prefix in /proc/PID/maps of the files of [`IN_PLACE`].
 pub const IN_PLACE_FILE: &str = "/superpage-in-place";
 /// Bytes of unmapped memory that may be kept for reuse.
 pub const PREZERO: &str = "SUPERPAGE_PREZERO";
@@ -77,7 +77,7 @@ words! {
 words! {
     /// How code may be put on superpages.
     Text {
-        /// Superpages of the file in the page cache, if the kernel has or makes them; nothing else changes.
+        /// Superpages of the file in the page cache, if the kernel has or makes them.
         File = "file",
         /// As `file`, else private copies. Programs that look for their code in /proc/self/maps may break.
         Copy = "copy",

@@ -1,5 +1,5 @@
 //! What a process found in its own page tables right before it freed memory, and at exit: records in a ring behind the
-//! sums. Every process of a run writes to it, and the command reads it while the run lasts.
+//! sums. Every process of a run writes to the ring, and the command reads the ring while the run lasts.
 //!
 //! Life of a record: a writer takes the next number from [`HEAD`] (fetch_add), stores 0 in the [`Field::Stamp`] of
 //! record `number % RECORDS`, stores the other fields, and stores `number + 1` in the stamp (release). A reader keeps a
@@ -61,9 +61,10 @@ words! {
 pub const RECORDS: usize = 64;
 /// Number of words in a record.
 pub const FIELDS: usize = Field::ALL.len();
-/// Not 0 while the command wants processes to read their memory; otherwise records only mark start and exit.
+/// Index of a word: not 0 while the command wants processes to read their memory. If 0, processes only record start and
+/// exit.
 pub const WANTED: usize = PREPARED_END;
-/// Word with the number of the next record.
+/// Index of the word that holds the number of the next record.
 pub const HEAD: usize = PREPARED_END + 1;
 const BASE: usize = PREPARED_END + 2;
 /// The end of the ring.

@@ -34,8 +34,8 @@ pub enum Action {
         /// Whether the bytes before the offset count as taken until they are touched.
         promised: bool,
     },
-    /// Allow no superpages from an offset of the piece on; the bytes before it are advised again, and the piece
-    /// can still be moved as a whole.
+    /// Allow no superpages from an offset of the piece on. The bytes before the offset are advised again. The piece can
+    /// still be moved as a whole.
     Unadvise {
         /// Offset in the piece, in bytes.
         from: u64,
@@ -67,12 +67,12 @@ pub enum Action {
     HandOut,
     /// Learn facts; the outcome event carries them.
     Read(Source),
-    /// Populate pages of the piece from the end of the last batch on.
+    /// Populate the next pages of the piece, after the last batch.
     Populate {
         /// Maximum number of pages.
         most: u32,
     },
-    /// Let the kernel make superpages of the existing pages, or map the file's.
+    /// Let the kernel make superpages of the existing pages, or map the file's superpages.
     Collapse {
         /// Order of the superpages.
         order: u8,
@@ -99,7 +99,7 @@ pub enum Outcome {
     },
     /// There was nothing to act on.
     Nothing,
-    /// The action was not worthwhile, or its object does not qualify.
+    /// The action was not worthwhile, or the memory does not qualify.
     Unfit,
     /// Out of memory.
     NoMemory,

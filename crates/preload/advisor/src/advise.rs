@@ -7,22 +7,22 @@
 use crate::{Action, Outcome};
 use crate::{Advisor, Facts, Fallback, Kind, Pages, Request, Source, Use};
 
-/// Pieces of at least this size are decided individually; for smaller ones a read of free memory is valid for this
+/// Pieces of at least this size are decided individually. For smaller pieces, one read of free memory is valid for this
 /// many bytes in all.
 const MIN_DECIDED: u64 = 8 << 20;
-/// Number of superpages probed in addition to the free ones: only a larger probe shows whether further superpages can
-/// be made.
+/// Number of superpages probed in addition to the free ones. A probe of the free ones alone would not show whether more
+/// can be made.
 const EXTRA_TRIED: u64 = 4;
-/// A probe zeroes memory that is not used, so it may be at most this fraction of the bytes requested since the last
-/// one.
+/// A probe zeroes memory that the program does not use, so its size is at most 1/TRIED_SHARE of the bytes requested
+/// since the last probe.
 const TRIED_SHARE: u64 = 16;
 /// Minimum number of superpages to obtain, so that small pieces do not ask for one at a time.
 const LEAST_OBTAINED: u64 = 64;
-/// Maximum time to make a superpage, in microseconds. Compaction without success takes 3 to 4 ms, but a superpage
-/// whose frames a hypervisor has yet to provide 5: the number of faults is the better signal.
+/// Maximum time to make a superpage, in microseconds. A failed compaction takes 3 to 4 ms, but a superpage takes 5 ms
+/// if the hypervisor has yet to provide its frames. The number of faults is the better signal.
 const MAX_US: u32 = 20_000;
 
-/// The part of a piece that is decided.
+/// The part of a piece that a decision covers.
 struct Extent {
     /// Bytes to the end of the piece.
     length: u64,
@@ -31,7 +31,7 @@ struct Extent {
 }
 
 impl Request {
-    /// Whether memory outside the pool is advised, given the fallback for it.
+    /// Whether memory outside the pool is advised, given its fallback.
     pub fn advises(&self, fallback: Fallback) -> bool {
         matches!(self.pages, Pages::Superpage | Pages::Smaller) || fallback == Fallback::Advise
     }
@@ -43,8 +43,8 @@ impl Facts {
         (self.superpage / self.base_page.max(1)).max(1).ilog2() as u8
     }
 
-    /// Offset from which a grown mapping is decided, in bytes: the unadvised rest is decided again, unless it
-    /// was touched already.
+    /// Offset in bytes from which a grown mapping is decided. The unadvised part is decided again, unless the program
+    /// seems to have touched it.
     pub fn decided_from(&self) -> u64 {
         let is_old = self.advised >= self.old || self.is_filled;
         if is_old { self.old } else { self.advised }
@@ -60,7 +60,7 @@ impl Facts {
         Extent { length, need }
     }
 
-    /// The superpage border at or before an offset of the piece, counted from the border before its beginning.
+    /// Returns the superpage border at or before an offset of the piece, in bytes from the border before the piece.
     pub(super) fn floor(&self, at: u64) -> u64 {
         self.offset.saturating_add(at) / self.superpage * self.superpage
     }
@@ -76,7 +76,7 @@ fn may_be_smaller(facts: &Facts) -> bool {
 }
 
 impl Advisor {
-    /// A mapping grew: decided by its lengths. Nothing is decided where no whole superpage was added.
+    /// Decides about a mapping that grew. Leaves the mapping as it is if no whole superpage was added.
     pub(super) fn grew(&mut self, facts: &Facts) -> Action {
         let is_larger = facts.length > facts.old && facts.old >= facts.superpage;
         match is_larger && facts.extent().need > 0 {
@@ -85,9 +85,8 @@ impl Advisor {
         }
     }
 
-    /// All of a piece is advised where first touches never compact; where nothing may be read the last answer
-    /// stays. The machine's loss counters are read from time to time, depending on the advised bytes. Memory for
-    /// which no advice is wanted is not touched.
+    /// Decides about new memory. Advises all of it if first touches never compact; under a seccomp filter, repeats the
+    /// last answer. After each interval, measured in advised bytes, reads the machine's loss counters first.
     pub(super) fn mapped(&mut self, facts: &Facts) -> Action {
         if !self.request.advises(facts.fallback) {
             return Action::Keep;
@@ -115,8 +114,8 @@ impl Advisor {
         self.weigh(facts)
     }
 
-    /// Advises no superpages of the largest size during a pause; the last read is valid for small pieces. (A length of
-    /// 0 means that the process ends.)
+    /// Decides by free memory. During a pause, advises no superpages of the largest size. Small pieces share one read
+    /// of free memory. (Length 0: the process ends.)
     pub(super) fn weigh(&mut self, facts: &Facts) -> Action {
         if facts.length == 0 {
             return Action::Nothing;
@@ -140,7 +139,7 @@ impl Advisor {
         Action::Read(Source::Free)
     }
 
-    /// Free blocks were counted; where they could not be, superpages are probed.
+    /// Continues after free blocks were counted. If they could not be counted, probes superpages.
     pub(super) fn counted(&mut self, facts: &Facts) -> Action {
         match facts.contiguous {
             Some(_) => self.fit(None, facts),
@@ -148,7 +147,7 @@ impl Advisor {
         }
     }
 
-    /// Decides by free blocks: [`Wanted::fit`].
+    /// Decides by free blocks ([`Wanted::fit`]).
     pub(super) fn fit(&mut self, tried: Option<bool>, facts: &Facts) -> Action {
         let Extent { length, need } = facts.extent();
         let was_short = self.state.is_short;
@@ -168,7 +167,6 @@ impl Advisor {
         let bytes = match fit {
             Fit::All | Fit::Oversized => length,
             Fit::Part(usable) => {
-                // The border is a superpage border.
                 let from = facts.decided_from();
                 let border = facts.floor(from + usable.min(length));
                 border.saturating_sub(facts.offset + from)
@@ -189,7 +187,8 @@ impl Advisor {
         action
     }
 
-    /// A supplier freed `count` superpages at most: count free blocks again. After few, the next attempt waits.
+    /// Counts free blocks again after a supplier was asked for `count` superpages. If it freed less than half, the next
+    /// attempt waits.
     pub(super) fn obtained(&mut self, count: u64, facts: &Facts) -> Action {
         let state = &mut self.state;
         match facts.obtained.is_some_and(|got| got >= count / 2) {
@@ -199,8 +198,7 @@ impl Advisor {
         Action::Read(Source::Free)
     }
 
-    /// A piece that gets none of the largest superpages: gets smaller ones, as far as they were free at the last
-    /// read.
+    /// Advises a piece for smaller superpages, as far as they were free at the last read, and for none of the largest.
     fn give_what_is_left(&mut self, need: u64, facts: &Facts) -> Action {
         match self.state.left_smaller.checked_sub(need).filter(|_| may_be_smaller(facts)) {
             Some(left) => {
@@ -217,7 +215,7 @@ impl Advisor {
         Action::AdviseSmaller { from, order: facts.order(), promised }
     }
 
-    /// Free blocks are unknown: advises all, unless the last probe found no superpages in time.
+    /// Decides without knowing free blocks: advises all, unless the last probe found no superpages in time.
     fn untold(&mut self, facts: &Facts) -> Action {
         let is_good = self.state.verdict != Some(false);
         let bytes = if is_good { facts.extent().length } else { 0 };
@@ -227,8 +225,7 @@ impl Advisor {
         action
     }
 
-    /// Probes superpages in addition to the free ones, `count` or as many as permitted; or else uses the last
-    /// verdict.
+    /// Probes up to `count` superpages in addition to the free ones. If no probe is due, uses the last verdict.
     fn try_besides(&mut self, count: u64, facts: &Facts) -> Action {
         let free = facts.contiguous.unwrap_or(0);
         match self.trial(count, free, facts) {
@@ -237,7 +234,7 @@ impl Advisor {
         }
     }
 
-    /// Probes whether superpages can be had in time in addition to the `free` ones; `None`: no probe is due.
+    /// Probes whether superpages beyond the `free` bytes can be made in time; `None`: no probe is due.
     fn trial(&mut self, besides: u64, free: u64, facts: &Facts) -> Option<Action> {
         let state = &mut self.state;
         let affordable =
@@ -252,7 +249,7 @@ impl Advisor {
         Some(Action::Probe { count, limit: MAX_US })
     }
 
-    /// A probe ended: each further failure in a row delays the next probe longer.
+    /// Handles the result of a probe. Each further failure in a row delays the next probe longer.
     pub(super) fn tried(&mut self, result: Outcome, in_time: bool, facts: &Facts) -> Action {
         let state = &mut self.state;
         let is_good = in_time && matches!(result, Outcome::Done { .. });
@@ -263,14 +260,14 @@ impl Advisor {
         if result != Outcome::Unavailable {
             state.verdict = Some(is_good);
         }
-        // The probed superpages are free now.
+        // The probe has freed its superpages.
         match facts.contiguous {
             Some(_) => Action::Read(Source::Free),
             None => self.untold(facts),
         }
     }
 
-    /// Advises `bytes` of the decided extent; uses the state before the decision.
+    /// Advises `bytes` of the decided extent. Call before updating `is_short`.
     fn give(&self, bytes: u64, promised: bool, facts: &Facts) -> Action {
         let order = facts.order();
         if facts.old == 0 {
@@ -283,7 +280,7 @@ impl Advisor {
         if border < facts.length {
             return Action::Unadvise { from: border, order, promised };
         }
-        // The mapping's advice may be the program's; malloc's may have been taken back before.
+        // The program may have advised the mapping. The library may have withdrawn the heap's advice before.
         let is_left = facts.kind != Kind::Heap && !self.state.is_short && !facts.has_larger;
         match is_left {
             true => Action::Inherit { promised },
@@ -291,7 +288,7 @@ impl Advisor {
         }
     }
 
-    /// The advice reaches `border`, or failed; or the memory's advice is not ours to change.
+    /// Handles the result of advice up to `border`. `Unfit`: the memory's advice is not ours to change.
     pub(super) fn advised(&mut self, border: u64, result: Outcome, facts: &Facts) -> Action {
         match result {
             Outcome::Done { .. } if !facts.is_reserved() && facts.kind.is_weighed() => {
@@ -304,7 +301,7 @@ impl Advisor {
         }
     }
 
-    /// The process ends: reads whether the last advised superpages could be had.
+    /// At exit: reads the counters once more, to learn whether the last advised superpages were available.
     pub(super) fn ended(&mut self, facts: &Facts) -> Action {
         match self.state.has_looked && !facts.is_sealed {
             true => self.look(),
@@ -315,15 +312,15 @@ impl Advisor {
 
 // How much of a piece fits into free memory.
 
-/// Maximum free memory left to other processes: in superpages of 2 MiB, 32.
+/// Maximum free memory left to other processes (32 superpages of 2 MiB).
 const MARGIN: u64 = 64 << 20;
-/// After a shortage, this much more than needed must be free before anything is advised again: alternating advised
-/// and unadvised pieces would be a mapping each.
+/// After a shortage, this much more than needed must be free before anything is advised again. Otherwise advised and
+/// unadvised pieces would alternate, each a VMA of its own.
 const REOPEN: u64 = 64 << 20;
-/// Minimum part of a piece that is worth a border in it.
+/// Minimum part of a piece for which the piece is split into an advised and an unadvised part.
 const MIN_PART: u64 = 32 << 20;
 
-/// A request to fit into free memory.
+/// A piece to fit into free memory.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     /// Bytes of the superpages that the piece may come to hold.
@@ -341,23 +338,23 @@ pub(super) struct Wanted<'a> {
 pub(super) enum Fit {
     /// All of it.
     All,
-    /// All of it, though it exceeds what can ever be free: not all of it will be touched.
+    /// All of it, although it exceeds what can ever be free: the program will not touch all of it.
     Oversized,
     /// This many bytes at its beginning.
     Part(u64),
     /// Nothing.
     Nothing,
-    /// A probe must decide whether superpages can be had in time.
+    /// A probe must decide whether superpages are available in time.
     Doubtful,
 }
 
 impl Wanted<'_> {
-    /// Bytes that may be advised in addition to those promised to others.
+    /// Bytes that may be advised in addition to promised memory.
     pub fn usable(&self) -> u64 {
         self.usable_of(self.facts.contiguous.unwrap_or(0))
     }
 
-    /// Number of superpages that lack for all to fit.
+    /// Number of further superpages needed for the whole piece to fit.
     pub fn missing(&self) -> u64 {
         let facts = self.facts;
         let more = if self.was_short { REOPEN } else { 0 };
@@ -382,14 +379,14 @@ impl Wanted<'_> {
     fn usable_of(&self, contiguous: u64) -> u64 {
         let facts = self.facts;
         let margin = self.margin();
-        // The zone watermarks, below which allocations begin to wait: with the defaults at most 3/1000 of the
-        // memory and min_free_kbytes (64 MiB).
+        // Allocations begin to wait below the zone watermarks: by default at most 3/1000 of memory plus min_free_kbytes
+        // (64 MiB).
         let watermarks = margin + facts.total / 256;
         let free = facts.free.saturating_sub(watermarks);
         contiguous.saturating_sub(margin).min(free).saturating_sub(facts.outstanding)
     }
 
-    /// Decides by free blocks of a superpage, and reclaimable memory.
+    /// Decides by free blocks of superpage size and by reclaimable memory.
     pub fn fit(&self) -> Fit {
         let facts = self.facts;
         let usable = self.usable();
@@ -404,7 +401,7 @@ impl Wanted<'_> {
         if has_part && most_is_contiguous && (exceeds_all || facts.is_reserved()) {
             return Fit::Oversized;
         }
-        // Page cache fills free memory: base pages wait for its reclaim as well.
+        // Page cache fills free memory, so base pages would wait for reclaim, too.
         if reclaimable >= facts.free && reclaimable >= self.need {
             match self.tried {
                 None => return Fit::Doubtful,
@@ -420,11 +417,12 @@ impl Wanted<'_> {
     }
 }
 
-// Segments of the program, and large files that it maps: on superpages in place, of their file, or in a copy
-// (docs/decisions/live.md#5).
+// Segments of the program, and large files that it maps: advised in place, mapped from their file's superpages, or
+// copied (docs/decisions/live.md#5).
 
 impl Advisor {
-    /// Memory without file contents is advised in place, and so is memory that may lie on its file's superpages.
+    /// Advises memory in place if it has no file contents or its file's superpages may be mapped. Otherwise tries a
+    /// copy.
     pub(super) fn loaded(&self, facts: &Facts) -> Action {
         match facts.kind {
             _ if facts.is_off => Action::GiveUp,
@@ -433,8 +431,8 @@ impl Advisor {
         }
     }
 
-    /// Memory that was touched already is collapsed. Where the file's superpages are unavailable, a copy is
-    /// made. (For bss a later scan may still make some.)
+    /// Continues after an action on loaded memory. Collapses advised memory, because it was touched already. If that
+    /// fails, copies the memory, except bss, for which khugepaged may still make superpages.
     pub(super) fn went_on_superpages(
         &self,
         action: Action,
@@ -451,7 +449,7 @@ impl Advisor {
         }
     }
 
-    /// Base pages of a copy would be worse than the file's, so the copy is made only on superpages.
+    /// Copies only onto superpages: base pages of a copy would be worse than the file's.
     fn copied(&self, facts: &Facts) -> Action {
         match facts.may_copy {
             true => Action::Copy { order: facts.order() },

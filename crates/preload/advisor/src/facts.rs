@@ -1,11 +1,11 @@
-//! An executor's facts about memory of a running program. Amounts are in bytes.
+//! Facts about memory of a running program, as an executor reports them. Amounts are in bytes.
 
 use super::state::FIRST_LOOK;
 use crate::{Action, Outcome};
 use crate::{Advisor, Fallback};
 
 /// The facts of one event. A fact that the event's decision does not use may be left at its default; expensive facts
-/// are learned when a policy asks ([`crate::Action::Read`]).
+/// are learned when the advisor asks ([`crate::Action::Read`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Size of the superpages in question.
@@ -34,14 +34,14 @@ pub struct Facts {
 
     /// Whether the kernel's superpages are turned off.
     pub is_off: bool,
-    /// For a segment or file: whether it is unmodified, so that superpages of its file may lie there.
+    /// For a segment or file: whether it is unmodified, so that its file's superpages may be mapped.
     pub has_file: bool,
     /// For a segment or file: whether a copy may replace it.
     pub may_copy: bool,
 
     /// Whether a first touch of advised memory may compact (THP `defrag`).
     pub compacts: bool,
-    /// Whether larger superpages are enabled as well.
+    /// Whether superpages larger than `superpage` are enabled, too.
     pub has_larger: bool,
     /// Total memory of the machine.
     pub total: u64,
@@ -70,19 +70,19 @@ pub struct Facts {
 
     /// Resident memory of the process; `None`: not read.
     pub resident: Option<u64>,
-    /// The least headroom in its cgroups; `None`: not read, or no limit.
+    /// The smallest headroom in the process's cgroups; `None`: not read, or no limit.
     pub headroom: Option<u64>,
     /// Whether the process has no limit of its own on memory or address space.
     pub is_unlimited: bool,
     /// Whether all of the mapping lies on private superpages.
     pub is_whole: bool,
-    /// Bytes at its beginning that are populated already, from its first superpage on.
+    /// Bytes of the mapping that are populated already, from its first superpage on.
     pub prepared: u64,
-    /// Unmapped memory that is kept.
+    /// Unmapped memory that is kept, in bytes.
     pub kept: u64,
     /// Whether a kept mapping has the wanted length.
     pub has_fitting: bool,
-    /// [`super::State::requests`] at the time of keeping.
+    /// [`super::State::requests`] when the mapping was kept.
     pub born: u64,
 }
 
@@ -100,7 +100,7 @@ pub enum Kind {
     Stack,
     /// A region that the program requested by the library's API.
     Region,
-    /// A small mapping that is put into a larger one, and needs the same advice to be merged with it.
+    /// A small mapping inside a larger one. The kernel merges the two only if they have the same advice.
     Joined,
     /// A copy that replaces memory of the pool: one mapping, like the original.
     Copy,
@@ -113,7 +113,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether free memory decides how much of it is advised.
+    /// Whether free memory decides how much of the memory is advised.
     pub(super) fn is_weighed(self) -> bool {
         matches!(self, Self::Whole | Self::Mapping | Self::Heap)
     }
@@ -140,16 +140,16 @@ pub enum Use {
 
 // Events of the memory of a running program.
 
-/// An event. The function that decides it names the facts that it uses.
+/// An event, for which the advisor decides an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Memory is mapped, and its pages are unknown yet: how much of it is advised.
+    /// New memory is mapped. Decides how much of it is advised.
     Mapped,
     /// Part of a segment is loaded, before the program runs; or a large file is mapped.
     Loaded,
-    /// A mapping was enlarged in place or moved, with its advice: how much of the added part keeps it.
+    /// A mapping was enlarged, in place or by a move, and kept its advice. Decides how much of the added part keeps it.
     Grew,
-    /// A partly advised mapping is about to be moved or resized as one.
+    /// A partly advised mapping is about to be moved or resized as a whole.
     Moves,
     /// The pool has no superpages for memory that should lie on it.
     NoPoolPage,
@@ -157,9 +157,9 @@ pub enum Event {
     Ready,
     /// The program requests a mapping that a kept one may serve.
     Wanted,
-    /// A request had no use for a kept mapping.
+    /// The program requested a mapping that a kept one could not serve.
     PassedBy,
-    /// The program unmaps a mapping with the bounds that it was handed out with.
+    /// The program unmaps a whole mapping, with the bounds at which mmap returned it.
     Unmapped,
     /// The program maps memory at the address of a kept mapping.
     Claimed,
@@ -180,7 +180,7 @@ pub enum Event {
     },
 }
 
-/// Facts that are expensive to learn: an executor learns them when a policy asks ([`Action::Read`]), and reports the
+/// Facts that are expensive to learn: an executor learns them when the advisor asks ([`Action::Read`]), and reports the
 /// outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -203,7 +203,7 @@ pub enum Source {
 
 /// Maximum number of bytes advised between two reads of the counters.
 const MAX_LOOK: u64 = 512 << 20;
-/// Number of stalls, and of fallbacks attributable to the program by its faults, from which on they count.
+/// At least this many stalls, and fallbacks that the program's own faults explain, count as a loss.
 const MANY_FALLBACKS: u64 = 16;
 
 impl Advisor {
@@ -214,8 +214,8 @@ impl Advisor {
         Action::Read(Source::Losses)
     }
 
-    /// Compares the counters with the last read: after many stalls and fallbacks nothing is advised for a while,
-    /// longer each time; else the interval to the next read grows.
+    /// Compares the counters with the last read. After many stalls and fallbacks, advises nothing for a while, longer
+    /// each time. Otherwise doubles the interval to the next read.
     pub(super) fn looked(&mut self, result: Outcome, facts: &Facts) -> Action {
         let is_read = matches!(result, Outcome::Done { .. });
         if is_read && self.are_many(facts) {
@@ -234,8 +234,7 @@ impl Advisor {
             return false;
         }
         let [stalls, fallbacks, faults] = [0, 1, 2].map(|at| now[at].saturating_sub(before[at]));
-        // The counters are machine-wide, but a superpage of ours that fell back caused as many faults of
-        // ours.
+        // The counters are machine-wide. Each superpage of ours that fell back caused one fault of ours per base page.
         let own = fallbacks.min(faults >> facts.order());
         if stalls >= MANY_FALLBACKS && own >= MANY_FALLBACKS {
             return true;

@@ -6,8 +6,8 @@
 //! forks share it without a lock.
 //! See docs/decisions/live.md#1.
 //!
-//! One event may need several answers: if the decision needs an expensive fact, the answer is [`Action::Read`], and its
-//! outcome is reported with the fact.
+//! One event may need several answers. If the decision needs an expensive fact, the answer is [`Action::Read`], and the
+//! executor reports the outcome with the fact.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -60,7 +60,7 @@ pub enum Fallback {
     Advise,
 }
 
-/// The policy of one process.
+/// The advisor of one process: the request and the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advisor {
     /// The request.
@@ -70,12 +70,12 @@ pub struct Advisor {
 }
 
 impl Advisor {
-    /// The policy of a new process.
+    /// Makes the advisor of a new process.
     pub const fn new(request: Request) -> Self {
         Self { request, state: State::NEW }
     }
 
-    /// The action to perform. Depends only on `self`, the event and the facts.
+    /// Returns the action to perform, which depends only on `self`, the event and the facts.
     pub fn on(&mut self, event: Event, facts: &Facts) -> Action {
         match event {
             Event::Mapped => self.mapped(facts),
@@ -114,8 +114,8 @@ impl Advisor {
         }
     }
 
-    /// The pool is empty: the fallback of the requester decides. An advised fallback is reported as
-    /// [`Event::Mapped`].
+    /// Decides by the request's fallback when the pool is empty. [`Event::Mapped`] then decides how much of an advised
+    /// fallback is advised.
     fn no_pool_page(&self, facts: &Facts) -> Action {
         match facts.fallback {
             Fallback::Refuse => Action::Refuse,

@@ -5,11 +5,11 @@
 use crate::{Action, Outcome};
 use crate::{Advisor, Facts, Pages, Request, Source, Use};
 
-/// Superpage sizes that can be prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB some 5.
+/// Superpage sizes that can be prepared in one step: 2 MiB take 0.1 to 0.4 ms (measured), 32 MiB about 5 ms.
 const FITTING: core::ops::RangeInclusive<u64> = 1 << 20..=32 << 20;
 /// Maximum number of bytes prepared, whatever the size of the process.
 const MAX_PREPARED: u64 = 64 << 20;
-/// The preparable fraction of the process's memory, and of its cgroup's headroom.
+/// At most 1/SHARE of the process's memory, and of its cgroup's headroom, is prepared.
 const SHARE: u64 = 10;
 /// Bytes populated at a time: this bounds the wait of other threads for the address space's lock.
 const PORTION: u64 = 8 << 20;
@@ -17,8 +17,8 @@ const PORTION: u64 = 8 << 20;
 const PATIENCE: u64 = 8;
 
 impl Request {
-    /// Whether anything is prepared with superpages of this size. Smaller sizes (mTHP) are not: page tables map them, so
-    /// moving or freeing a part splits them.
+    /// Whether anything is prepared with superpages of this size. Smaller sizes (mTHP) do not qualify: PTEs map them,
+    /// so moving or freeing a part splits them.
     pub fn prepares(&self, superpage: u64) -> bool {
         let is_asked = self.prezero > 0 || self.prefault > 0;
         is_asked && self.pages == Pages::Superpage && FITTING.contains(&superpage)
@@ -26,15 +26,15 @@ impl Request {
 }
 
 impl Facts {
-    /// Bytes of `asked` that may be prepared in a process that requests `more` than it has, without its cgroups'
-    /// limits: a small share of its memory.
+    /// Bytes of `asked` that may be prepared: at most 1/SHARE of the process's memory with the `more` bytes it
+    /// requests. Ignores cgroup limits.
     fn allowed(&self, asked: u64, more: u64) -> u64 {
         let memory = self.resident.unwrap_or(0).saturating_add(more);
         let bytes = asked.min(MAX_PREPARED).min(memory / SHARE);
         if bytes < self.superpage { 0 } else { bytes }
     }
 
-    /// Bytes of `asked` that may be prepared, with its cgroups' limits.
+    /// As [`Self::allowed`], but within cgroup limits, too.
     fn allowed_by_all(&self, asked: u64, more: u64) -> u64 {
         let bytes = self.allowed(asked, more);
         self.headroom.map_or(bytes, |headroom| bytes.min(headroom / SHARE))
@@ -46,7 +46,7 @@ impl Advisor {
         !facts.is_sealed && self.request.prepares(facts.superpage)
     }
 
-    /// A new, fully advised mapping: its beginning is populated, if requested and within the bounds.
+    /// Starts populating the beginning of a new, fully advised mapping, if requested and within the bounds.
     pub(super) fn ready(&self, facts: &Facts) -> Action {
         match self.prepares(facts) && self.prefault(facts) >= facts.superpage {
             true => Action::Read(Source::Resident),
@@ -58,7 +58,7 @@ impl Advisor {
         self.request.prefault.min(facts.length)
     }
 
-    /// The next portion of the superpages within the allowed bytes.
+    /// Populates the next portion of the superpages within the allowed bytes.
     fn populate(&self, facts: &Facts) -> Action {
         let bytes = facts.allowed_by_all(self.prefault(facts), facts.length);
         let first = facts.offset.next_multiple_of(facts.superpage);
@@ -70,7 +70,7 @@ impl Advisor {
         }
     }
 
-    /// A request that a kept mapping of its length may serve. Nothing if mappings are never kept.
+    /// Decides about a request that a kept mapping may serve. Returns `Nothing` if mappings are never kept.
     pub(super) fn wanted(&mut self, facts: &Facts) -> Action {
         let is_whole = facts.length.is_multiple_of(facts.superpage);
         if self.request.prezero == 0 || !self.prepares(facts) || !is_whole {
@@ -80,14 +80,14 @@ impl Advisor {
         if facts.has_fitting { Action::HandOut } else { Action::GiveUp }
     }
 
-    /// Decides by the number of requests since the mapping was kept, without the last one.
+    /// Releases the mapping after too many requests since it was kept, not counting the current one.
     pub(super) fn passed_by(&self, facts: &Facts) -> Action {
         let before = self.state.requests.wrapping_sub(1);
         let is_old = before.wrapping_sub(facts.born) > PATIENCE;
         if is_old { Action::Release } else { Action::Keep }
     }
 
-    /// The program unmaps a mapping: kept if it lies on private superpages, within the bounds.
+    /// Keeps a mapping that the program unmaps, if it lies on private superpages and is within the bounds.
     pub(super) fn unmapped(&self, facts: &Facts) -> Action {
         let is_aligned = facts.offset == 0 && facts.length.is_multiple_of(facts.superpage);
         match self.prepares(facts) && is_aligned {
@@ -96,7 +96,7 @@ impl Advisor {
         }
     }
 
-    /// Continues with the facts learned so far.
+    /// Continues after an action, with the facts learned.
     pub(super) fn prepared(&mut self, action: Action, result: Outcome, facts: &Facts) -> Action {
         let is_done = matches!(result, Outcome::Done { .. });
         match action {

@@ -1,5 +1,5 @@
 //! The decision log, as lines of text: first the initial state, then for each decision the event, the facts and the
-//! action. Written without allocation, and parsed by the replay.
+//! action. Lines are written without allocation. The replay parses them.
 //!
 //! ```text
 //! begin 4711 seq=0 pages=1 state=0,0,9223372036854775807,...
@@ -48,7 +48,7 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unread;
 
-/// A value as a number; `None`: omitted.
+/// A value that a line writes as a number; `None`: the line omits the value.
 trait Word: Sized {
     fn word(self) -> Option<u64>;
     fn from_word(word: u64) -> Option<Self>;
@@ -81,7 +81,7 @@ impl Word for bool {
     }
 }
 
-/// Enums by their indices in this list.
+/// Encodes a value as its index in this list.
 macro_rules! words {
     ($($type:ty: $($value:expr),*;)*) => { $(impl Word for $type {
         fn word(self) -> Option<u64> {
@@ -101,7 +101,7 @@ words! {
     Fallback: Fallback::Base, Fallback::Refuse, Fallback::Advise;
 }
 
-/// Fields as `name=number`.
+/// Writes and parses fields as `name=number`.
 macro_rules! fields {
     ($type:ty: $($field:ident),* $(,)?) => {
         impl $type {
@@ -305,7 +305,7 @@ fn result(text: &str) -> Option<Outcome> {
 
 type Words<'a> = core::str::SplitWhitespace<'a>;
 
-/// Parses `begin 4711 seq=0`, with its number.
+/// Parses `begin 4711 seq=0`; returns both numbers.
 fn head(words: &mut Words<'_>, kind: &str) -> Option<(u64, u64)> {
     (words.next()? == kind).then_some(())?;
     let pid = words.next()?.parse().ok()?;

@@ -25,7 +25,7 @@ pub struct State {
     pub verdict: Option<bool>,
     /// Pause of advice.
     pub losses: Pause,
-    /// `advised` at which the machine's counters are read next.
+    /// Value of `advised` at which the machine's counters are read next.
     pub look_at: u64,
     /// Bytes advised between that read and the following one.
     pub look_after: u64,
@@ -40,18 +40,17 @@ pub struct State {
 /// A back-off, measured in requested bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
-    /// [`State::requested`] at its end.
+    /// Value of [`State::requested`] at which the pause ends.
     pub until: u64,
     /// Length of the next pause.
     pub length: u64,
 }
 
-/// Pause after a successful probe, and initially after a failed one.
+/// Length of the pause after a successful probe, and after the first failed one.
 const NEXT_TRIAL: u64 = 256 << 20;
-/// Maximum pause.
 const MAX_PAUSE: u64 = 64 << 30;
-/// Bytes advised before the first read of the machine's counters, which so costs a small program nothing. Also the
-/// initial interval between reads, which doubles after each read without losses.
+/// Bytes advised before the first read of the machine's counters, so that small programs never read them. This is also
+/// the initial interval between reads, which doubles after each read without losses.
 pub(super) const FIRST_LOOK: u64 = 64 << 20;
 /// Bytes requested before the first probe.
 const FIRST_TRIAL: u64 = 64 << 20;
@@ -66,18 +65,18 @@ impl Pause {
         requested >= self.until && self.until < u64::MAX
     }
 
-    /// Success: a short pause from now on.
+    /// After success: starts a short pause.
     pub(super) fn reset(&mut self, requested: u64) {
         self.shorten();
         self.until = requested.saturating_add(NEXT_TRIAL);
     }
 
-    /// Success: the next pause is short, none begins now.
+    /// After success: makes the next pause short; starts none.
     pub(super) fn shorten(&mut self) {
         self.length = NEXT_TRIAL;
     }
 
-    /// Failure: pauses, twice as long each time. Returns the length of this pause.
+    /// After failure: starts a pause, twice as long each time. Returns the length of this pause.
     pub(super) fn grow(&mut self, requested: u64) -> u64 {
         let length = self.length;
         self.until = requested.saturating_add(length);
@@ -94,7 +93,7 @@ impl State {
     pub const NEW: Self = Self {
         requested: 0,
         advised: 0,
-        // Free blocks are read first.
+        // The first decision reads free blocks.
         since: u64::MAX / 2,
         left: 0,
         left_smaller: 0,
@@ -140,7 +139,7 @@ impl State {
         ]
     }
 
-    /// The inverse of [`Self::to_words`]. A mixture of words of two states is a state, too.
+    /// The inverse of [`Self::to_words`]. A mixture of words of two states is also a valid state.
     pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
         Self {
             requested: words[0],

@@ -1,7 +1,7 @@
-//! Private copies of file pages (`--files=copy`, the program's segments). The kernel sees anonymous memory: a discarded
-//! page of a copy would read as zeroes, a discarded page of a file mapping is read from the file again.
+//! Private copies of file pages (`--files=copy`, the program's segments). To the kernel a copy is anonymous memory: a
+//! discarded page reads as zeroes, while a discarded page of a file mapping is read from the file again.
 //!
-//! The list holds copies that are still mapped. (c) A thread claims an entry before it changes the entry.
+//! The list holds copies that are still mapped. A thread claims an entry before it changes the entry ((c) in `lock`).
 //!
 //! # Safety
 //! Atomics only.

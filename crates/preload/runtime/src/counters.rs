@@ -36,7 +36,7 @@ pub fn count(kind: Kind, column: Column, bytes: usize) {
     add(::abi::sum(kind, column), bytes as u64);
 }
 
-/// Counts a request that met `why`.
+/// Counts one request under `why`.
 pub fn count_reason(why: Reason) {
     add(::abi::reason(why), 1);
 }
@@ -68,8 +68,8 @@ pub fn has_supply() -> bool {
     supply_word(SERVES).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
 }
 
-/// Requests `count` superpages from `superpage run` and waits for the reply: how many were freed. `None`: no reply in
-/// time, or another process is waiting. The wait is shorter than compaction at first touches would take.
+/// Requests `count` superpages from `superpage run`. Waits for the reply and returns how many were freed; `None`: no
+/// reply in time, or another process is waiting. The wait is shorter than compaction at first touches would take.
 pub fn supply(count: u64) -> Option<u64> {
     let [wanted, served, got] = [WANTED, SERVED, GOT].map(supply_word);
     let (wanted, served, got) = (wanted?, served?, got?);
@@ -82,8 +82,8 @@ pub fn supply(count: u64) -> Option<u64> {
     (served.load(Ordering::SeqCst) != seen).then(|| got.load(Ordering::SeqCst).into())
 }
 
-/// No superpages can be had beyond those already free: the processes of the run do not ask again for a second.
-/// See docs/decisions/contiguity.md#7.
+/// Records that no superpages can be had beyond those already free. For one second, the processes of the run then do
+/// not ask. See docs/decisions/contiguity.md#7.
 pub fn refused() {
     if let Some(word) = supply_word(REFUSED) {
         word.store(tenths(), Ordering::Relaxed);
@@ -103,7 +103,7 @@ fn tenths() -> u32 {
     (raw::monotonic().unwrap_or(0) / 100_000_000) as u32
 }
 
-/// Wait for a reply, in nanoseconds: base, and for each of at most MOST_WAITED_FOR superpages.
+/// Maximum wait for a reply, in nanoseconds: a base, plus a time for each of at most MOST_WAITED_FOR superpages.
 const FIRST_WAIT: i64 = 30_000_000;
 const EACH_WAIT: i64 = 250_000;
 const MOST_WAITED_FOR: u32 = 4000;
@@ -148,8 +148,8 @@ pub fn write_look(fields: &[u64; FIELDS]) {
     stamp.store(number + 1, Ordering::Release);
 }
 
-/// Maps the run's counters file, if there is one that this process may open and that has this version; otherwise only
-/// the sums of this process are kept.
+/// Maps the run's counters file. If the file is missing, not accessible or of another version, only the sums of this
+/// process are kept.
 pub fn open() {
     if let Some(value) = settings::get().counters
         && let Some(words) = raw::keeping_errno(|| join(value.to_bytes()))
@@ -170,7 +170,7 @@ pub fn note(path: &CStr, why: Reason) {
     }
 }
 
-/// `PATH:INODE` of the sealed file of the run, optionally `:DIRECTORY` with a file for each user.
+/// Maps the sealed file of the run, `PATH:INODE`. If that fails and `:DIRECTORY` follows, maps the user's file there.
 fn join(value: &[u8]) -> Option<*mut AtomicU64> {
     let mut fields = value.splitn(3, |byte| *byte == b':');
     let path = Path::join(&[fields.next()?])?;

@@ -1,8 +1,8 @@
-//! Removes this library from the environment, for programs that this one executes (`SUPERPAGE_CHILDREN=none`), and for
+//! Removes this library from the environment of programs that this one executes (`SUPERPAGE_CHILDREN=none`), and of
 //! programs that must run without it (`instrumentation`).
 //!
-//! The environment and its strings are the kernel's, on this process's stack: they are writable, and libc reads them
-//! after this library's constructor. No libc function is called: a sanitizer may interpose it.
+//! The kernel puts the environment and its strings on this process's stack. They are writable, and libc reads them
+//! after this library's constructor. This module calls no libc function, because a sanitizer may interpose it.
 
 use std::ffi::{CStr, c_char};
 
@@ -32,7 +32,7 @@ pub fn leave() -> bool {
     was_preloaded
 }
 
-/// The value of an environment variable.
+/// The value of a variable in the initial environment.
 pub fn value(name: &str) -> Option<&'static CStr> {
     let mut list = initial_environment();
     // SAFETY: the kernel's list, as in `leave`; the strings are never freed.
@@ -108,8 +108,8 @@ unsafe fn is_ours(file: *const c_char) -> bool {
 /// Calls `tell` with each variable of the initial environment.
 pub fn each_variable(mut tell: impl FnMut(&'static [u8], &'static CStr)) {
     let mut next = initial_environment();
-    // SAFETY: the kernel's list: pointers to C strings, then a null pointer. They stay for the life
-    // of the process; programs that overwrite them (setproctitle) do so long after the first read.
+    // SAFETY: the kernel's list: pointers to C strings, then a null pointer. The strings stay for the life of the
+    // process; programs that overwrite them (setproctitle) do so long after the first read.
     unsafe {
         while !next.is_null() && !(*next).is_null() {
             let entry = CStr::from_ptr(*next);

@@ -25,7 +25,8 @@ pub fn release() {
     let _ = FORKS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
 }
 
-/// In a forked child: its only thread may run in a signal handler that interrupted `forks` forks.
+/// In a forked child: sets the count. The child's only thread may run in a signal handler that interrupted `forks`
+/// forks.
 pub fn after_fork(forks: u32) {
     FORKS.store(forks, Ordering::SeqCst);
 }

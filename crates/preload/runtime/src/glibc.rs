@@ -5,10 +5,10 @@
 //! memory depends on a stale byte of the stack: on a Zen 4 guest with Debian 12, 28 of 60 runs of one program silently
 //! got no superpage. [`make_reliable`] makes the first allocation of the process from a stack that it has just zeroed.
 //!
-//! First means before any other library's constructor: those of libstdc++ and libselinux allocate. The loader runs the
-//! constructors of a preloaded library last, unless the library is marked `DF_1_INITFIRST`, which `build.rs` does. The
-//! mark works for one library only, the last one loaded; up to glibc 2.33 that is libpthread (no harm: those have no
-//! `glibc.malloc.hugetlb`).
+//! That allocation must precede the constructors of all other libraries: those of libstdc++ and libselinux allocate.
+//! The loader runs the constructors of a preloaded library last, unless the library is marked `DF_1_INITFIRST`, which
+//! `build.rs` does. The mark works only for the library loaded last. Up to glibc 2.33 that is libpthread, which does no
+//! harm: those versions have no `glibc.malloc.hugetlb`.
 //!
 //! # Safety
 //! Runs in the library's constructor, when libc has initialized malloc but little else.

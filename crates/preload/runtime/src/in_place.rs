@@ -6,9 +6,9 @@
 //! maps one base page of it (`write_protect::map_by_page`). When the design asks for promotion, `superpage run`
 //! unregisters the extent from userfaultfd and calls MADV_COLLAPSE: the frame stays, and a PMD maps it.
 //!
-//! The program expects private memory: before a call that the kernel treats differently on shared memory, and before a
-//! fork, the memory becomes anonymous memory with the same contents (`mapping::demote`), as pool memory does. Discarded
-//! contents are removed from the file.
+//! The program expects private memory. Before a fork, or a call that the kernel treats differently on shared memory,
+//! the memory therefore becomes anonymous memory with the same contents, as pool memory does (`mapping::demote`).
+//! Discarded contents are removed from the file.
 //!
 //! # Safety
 //! Callers own the addresses at which files are mapped, and discard only contents that the program gave up.
@@ -32,12 +32,12 @@ pub fn is_asked() -> bool {
     settings::get().in_place.is_some()
 }
 
-/// Maximum superpages of a process: each promoted one may become a VMA of its own, of which a process has 65,530.
+/// Maximum number of superpages. Each promoted one may become a VMA of its own, and a process has at most 65,530 VMAs.
 const MAX_SUPERPAGES: usize = 16_384;
 /// Bytes of this process in files.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Maps fresh zeroed memory at `at`; `how` is `MAP_FIXED` or `MAP_FIXED_NOREPLACE`. Nothing has changed on errors.
+/// Maps fresh zeroed memory at `at`; `how` is `MAP_FIXED` or `MAP_FIXED_NOREPLACE`. On error nothing has changed.
 ///
 /// # Safety
 /// With `MAP_FIXED` the caller owns the range and does not need its contents.
@@ -73,8 +73,9 @@ pub unsafe fn place(at: usize, length: usize, protection: c_int, how: c_int) -> 
     Ok(())
 }
 
-/// Whether `length` more bytes may lie in files. `Err` where a limit counts private but not shared memory (a call could
-/// succeed that should fail), or too little memory is available (a touch could fail that would succeed on base pages).
+/// Checks whether `length` more bytes may lie in files. Fails if a limit counts private but not shared memory: calls
+/// that should fail could succeed. Fails if too little memory is available: touches that would succeed on base pages
+/// could fail.
 fn may_be_placed(length: usize) -> Result<(), Reason> {
     let used = USED.load(Ordering::Relaxed).saturating_add(length);
     let is_limited = !limits::has_no_memory_rlimits()
@@ -92,7 +93,8 @@ fn may_be_placed(length: usize) -> Result<(), Reason> {
     }
 }
 
-/// Whether the kernel charges memory when it is mapped (vm.overcommit_memory=2): file pages are charged when touched.
+/// Whether the kernel charges private memory when it is mapped (vm.overcommit_memory=2). It charges file pages when
+/// touched.
 fn counts_all_memory() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| {

@@ -5,10 +5,9 @@
 //! stays inert (see `settings`). A sanitizer's runtime rejects any library loaded before it, so the program is executed
 //! again without this one.
 //!
-//! # Safety
-//! Runs at the beginning of the constructor, before any other constructor (`start`): one thread, and no code of the
-//! program or the sanitizer has run. It makes system calls only and compares bytes in loops: the sanitizer may
-//! interpose libc's functions.
+//! # Safety Runs at the beginning of the constructor, before any other constructor (`start`): one thread, and no code
+//! of the program or the sanitizer has run. The module makes only system calls, and compares bytes in loops: the
+//! sanitizer may interpose libc's functions.
 
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
@@ -35,7 +34,7 @@ pub fn has_to_stay_out() -> bool {
     true
 }
 
-/// `libasan.so.8` of GCC, `libclang_rt.asan-x86_64.so` of clang.
+/// Whether the object is a sanitizer's runtime: `libasan.so.8` of GCC, `libclang_rt.asan-x86_64.so` of clang.
 fn is_runtime(object: &Object) -> bool {
     const SANITIZERS: [&[u8]; 5] = [b"asan", b"hwasan", b"lsan", b"msan", b"tsan"];
     object.is_file_of(b"lib", &SANITIZERS) || object.is_file_of(b"libclang_rt.", &SANITIZERS)

@@ -22,7 +22,7 @@
 //! | `glibc` | making glibc's own malloc reliable, where it stays in use |
 //! | `pagemap` | state of pages, from the kernel |
 //! | `executor` | the state of `advisor` for this process, its decisions, their log, and the advice they need |
-//! | `text` | text of a fixed length, and numbers in text |
+//! | `text` | text of a fixed capacity, and numbers in text |
 //! | `once` | booleans computed once |
 //! | `environment` | removal of this library from the environment of executed programs |
 //! | `counters` | what was requested and got |
@@ -32,13 +32,12 @@
 //! No two modules depend on each other, directly or indirectly (`tests/integration/layers.rs`). `start` is on top, and
 //! below it `order`, which lists the parts that act on a fork.
 //!
-//! Inert unless `SUPERPAGE_PAGES` asks for superpages, or the program calls `api`. This is the only library of the
-//! project that reads the environment: a preloaded library cannot be configured otherwise.
+//! The library is inert unless `SUPERPAGE_PAGES` asks for superpages, or the program calls `api`. It is the only
+//! library of the project that reads the environment: a preloaded library cannot be configured otherwise.
 //!
-//! # Safety
-//! The exported functions have the C signatures of the functions they interpose. They call the kernel directly (`raw`),
-//! never a libc function that may itself be interposed, so they cannot recurse; and nothing here uses Rust's allocator,
-//! which would be the program's.
+//! # Safety The exported functions have the C signatures of the functions they interpose. They call the kernel directly
+//! (`raw`), never a libc function that may itself be interposed, so they cannot recurse. Nothing here uses Rust's
+//! allocator, which would be the program's.
 
 mod api;
 mod contiguity;

@@ -1,9 +1,9 @@
 //! Whether a fault on reserved pages of the pool may still fail, and which limits count memory.
 //!
 //! A reservation is a promise of the machine's pool. A hugetlb cgroup charges pages when they are faulted in, not when
-//! they are reserved (its `rsvd` limit does, but may be unset), and a memory policy or cpuset can demand pages from
-//! nodes that have none. Where such a limit exists, or cannot be excluded, the pages are populated when they are
-//! mapped. That costs time and first-touch placement on nodes; it buys an error instead of a SIGBUS.
+//! they are reserved (its `rsvd` limit does, but may be unset). A memory policy or cpuset can demand pages from nodes
+//! that have none. Where such a limit exists, or cannot be excluded, the pages are populated when they are mapped.
+//! Populating costs time and gives up first-touch placement on nodes, but failures become errors instead of SIGBUS.
 //!
 //! # Safety
 //! System calls with a buffer for the answer, and one function pointer that `before_locking` stored.
@@ -53,7 +53,7 @@ fn is_bound_to_nodes() -> bool {
     let Some(status) = read_file(c"/proc/self/status", &mut status) else { return true };
     let Some(rest) = text::after(status, b"Mems_allowed_list:") else { return false };
     let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(b"");
-    // Both files write a node list alike, so a cpuset of all nodes compares equal.
+    // Both files use the same format, so a cpuset of all nodes compares equal.
     line.trim_ascii() != online.trim_ascii()
 }
 
@@ -126,7 +126,7 @@ impl MemoryGroup<'_> {
 }
 
 /// Reclaimable bytes in a line of memory.stat, counted as `MemAvailable` counts them (si_mem_available): inactive file
-/// pages, half of the active file pages, and half of the reclaimable slab. In version 1 other keys sum up the
+/// pages, half of the active file pages, and half of the reclaimable slab. In version 1 the `total_` keys include
 /// descendants.
 fn reclaimable_in(version: Version, line: &[u8]) -> usize {
     let (whole, halves): (&[u8], [&[u8]; 2]) = match version {
@@ -139,8 +139,8 @@ fn reclaimable_in(version: Version, line: &[u8]) -> usize {
     number(whole).or_else(half).unwrap_or(0)
 }
 
-/// Whether no rlimit of the process counts memory that is mapped but not used yet. If the process may have a seccomp
-/// filter, the last known answer.
+/// Whether no rlimit of the process counts memory that is mapped but not used yet. Returns the last known answer if the
+/// process may have a seccomp filter.
 pub fn has_no_memory_rlimits() -> bool {
     static KNOWN: AtomicBool = AtomicBool::new(true);
     if !filter::may_be_in_place() {
@@ -262,9 +262,9 @@ fn v2_mount() -> Option<&'static [u8]> {
     }
 }
 
-/// Whether the cgroup at `path`, or an ancestor, limits pages of this size. The root of a v2 hierarchy has no such
-/// file: if the topmost visible directory has one, its ancestors are hidden (a container), and their limits count too.
-/// v1 has the file everywhere: if it is missing, the hierarchy is mounted at another path, and the limit is unknown.
+/// Whether the cgroup at `path`, or an ancestor, limits pages of this size. The root of a v2 hierarchy has no limit
+/// file. If the topmost visible directory has one, its ancestors are hidden (a container), and count as limited. v1 has
+/// the file everywhere. If it is missing, the hierarchy is mounted at another path, and the limit is unknown.
 fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool {
     let mut limited = false;
     upwards(path, |path| {
@@ -285,7 +285,7 @@ fn limited_below(mount: &[u8], path: &[u8], page: usize, ending: &[u8]) -> bool 
     limited
 }
 
-/// v2 writes `max` for no limit; v1 a number near 2^63.
+/// Whether the value is a limit: v2 writes `max` for no limit, v1 a number near 2^63.
 fn is_limit(value: &[u8]) -> bool {
     value != b"max" && value.len() < 19
 }
@@ -325,7 +325,7 @@ pub fn lock_future(is_locked: bool) {
     FUTURE_IS_LOCKED.store(is_locked, Ordering::Relaxed);
 }
 
-/// Whether MCL_FUTURE is in force: then the heap is not grown ahead.
+/// Whether MCL_FUTURE is in force; the heap is then not grown ahead.
 pub fn is_future_locked() -> bool {
     FUTURE_IS_LOCKED.load(Ordering::Relaxed)
 }

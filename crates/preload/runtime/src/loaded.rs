@@ -154,7 +154,7 @@ impl Object {
     }
 }
 
-/// The rest of a C string that begins with `start`.
+/// Returns the rest of a C string after `start`; `None` if the string begins otherwise.
 pub unsafe fn after(mut text: *const c_char, start: &[u8]) -> Option<*const c_char> {
     for byte in start {
         // SAFETY: no byte before this one was zero, unless `start` has one.

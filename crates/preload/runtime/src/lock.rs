@@ -1,18 +1,17 @@
 //! Locks that may be taken in a signal handler, in malloc, and while another thread forks.
 //!
 //! A lock is held for a few system calls. A waiter spins for less than a microsecond and then sleeps in `futex(2)`,
-//! with the operations that glibc's own locks use: a waiter of higher priority does not starve the holder, and a
-//! seccomp filter that permits malloc permits these calls. Signals are not blocked. A signal handler that asks for a
-//! lock while its thread holds that lock, or one of a later rank, would deadlock: [`Lock::with`] returns `None`, and
-//! the caller falls back.
+//! with the operations that glibc's own locks use. A waiter of higher priority therefore does not starve the holder,
+//! and a seccomp filter that permits malloc permits these calls. Signals are not blocked. A signal handler that asks
+//! for a lock while its thread holds that lock, or one of a later rank, would deadlock: [`Lock::with`] returns `None`,
+//! and the caller falls back.
 //!
-//! No lock is held across a fork. A child inherits locks whose holders do not exist in it, and half-written values;
-//! each part calls [`Lock::after_fork`] there (`order`).
+//! No lock is held across a fork. A child inherits half-written values, and locks whose holders do not exist in the
+//! child. Each part calls [`Lock::after_fork`] in the child (`order`).
 //!
-//! # Order
-//! [`Rank`] is the order, and `order` lists the parts by rank. A thread that holds a lock takes only locks of later
-//! ranks. The lock words show which locks a thread holds, so no other record is kept: [`Lock::with`] refuses a handler,
-//! and a debug build aborts a process that violates the order.
+//! # Order [`Rank`] is the order, and `order` lists the parts by rank. A thread that holds a lock takes only locks of
+//! later ranks. The lock words show which locks a thread holds. From them [`Lock::with`] knows when to refuse a
+//! handler, and a debug build when to abort a process that violates the order.
 //!
 //! # Legend
 //! Fields and statics that threads share carry a letter for what guards them.
@@ -27,14 +26,13 @@
 //! | (c) | the thread that claimed the entry by compare-and-swap | no: the caller takes another entry, or none |
 //! | (a) | nothing: one atomic word, or several that are only hints | no |
 //!
-//! Threads also wait for a range that another thread entered in `WORKERS`, with no lock held (`mapping::exclusive`).
-//! The stock (`prepare`) moves mappings without entering them there: on the pool that could move a range while another
-//! thread demotes it, so there is no stock on the pool ([`crate::prepare::is_on`]).
+//! A thread that holds no lock may also wait for a range that another thread entered in `WORKERS`
+//! (`mapping::exclusive`). The stock (`prepare`) enters none of the mappings it moves, so there is no stock on the pool
+//! ([`crate::prepare::is_on`]).
 //!
-//! # Safety
-//! `word` is the address of the holder's errno, which is unique to a thread: one atomic store says that the lock is
-//! held and by whom. The word lies on one page with the beginning of the value: a forked child sees both as of one
-//! moment.
+//! # Safety `word` is the address of the holder's errno, which is unique to a thread: one atomic store says that the
+//! lock is held and by whom. The word and the beginning of the value lie on one page, so a forked child sees a
+//! consistent snapshot of both.
 //! See docs/decisions/fork.md#4.
 
 use std::cell::UnsafeCell;
@@ -61,9 +59,10 @@ pub enum Rank {
 /// Number of ranks.
 pub const RANKS: usize = Rank::Packed as usize + 1;
 
-/// A thread sleeps until the lock is free. Errno is aligned to its size, so the bit is unused.
+/// Set in the word while a thread sleeps on the lock. Errno is aligned to its size, so its address leaves this bit
+/// free.
 const AWAITED: usize = 1;
-/// Spins before sleeping; a holder's table look-up takes less.
+/// Spins before sleeping. A table look-up by the holder takes less time.
 const SPINS: usize = 200;
 
 /// A value behind a lock.
@@ -83,7 +82,7 @@ static WORDS: [AtomicPtr<AtomicUsize>; RANKS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RANKS];
 
 impl<T> Lock<T> {
-    /// A free lock; the only one of its rank.
+    /// Makes a free lock. Each rank has one lock.
     pub const fn new(rank: Rank, value: T) -> Self {
         Self { word: AtomicUsize::new(0), rank, value: UnsafeCell::new(value) }
     }
@@ -134,9 +133,9 @@ impl<T> Lock<T> {
         })
     }
 
-    /// In a forked child: frees the lock, which no other thread holds any more. `renew` gets the value and whether its
-    /// holder was interrupted. If this thread holds the lock, the lock stays held: a handler that interrupted the
-    /// holder has forked, and the holder continues in both processes.
+    /// In a forked child: frees the lock, which no other thread holds any more. `renew` gets the value and whether the
+    /// lock was held. If this thread holds the lock, it stays held: a handler that interrupted the holder has forked,
+    /// and the holder continues in both processes.
     pub fn after_fork(&'static self, renew: impl FnOnce(&mut T, bool)) {
         let me = raw::errno_address();
         let holder = self.word.load(Ordering::Relaxed) & !AWAITED;
@@ -176,7 +175,7 @@ impl<T> Lock<T> {
                         .is_ok();
                 if marked {
                     raw::futex_wait(self.futex(), awaited as u32);
-                    // Other threads may sleep as well: a woken thread wakes the next one.
+                    // Other threads may also sleep: a woken thread wakes the next one.
                     mine = me | AWAITED;
                 }
             }
@@ -211,7 +210,7 @@ impl<T> Lock<T> {
             word.is_some_and(|word| word.load(Ordering::Relaxed) & !AWAITED == me)
         });
         if cfg!(debug_assertions) && is_held && !raw::blocks_signals() {
-            // Not in a handler, which would block its own signal: a bug of this library.
+            // The thread blocks no signal, so it runs no handler, and the violation is a bug of this library.
             message::line(&[b"locks were taken out of order"]);
             // SAFETY: ends this process.
             unsafe { libc::abort() };

@@ -1,13 +1,13 @@
 //! Reads this process's own memory for the command that watches the run: right before memory is freed, and at exit. The
 //! command samples from outside only now and then, and may miss a peak of milliseconds.
 //!
-//! A look walks the page tables (PAGEMAP_SCAN) VMA by VMA. It happens only if the process holds 16 MiB or more, and
-//! looks stay within 1 % of its CPU time. The check before costs one getrusage(2) each time a thirty-second of the held
-//! memory was freed.
+//! A look walks the page tables (PAGEMAP_SCAN) VMA by VMA. The process makes a look only if it holds 16 MiB or more.
+//! All looks stay within 1 % of its CPU time. Whenever 1/32 of the held memory was freed, one getrusage(2) checks
+//! whether a look is worthwhile.
 //!
 //! # Safety
-//! Only system calls, atomics and about 3 KiB of stack: `_exit` and munmap may be called in a signal handler. A second
-//! thread, or a handler, that finds a look in progress makes none.
+//! Only system calls, atomics and about 3 KiB of stack: `_exit` and munmap may be called in a signal handler. A thread
+//! or handler that finds a look in progress makes none.
 //! See docs/decisions/watch.md#5.
 
 use std::ffi::c_int;
@@ -20,21 +20,21 @@ use crate::maps::{self, Vma};
 use crate::pagemap::{self, Region};
 use crate::{counters, files, filter, raw, settings, sizes, text};
 
-/// Below this a process has little to report.
+/// A process that holds less has little to report.
 const MIN_BYTES: u64 = 16 << 20;
 /// Minimum bytes freed between checks.
 const MIN_STEP: usize = 1 << 20;
 /// Memory freed between checks, as a fraction of the held memory; also the growth that makes a look worthwhile.
 const STEPS: u64 = 32;
-/// Nanoseconds that a look takes: for the VMAs of a process, and for a GiB of base pages.
+/// Estimated cost of a look in nanoseconds: for the VMAs of a process, and for a GiB of base pages.
 const LOOK_COST_NS: u64 = 100_000;
 const LOOK_COST_PER_GIB_NS: u64 = 1_400_000;
 /// Looks take at most 1/CPU_DIVISOR of the CPU time of the process.
 const CPU_DIVISOR: u64 = 100;
-/// After 1/STALE_DIVISOR of its age a process may hold the same amount of memory on other pages.
+/// A look is stale after 1/STALE_DIVISOR of the process's age: the same amount of memory may then lie on other pages.
 const STALE_DIVISOR: u64 = 8;
 
-/// The process that the statics below describe: a vfork child shares its parent's.
+/// The process that the statics below describe. A vfork child shares them with its parent.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
 /// Bytes freed since the last check, and the number that triggers the next.
@@ -138,7 +138,7 @@ fn is_worth(why: Why, held: u64, now: u64) -> bool {
 
 /// Results of getrusage(2).
 struct Usage {
-    /// Bytes. Of an executed program at least its parent's.
+    /// In bytes. After exec at least the mark from before.
     high_water: u64,
     /// Nanoseconds.
     cpu: u64,
@@ -156,8 +156,8 @@ fn usage() -> Option<Usage> {
     })
 }
 
-/// Whether a look keeps within the share of the CPU time. Each base page took a fault, so there are at most as many
-/// base pages as faults; large folios smaller than a superpage took fewer faults, and cost more than estimated.
+/// Whether a look keeps within its share of the CPU time. Each base page took a fault, so there are at most as many
+/// base pages as faults. Large folios smaller than a superpage took fewer faults and cost more than estimated.
 fn is_affordable(usage: &Usage) -> bool {
     let faulted = usage.faults.saturating_mul(raw::base_page() as u64);
     let base = usage.high_water.min(faulted);
@@ -165,10 +165,8 @@ fn is_affordable(usage: &Usage) -> bool {
     SPENT.load(Relaxed) + cost <= usage.cpu / CPU_DIVISOR
 }
 
-/// A record for the command.
 struct Record([u64; FIELDS]);
 
-/// Type of a VMA.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Anonymous,
@@ -266,8 +264,8 @@ impl Record {
     }
 }
 
-/// From the kernel's name for the VMA. Files on other tmpfs mounts count as files, and so do pages that a program wrote
-/// in a private file mapping.
+/// Returns the type by the kernel's name for the VMA. Files on other tmpfs mounts count as files, and so do pages that
+/// a program wrote in a private file mapping.
 fn kind(vma: &Vma) -> Kind {
     const SHMEM: [&[u8]; 5] =
         [b"/dev/zero (deleted)", b"/SYSV", b"/memfd:", b"/dev/shm/", b"/anon_hugepage"];

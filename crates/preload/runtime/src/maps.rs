@@ -173,7 +173,7 @@ pub fn each_with_marks(mut tell: impl FnMut(&Vma, Marks, State)) -> Option<()> {
     })
 }
 
-/// Whether the VMA at `address` is advised for THP. Walks all page tables: for rare use.
+/// Whether the VMA at `address` is advised for THP.As slow as [`each_with_marks`].
 pub fn is_advised(address: usize) -> bool {
     let mut found = false;
     let holds = |vma: &Vma| vma.start <= address && address < vma.end;
@@ -226,7 +226,7 @@ fn read_lines(fd: i32, tell: &mut dyn FnMut(&[u8])) -> Option<()> {
     }
 }
 
-/// `7f00-7f10 rw-p 0000 00:00 0      name`
+/// Parses a line such as `7f00-7f10 rw-p 0000 00:00 0      name`.
 fn parse(line: &[u8]) -> Option<Vma<'_>> {
     let mut fields = line.splitn(6, |&byte| byte == b' ');
     let range = fields.next()?;
@@ -249,7 +249,7 @@ fn parse(line: &[u8]) -> Option<Vma<'_>> {
     })
 }
 
-/// A whole text as a hexadecimal number, without `0x`.
+/// Parses all of `text` as a hexadecimal number without `0x`.
 fn hexadecimal(text: &[u8]) -> Option<u64> {
     text::hexadecimal(text).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value)
 }

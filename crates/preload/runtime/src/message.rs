@@ -15,7 +15,7 @@ const STANDARD_ERROR: i32 = 2;
 /// Whether [`begin`] ran, and whether descriptor 2 was open then.
 static IS_KNOWN: AtomicBool = AtomicBool::new(false);
 static WAS_OPEN: AtomicBool = AtomicBool::new(false);
-/// Device and inode of standard error then.
+/// Device and inode of standard error when [`begin`] ran.
 static DEVICE: AtomicU64 = AtomicU64::new(0);
 static INODE: AtomicU64 = AtomicU64::new(0);
 
@@ -24,7 +24,7 @@ fn standard_error() -> Option<(u64, u64)> {
     Some((file.st_dev, file.st_ino))
 }
 
-/// Notes which file standard error is. Call before the program's own code runs; [`line`] calls it for earlier messages.
+/// Notes which file standard error is. Call before the program's own code runs.
 pub fn begin() {
     if IS_KNOWN.load(Ordering::Relaxed) {
         return;
@@ -69,7 +69,7 @@ pub fn line(parts: &[&[u8]]) {
     raw::keeping_errno(|| raw::without_signals_of_a_write(write));
 }
 
-/// Prints what did not get superpages; for a pool, in its pages.
+/// Prints how much memory did not get superpages; for a pool, in its pages.
 pub fn shortage(shortage: &Shortage, is_pool: bool) {
     let number = |value: u64| Decimal::new(value);
     let Shortage { page, wanted, had, missing, why } = *shortage;

@@ -10,7 +10,7 @@ impl OnceBool {
     const NO: u8 = 1;
     const YES: u8 = 2;
 
-    /// Not computed yet.
+    /// Makes an empty cache.
     pub const fn new() -> Self {
         Self(AtomicU8::new(Self::UNKNOWN))
     }

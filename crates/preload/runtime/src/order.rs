@@ -8,7 +8,6 @@ use crate::lock::{RANKS, Rank};
 use crate::mapping::{self, small};
 use crate::{counters, executor, heap, looks, prepare, stack, table, write_protect};
 
-/// All parts that act on a fork.
 static PARTS: [Part; 11] = ORDER;
 
 const ORDER: [Part; 11] = [
@@ -25,7 +24,7 @@ const ORDER: [Part; 11] = [
     Part { rank: None, prepare: copy::prepare, parent: copy::in_parent, child: copy::in_child },
 ];
 
-/// Each lock belongs to one part, and the parts take the locks in their own order.
+/// Asserts that each lock belongs to one part, and that the parts with locks are in the order of their ranks.
 const _: () = {
     let (mut at, mut locks) = (0, 0);
     while at < ORDER.len() {

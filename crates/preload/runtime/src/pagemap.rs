@@ -113,7 +113,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// Whether the pages are of a category.
+    /// Whether the pages have the category.
     pub fn is(&self, category: u64) -> bool {
         self.categories & category != 0
     }
@@ -132,8 +132,8 @@ pub const PAGE_IS_FILE: u64 = 1 << 2;
 /// The shared zero page, mapped by a read of an unwritten page.
 pub const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
-/// `PAGEMAP_SCAN` (Linux 6.7, ENOTTY before) on /proc/self/pagemap: writes the regions of `[start, end)` that are of
-/// all `categories`; returns their number and the address where the walk ended.
+/// `PAGEMAP_SCAN` (Linux 6.7, ENOTTY before) on /proc/self/pagemap: writes the regions of `[start, end)` whose pages
+/// have all `categories`. Returns their number and the address where the walk ended.
 pub fn scan(
     fd: c_int,
     start: u64,
@@ -190,7 +190,7 @@ pub fn is_huge(first: usize, last: usize) -> bool {
     ask(|fd| is_all(fd, first, last, PAGE_IS_HUGE))
 }
 
-/// Whether every page of the range is of all `categories`.
+/// Whether every page of the range has all `categories`.
 pub fn is_all(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
     let (first, last) = (first as u64, last as u64);
     let mut region = [Region::default()];
@@ -199,7 +199,7 @@ pub fn is_all(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
         && region[0].end == last
 }
 
-/// Whether any page of the range is of any of `categories`, or that is unknown.
+/// Whether any page of the range has any of `categories`; `true` if unknown.
 pub fn has_any_of(fd: c_int, first: usize, last: usize, categories: u64) -> bool {
     (0..u64::BITS).map(|bit| categories & 1 << bit).filter(|it| *it != 0).any(|category| {
         let mut region = [Region::default()];

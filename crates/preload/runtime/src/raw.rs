@@ -42,7 +42,7 @@ impl<T> Word for *mut T {
     }
 }
 
-/// One system call: `call!(SYS_close, fd)`. As unsafe as that call.
+/// Makes one system call: `call!(SYS_close, fd)`. As unsafe as that call.
 macro_rules! call {
     ($number:ident $(, $argument:expr)* $(,)?) => {
         $crate::raw::system_call(libc::$number $(, $crate::raw::Word::word($argument))*)
@@ -116,7 +116,7 @@ pub use libc::syscall as system_call;
 
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" {
-    /// `syscall(2)`, without libc's function, which this library interposes (`mapping::direct`).
+    /// As `syscall(2)`. libc's function cannot be called here, because this library interposes it (`mapping::direct`).
     #[link_name = "superpage_system_call"]
     pub fn system_call(number: libc::c_long, ...) -> libc::c_long;
 }
@@ -224,7 +224,7 @@ pub fn read_link<'a>(directory: c_int, path: &CStr, into: &'a mut [u8]) -> Optio
     into.get(..usize::try_from(length).ok()?)
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC, by system call: a program may interpose clock_gettime by one that allocates.
+/// Nanoseconds of CLOCK_MONOTONIC, by system call: a program may interpose clock_gettime by a function that allocates.
 pub fn monotonic() -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one structure.
@@ -309,7 +309,7 @@ pub fn map(length: usize, flags: c_int) -> Result<usize, Errno> {
     unsafe { mmap(0, length, READ_WRITE, PRIVATE_ANONYMOUS | flags, -1, 0) }
 }
 
-/// Maps the same exactly at `at`; `None`: the range is in use, or the kernel refuses.
+/// As [`map`], but exactly at `at`; `None`: the range is in use, or the kernel refuses.
 pub fn map_at(at: usize, length: usize, protection: c_int, flags: c_int) -> Option<()> {
     let flags = PRIVATE_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | flags;
     // SAFETY: replaces nothing. A kernel before 4.17 takes the address as a hint.
@@ -406,7 +406,7 @@ pub unsafe fn move_to(from: usize, length: usize, to: usize) -> Result<(), Errno
 
 /// Policies of [`mbind`] (`include/uapi/linux/mempolicy.h`).
 pub const MPOL_PREFERRED: c_int = 1;
-/// As [`MPOL_PREFERRED`], but no other node.
+/// As [`MPOL_PREFERRED`], but without fallback to other nodes.
 pub const MPOL_BIND: c_int = 2;
 
 /// A mask with one node, for [`mbind`]; `None` beyond Linux's maximum (CONFIG_NODES_SHIFT is 10 at most).
@@ -503,7 +503,7 @@ fn pending_signals() -> u64 {
     pending
 }
 
-/// The return value of a C function: 0, or -1 with errno set.
+/// Returns 0, or -1 with errno set, as a C function does.
 pub fn answer(result: Result<(), Errno>) -> c_int {
     match result {
         Ok(()) => 0,
@@ -511,7 +511,7 @@ pub fn answer(result: Result<(), Errno>) -> c_int {
     }
 }
 
-/// The return value of `mmap(2)` and `mremap(2)`: the address, or MAP_FAILED with errno set.
+/// Returns the address, or MAP_FAILED with errno set, as `mmap(2)` and `mremap(2)` do.
 pub fn answer_address(result: Result<usize, Errno>) -> *mut c_void {
     match result {
         Ok(start) => start as *mut c_void,

@@ -1,7 +1,6 @@
 //! Configuration from the environment: read once, before anything else happens.
 //!
-//! The variables are the interface between `superpage run` and this library; users may set them too. A value that is
-//! not understood turns everything off, with a one-line message: half a configuration would pass unnoticed.
+//! An invalid value turns everything off and prints a one-line message: half a configuration would pass unnoticed.
 //!
 //! # Safety
 //! The first call of [`get`] may come from a malloc before any constructor has run, when `environ` is still null. So
@@ -24,7 +23,7 @@ use crate::{environment, files, message, raw};
 pub enum Pages {
     /// No superpages requested: the library is inert.
     None,
-    /// THP, by advice: of the largest size (0), or of at least this size.
+    /// THP, by advice, of the largest size (0) or of at least this size.
     Thp(usize),
     /// Pages of the hugetlb pool of this size, or of the default size (0).
     Hugetlb(usize),
@@ -58,12 +57,12 @@ pub struct Files {
     pub copies: bool,
 }
 
-/// The directory for files of memory (see `in_place`).
+/// The directory of the files that hold memory (see `in_place`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InPlace {
     /// Its descriptor, which this process inherited.
     pub fd: i32,
-    /// Device of the directory: the program may have closed the descriptor since, and opened another file.
+    /// Device of the directory. It shows whether the program has closed the descriptor and opened another file.
     pub device: u64,
     /// Inode of the directory, likewise.
     pub inode: u64,
@@ -78,20 +77,20 @@ pub struct Settings {
     pub memory: Memory,
     /// SUPERPAGE_FALLBACK
     pub fallback: Fallback,
-    /// SUPERPAGE_POOL=always: use the pool even where some later calls would fail that work on base pages (`mapping`).
+    /// SUPERPAGE_POOL=always: use the pool even if calls that work on base pages would fail on its pages (`mapping`).
     pub always_pool: bool,
     /// SUPERPAGE_CHILDREN
     pub children: Children,
-    /// SUPERPAGE_IN_PLACE: directory for files of memory, instead of the pool.
+    /// SUPERPAGE_IN_PLACE: directory of files that hold memory, instead of the pool.
     pub in_place: Option<InPlace>,
     /// SUPERPAGE_REPORT: where a report is appended when the process ends.
     pub report: Option<&'static CStr>,
     /// SUPERPAGE_REPORT=shortage: whether a process that did not get all superpages prints a line at exit. `superpage
-    /// run` prints one for the whole run; the setting is for a command that replaced itself with the program.
+    /// run` prints one for the whole run. The setting serves a command that replaced itself with the program.
     pub says_shortage: bool,
     /// Whether even the first bytes of the heap go on superpages.
     pub whole_heap: bool,
-    /// Whether malloc must not mmap objects: only HUGETLB_MORECORE asked for superpages, as for libhugetlbfs' heap.
+    /// Whether malloc must not mmap objects, as in libhugetlbfs' heap: only HUGETLB_MORECORE asked for superpages.
     pub maps_nothing: bool,
     /// Whether the environment sets glibc's mmap, growth, trim or perturb parameters.
     pub tunes_malloc: bool,
@@ -281,8 +280,8 @@ fn parse_environment() -> Settings {
         // Reports are still written, and say that nothing was requested.
         settings.memory = Memory::default();
     } else if !named {
-        // Only SUPERPAGE_PAGES is set: the program's own mappings, and with THP, which is only advice, the heap
-        // (docs/decisions/heap.md#8). With the pool malloc stays as it is: its arenas lie there only on request
+        // Only SUPERPAGE_PAGES is set: superpages for the program's own mappings and, with THP, which is only advice,
+        // for the heap (docs/decisions/heap.md#8). Malloc's arenas lie on the pool only on request
         // (docs/decisions/pool.md#2).
         settings.memory.mmap = true;
         settings.memory.heap = settings.is_thp();
@@ -293,7 +292,7 @@ fn parse_environment() -> Settings {
     settings
 }
 
-/// A path used after start-up: servers overwrite the environment with their titles (setproctitle(3)).
+/// Copy of a path used after start-up: servers overwrite the environment with their titles (setproctitle(3)).
 struct Kept(UnsafeCell<[u8; libc::PATH_MAX as usize]>);
 // SAFETY: written once, before `keep` returns the reference.
 unsafe impl Sync for Kept {}
@@ -306,7 +305,7 @@ impl Kept {
         Self(UnsafeCell::new([0; libc::PATH_MAX as usize]))
     }
 
-    /// A copy; `None`: longer than PATH_MAX, which the kernel would not accept either.
+    /// Returns a copy of `path`; `None`: longer than PATH_MAX, which the kernel would not accept either.
     ///
     /// # Safety
     /// Call only once.
@@ -324,7 +323,7 @@ fn set<T>(place: &mut T, value: Option<T>) -> bool {
     value.map(|value| *place = value).is_some()
 }
 
-/// `json:PATH`
+/// Parses `json:PATH`.
 fn json_path(value: &CStr) -> Option<&CStr> {
     let path = value.to_bytes_with_nul().strip_prefix(b"json:")?;
     CStr::from_bytes_with_nul(path).ok()
@@ -347,8 +346,8 @@ fn pages(text: &[u8]) -> Option<Pages> {
     }
 }
 
-/// `HUGETLB_MORECORE` of libhugetlbfs: `yes` (pages of `HUGETLB_DEFAULT_PAGE_SIZE`), `thp`, or a page size with a unit.
-/// Any other value asks for nothing, as in libhugetlbfs.
+/// Parses `HUGETLB_MORECORE` of libhugetlbfs: `yes` (pages of `HUGETLB_DEFAULT_PAGE_SIZE`), `thp`, or a page size with
+/// a unit. Any other value asks for nothing, as in libhugetlbfs.
 fn legacy_heap(text: &[u8], default_size: &[u8], warns: bool) -> Option<Pages> {
     if text.eq_ignore_ascii_case(b"yes") {
         let size = superpage_size(default_size).filter(|size| has_pool(*size));
@@ -364,7 +363,7 @@ fn legacy_heap(text: &[u8], default_size: &[u8], warns: bool) -> Option<Pages> {
     superpage_size(text).map(Pages::Hugetlb)
 }
 
-/// A page size larger than a base page.
+/// Parses a page size larger than a base page.
 fn superpage_size(text: &[u8]) -> Option<usize> {
     page_size(text).filter(|size| *size > raw::base_page())
 }
@@ -398,7 +397,7 @@ fn is_of_valgrind(name: &[u8], value: &[u8]) -> bool {
     name == b"LD_PRELOAD" && value.windows(PRELOAD.len()).any(|window| window == PRELOAD)
 }
 
-/// Whether a list of tunables sets when malloc requests memory from the kernel, or the byte with which it fills memory.
+/// Whether a list of tunables sets when malloc gets memory from the kernel, or the byte with which malloc fills memory.
 fn tunes_malloc(list: &[u8]) -> bool {
     const NAMES: [&[u8]; 5] = [
         b"glibc.malloc.top_pad=",
@@ -428,7 +427,7 @@ fn memory(text: &[u8]) -> Option<Memory> {
     Some(memory)
 }
 
-/// `copy`, `BYTES`, or both: `copy:BYTES`.
+/// Parses `copy`, `BYTES`, or both: `copy:BYTES`.
 fn files(text: &[u8]) -> Option<Files> {
     let rest = text.strip_prefix(FILES_COPY.as_bytes());
     let least = match rest {
@@ -451,7 +450,7 @@ fn pool(text: &[u8]) -> Option<bool> {
     }
 }
 
-/// `DESCRIPTOR:DEVICE:INODE`, e.g. `1000:42:1`
+/// Parses `DESCRIPTOR:DEVICE:INODE`, e.g. `1000:42:1`.
 fn in_place(text: &[u8]) -> Option<InPlace> {
     let mut words = text.split(|&byte| byte == b':').map(decimal);
     let (fd, device, inode) = (words.next()??, words.next()??, words.next()??);
@@ -459,7 +458,7 @@ fn in_place(text: &[u8]) -> Option<InPlace> {
     words.next().is_none().then_some(InPlace { fd, device: device as u64, inode: inode as u64 })
 }
 
-/// `268435456`. `,load=99` and `,start=67108864` are accepted and ignored: the thread they would tune does not exist.
+/// Parses `268435456`. Ignores `,load=99` and `,start=67108864`: the thread they would tune does not exist.
 fn prezero(text: &[u8]) -> Option<usize> {
     let mut words = text.split(|&byte| byte == b',');
     let bytes = decimal(words.next()?)?;

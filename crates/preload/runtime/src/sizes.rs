@@ -23,7 +23,7 @@ pub fn superpage() -> usize {
     size
 }
 
-/// The usual size of a superpage, if the kernel does not say.
+/// Size of a superpage if the kernel does not report one.
 const USUAL: usize = 2 << 20;
 
 /// The default page size of the hugetlb pool.

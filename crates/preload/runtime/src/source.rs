@@ -1,9 +1,9 @@
 //! Memory of every kind on superpages: the one place that requests superpages from the kernel.
 //!
-//! Hugetlb pages are mapped *with their reservation* at another address, and then moved into place: if the pool cannot
-//! serve a mapping, it fails before any of the program's memory is touched. Where a reservation does not suffice (a
-//! hugetlb cgroup charges at the fault, a memory policy binds to nodes), the pages are populated at once, which fails
-//! with an error instead of the SIGBUS of a later fault.
+//! Hugetlb pages are mapped *with their reservation* at another address, and then moved into place. If the pool is
+//! short, mmap fails before any of the program's memory is touched. Where a reservation does not suffice (a hugetlb
+//! cgroup charges at the fault, a memory policy binds to nodes), the pages are populated at once. Populating returns an
+//! error where a later fault would raise SIGBUS.
 //!
 //! # Safety
 //! `place` replaces the mappings in its range: callers own it, as address space they reserved.
@@ -39,8 +39,8 @@ pub fn hugetlb_flags(size: usize) -> c_int {
     libc::MAP_HUGETLB | (size.trailing_zeros() as c_int) << libc::MAP_HUGE_SHIFT
 }
 
-/// Reserves address space for `length` bytes (a multiple of the base page), aligned to `alignment`: inaccessible, and
-/// not charged.
+/// Reserves address space for `length` bytes (a multiple of the base page), aligned to `alignment`. The space is
+/// inaccessible and not charged.
 pub fn reserve(length: usize, alignment: usize) -> Result<usize, Errno> {
     let flags = raw::PRIVATE_ANONYMOUS | libc::MAP_NORESERVE;
     let slack = alignment - raw::base_page();
@@ -189,18 +189,18 @@ pub fn requires_demotable() -> bool {
 /// Whether the program has set rlimits on what it maps.
 static IS_LIMITED: AtomicBool = AtomicBool::new(false);
 
-/// From now on all private memory is ordinary: the program limits what it maps.
+/// Keeps private memory off the pool from now on, because the program limits what it maps.
 /// See docs/decisions/fork.md#6.
 pub fn note_rlimit_set() {
     IS_LIMITED.store(true, Ordering::SeqCst);
 }
 
-/// Whether private memory may lie on the pool or in files. From now on forks check for such memory.
+/// Checks whether private memory may lie on the pool or in files. If so, forks check for such memory from now on.
 fn may_be_private() -> Result<(), Reason> {
     if IS_LIMITED.load(Ordering::SeqCst) {
         return Err(Reason::Limit);
     }
-    // If the maps cannot be listed (chroot without /proc), no part can be moved, and a fork cannot copy it.
+    // If the maps cannot be listed (chroot without /proc), memory cannot be moved, and a fork cannot copy it.
     let is_listed = || filter::may_be_in_place() || maps::are_there();
     let can_be_moved = || !filter::is_set() && is_listed();
     if requires_demotable() && !can_be_moved() || !write_protect::is_possible() {
@@ -214,14 +214,14 @@ fn may_be_private() -> Result<(), Reason> {
     Ok(())
 }
 
-/// Maximum bytes of a hugetlb mapping to move at once. `move_hugetlb_page_tables` (mm/hugetlb.c) returns the bytes it
-/// moved, plus up to what one PMD table maps, as an `int`, which its caller compares with the length: 4 GiB overflow to
-/// 0, and 3.9 GiB of untouched memory overflow, too (Linux 6.18, mm/mremap.c). Each part must be a VMA of its own: if
-/// part of a VMA is moved, the rest loses its reservation (`clear_vma_resv_huge_pages`). A temporary change of
+/// Maximum bytes of a hugetlb mapping to move at once. `move_hugetlb_page_tables` (mm/hugetlb.c) returns an `int`: the
+/// bytes it moved, plus up to what one PMD table maps. Its caller compares this number with the length. 4 GiB overflow
+/// to 0, and 3.9 GiB of untouched memory overflow, too (Linux 6.18, mm/mremap.c). Each part must be a VMA of its own:
+/// if part of a VMA is moved, the rest loses its reservation (`clear_vma_resv_huge_pages`). A temporary change of
 /// protection splits the VMA for good: hugetlb VMAs are never merged.
 const MAX_MOVE: usize = 1 << 30;
 
-/// Maps pool pages where the kernel chooses, reserved, or populated where a reservation does not suffice.
+/// Maps pool pages where the kernel chooses. The pages are reserved, or populated if a reservation does not suffice.
 pub fn map_hugetlb(length: usize, protection: c_int, sharing: c_int) -> Result<usize, Reason> {
     map_hugetlb_of(superpage(), length, protection, sharing)
 }
@@ -236,12 +236,13 @@ pub fn map_hugetlb_of(
     map_checked(0, sharing | libc::MAP_ANONYMOUS | hugetlb_flags(page), -1, length, protection)
 }
 
-/// As [`map_hugetlb`], private, of a file in a hugetlbfs mount: /proc/self/maps then shows the mount's path.
+/// As [`map_hugetlb`], but maps a file of a hugetlbfs mount, privately. /proc/self/maps then shows the mount's path.
 pub fn map_hugetlb_file(fd: c_int, length: usize, protection: c_int) -> Result<usize, Reason> {
     map_checked(0, libc::MAP_PRIVATE, fd, length, protection)
 }
 
-/// As [`map_hugetlb`], private, readable and writable, at `at`; [`Reason::Kernel`] if something is mapped there.
+/// As [`map_hugetlb`], but private, readable and writable, and at `at`; [`Reason::Kernel`] if something is mapped
+/// there.
 pub fn map_hugetlb_at(at: usize, length: usize) -> Result<(), Reason> {
     if in_place::is_asked() {
         // SAFETY: replaces nothing.
@@ -275,7 +276,7 @@ fn map_checked(
     let map = || unsafe { raw::mmap(at, length, protection, flags, fd, 0) };
     let start = map().map_err(reason_of)?;
     if sharing == libc::MAP_PRIVATE && fork_lock::is_held() {
-        // The fork may have checked for such memory already.
+        // The fork may already have checked for private memory.
         // SAFETY: fresh memory of ours.
         let _ = unsafe { raw::munmap(start, length) };
         return Err(Reason::Forked);
@@ -326,7 +327,8 @@ pub fn forget_private_hugetlb() {
     HAS_PRIVATE.store(false, Ordering::Relaxed);
 }
 
-/// Whether a fault on reserved pages may still fail. Cgroups are checked once; each thread may bind itself to nodes.
+/// Whether a fault on reserved pages may still fail. Checks the cgroups once, and this thread's memory policy each
+/// time.
 fn faults_may_fail() -> bool {
     static ANSWER: OnceBool = OnceBool::new();
     ANSWER.get_or_init(|| limits::may_fail_faults(superpage()))
@@ -345,7 +347,7 @@ pub fn populate_reserved() {
     }
 }
 
-/// Ends the process before the program starts: SUPERPAGE_FALLBACK=error, and no superpages for `kind`.
+/// Ends the process before the program starts: there are no superpages for `kind`, and SUPERPAGE_FALLBACK=error.
 pub fn refuse(kind: Kind) -> ! {
     message::line(&[
         b"no superpages for the program's ",

@@ -46,7 +46,7 @@ extern "C" fn start() {
     }
 }
 
-/// At exit. A process that ends by a signal or `_exit` writes no report of its own; the run's counters have its sums.
+/// Runs at exit. A process that ends by a signal or `_exit` writes no report, but its sums are in the run's counters.
 extern "C" fn end() {
     crate::looks::ends();
     crate::contiguity::finish();

@@ -2,9 +2,8 @@
 //!
 //! The kernel cannot unmap, protect or advise part of a hugetlb page, but a program that asked for ordinary memory may
 //! try. The table tells whether a call touches such a page. Ranges are added when they are mapped, and removed when
-//! they are unmapped or replaced through libc. A range that is unmapped past this library (libc's own calls, raw system
-//! calls) stays until a look-up meets it: an entry is a guess that the kernel confirms or refutes (`demote` asks the
-//! kernel before it acts on one).
+//! they are unmapped or replaced through libc. A range that is unmapped without this library (libc's own calls, raw
+//! system calls) stays in the table. An entry is therefore a guess: `demote` asks the kernel before it acts on one.
 //!
 //! # Safety
 //! The entries live in a mapping of their own, which only grows and is accessed under the lock.
@@ -28,7 +27,7 @@ pub struct Range {
     pub shared: bool,
 }
 
-/// Advice for a range that the kernel keeps per VMA. A copy that replaces the range gets the same advice.
+/// Advice that the kernel keeps per VMA, for one range. A copy that replaces the range gets the same advice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// MADV_DONTFORK
@@ -71,17 +70,17 @@ pub struct Entry {
     pub range: Range,
     /// Advice.
     pub marks: Marks,
-    /// `[start, end)` of the mapping that the program made, of which the range is a part: including the tail on base
-    /// pages, and as it was then.
+    /// `[start, end)` of the program's mapping that the range is part of, as it was when mapped, including the tail on
+    /// base pages.
     pub mapping: (usize, usize),
-    /// Whether the range is on base pages. Shared: an object of its own, which a call on the whole mapping joins again.
-    /// Private: here the VMAs have borders that the program did not make.
+    /// Whether the range is on base pages. A shared range is then an object of its own; a call on the whole mapping
+    /// joins the parts again. A private range then has VMA borders that the program did not make.
     pub is_ordinary: bool,
     /// The thread (address of its errno) that is unmapping the range, which look-ups then skip. 0: none.
     unmapping_thread: usize,
 }
 
-/// (t)
+/// (t): guarded by the lock `TABLE`.
 struct Entries {
     entries: *mut Entry,
     used: usize,
@@ -92,7 +91,7 @@ unsafe impl Send for Entries {}
 
 static TABLE: Lock<Entries> = Lock::new(Rank::Table, NO_ENTRIES);
 const NO_ENTRIES: Entries = Entries { entries: std::ptr::null_mut(), used: 0, capacity: 0 };
-/// (a) Bounds of all ranges ever added: most calls lie outside, and need no lock.
+/// (a) Bounds of all ranges ever added. Most calls lie outside and need no lock.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
@@ -121,8 +120,8 @@ fn enter(entry: Entry) -> bool {
 }
 
 /// Runs `work`, which unmaps or replaces `[from, to)`, and removes the range if `work` succeeds. The lock is not held
-/// meanwhile, so look-ups skip the range from the start: a mapping that another thread makes there as soon as the range
-/// is free has an entry of its own.
+/// meanwhile. Look-ups skip the range from the start: another thread may map memory there, with an entry of its own, as
+/// soon as the range is free.
 pub fn replacing<T, E>(
     from: usize,
     to: usize,
@@ -159,8 +158,8 @@ pub fn replacing_if<T, E>(
     result
 }
 
-/// Runs `work`, which replaces the private page at `start` by ordinary memory, if the page is still in the table; if
-/// `work` succeeds, its entry becomes one of base pages. No thread unmaps the page through libc meanwhile.
+/// Runs `work`, which replaces the private page at `start` by ordinary memory, if the page is still in the table. If
+/// `work` succeeds, the page is entered as ordinary. No thread unmaps the page through libc meanwhile.
 pub fn replacing_page(start: usize, page: usize, work: impl FnOnce() -> bool) -> bool {
     let replace = |table: &mut Entries| {
         let end = start + page;
@@ -208,7 +207,7 @@ pub fn first_entry(from: usize, to: usize, is_meant: impl Fn(&Entry) -> bool) ->
     TABLE.with_or(find, || entry_from_maps(from, to).filter(|entry| is_meant(entry)))
 }
 
-/// As [`first_entry`] in a signal handler that interrupted an update of the table: reads the VMAs.
+/// As [`first_entry`], for a signal handler that interrupted an update of the table: reads the VMAs.
 fn entry_from_maps(from: usize, to: usize) -> Option<Entry> {
     let mut found = None;
     maps::each(|vma| {
@@ -252,7 +251,6 @@ pub fn after_fork() {
             if entry.unmapping_thread != me {
                 entry.unmapping_thread = 0;
             }
-            // A child does not inherit memory locks.
             entry.marks.locked = Locked::No;
         };
         table.change(0, usize::MAX, stay);
@@ -289,7 +287,7 @@ impl Entries {
 
     fn insert(&mut self, entry: Entry) -> bool {
         if entry.is_ordinary && !entry.range.shared {
-            // One entry says as much as several adjacent ones.
+            // Adjacent private ranges on base pages share one entry.
             let unmapping_thread = entry.unmapping_thread;
             let alike = |other: &Entry| {
                 other.is_ordinary
@@ -341,7 +339,7 @@ impl Entries {
                 at += 1;
                 continue;
             }
-            // Removed and added again at the end, where the loop meets the entry once more and leaves it alone.
+            // The entry is removed and added again at the end. The loop meets it once more and leaves it alone.
             let Range { start, end, .. } = entry.range;
             // Whole superpages only: the kernel may refuse a call on part of one.
             let page = if entry.is_ordinary { 1 } else { entry.range.page };

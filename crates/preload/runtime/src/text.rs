@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fmt;
 
-/// Up to `N` - 1 bytes and a zero byte; the rest is cut off.
+/// Up to `N` - 1 bytes and a zero byte. Longer text is cut off.
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -87,7 +87,7 @@ impl fmt::Display for LossyUtf8<'_> {
     }
 }
 
-/// The number at the beginning of a text, and the rest. `None` without a digit or past 64 bits.
+/// Parses the number at the beginning of a text; returns it and the rest. `None`: no digit, or more than 64 bits.
 pub fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     digits(text, 10)
 }
@@ -130,7 +130,7 @@ pub fn after<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     Some(&text[at + key.len()..])
 }
 
-/// A page size as users write it: `2M`, `2048k`, `0x200000`, `1GB`. A power of two.
+/// Parses a page size as users write it: `2M`, `2048k`, `0x200000`, `1GB`. It must be a power of two.
 pub fn page_size(text: &[u8]) -> Option<usize> {
     let text = text.trim_ascii();
     let (value, unit) = match text {

@@ -22,8 +22,8 @@ pub fn is_possible() -> bool {
     ANSWER.get_or_init(|| raw::keeping_errno(|| WriteProtect::new().is_some()))
 }
 
-/// Whether system calls of other threads can be blocked, too: otherwise one that writes to memory being demoted fails
-/// with EFAULT. Checked each time: the process may have dropped privileges.
+/// Whether system calls of other threads can be blocked, too. Otherwise a system call that writes to memory being
+/// demoted fails with EFAULT. Checked each time: the process may have dropped privileges.
 pub fn can_block_system_calls() -> bool {
     raw::keeping_errno(|| WriteProtect::with_system_calls().is_some())
 }
@@ -95,13 +95,13 @@ const UFFD_USER_MODE_ONLY: c_int = 1;
 const USERFAULTFD_IOC_NEW: u64 = 0xaa00;
 
 impl WriteProtect {
-    /// A descriptor that protects nothing yet.
+    /// Opens a descriptor that protects nothing yet.
     pub fn new() -> Option<Self> {
         Self::with_system_calls().or_else(Self::user_mode_only)
     }
 
-    /// A descriptor that blocks system calls, too. Needs a privilege (`CAP_SYS_PTRACE`), access to /dev/userfaultfd
-    /// (Linux 6.1), or vm.unprivileged_userfaultfd.
+    /// Opens a descriptor that blocks system calls, too. Needs a privilege (`CAP_SYS_PTRACE`), access to
+    /// /dev/userfaultfd (Linux 6.1), or vm.unprivileged_userfaultfd.
     pub fn with_system_calls() -> Option<Self> {
         let by_call = Self::from_system_call(0);
         by_call.or_else(|| {
@@ -113,7 +113,8 @@ impl WriteProtect {
         })
     }
 
-    /// A descriptor for unprivileged processes: a system call that writes to protected pages fails with EFAULT.
+    /// Opens a descriptor as an unprivileged process may: a system call that writes to protected pages fails with
+    /// EFAULT.
     pub fn user_mode_only() -> Option<Self> {
         Self::from_system_call(UFFD_USER_MODE_ONLY)
     }
@@ -150,12 +151,12 @@ impl WriteProtect {
 
 /// The descriptor that registers memory for mapping by base page; -1: none yet.
 static UFFD: AtomicI32 = AtomicI32::new(-1);
-/// Inode of that descriptor, which is unique: the program may have closed it, and opened another file.
+/// Unique inode of that descriptor. It shows whether the program has closed the descriptor and opened another file.
 static UFFD_INODE: AtomicU64 = AtomicU64::new(0);
 
-/// Makes each touch of the range map one base page (a registered range has no fault-around, see `finish_fault` of
-/// mm/memory.c) and keeps the kernel from mapping superpages there: page tables exist already. Blocks no writer: no
-/// page stays protected. The range consists of whole superpages of shared memory. errno is left alone.
+/// Makes each touch of the range map one base page: a registered range has no fault-around (`finish_fault`,
+/// mm/memory.c). Allocates the page tables, so that the kernel maps no superpages there. Blocks no writer: no page
+/// stays protected. The range consists of whole superpages of shared memory. errno is left alone.
 pub fn map_by_page(start: usize, length: usize, superpage: usize) -> bool {
     raw::keeping_errno(|| {
         let Some(uffd) = uffd() else { return false };
@@ -189,8 +190,8 @@ pub fn unregister(start: usize, length: usize) {
     });
 }
 
-/// Whether there is a descriptor for [`map_by_page`], which must have this number: `superpage run` finds it by the
-/// number. errno is left alone.
+/// Whether there is a descriptor for [`map_by_page`]; opens it if there is none. The descriptor must have this number,
+/// by which `superpage run` finds it. errno is left alone.
 pub fn can_map_by_page(number: c_int) -> bool {
     raw::keeping_errno(|| uffd().is_some() || open_uffd_at(number).is_some())
 }
@@ -223,7 +224,7 @@ fn is_ours(fd: c_int) -> bool {
     fd >= 0 && raw::fstat(fd).is_some_and(|file| file.st_ino == UFFD_INODE.load(Ordering::Relaxed))
 }
 
-/// In a forked child: the descriptor refers to the parent's memory.
+/// In a forked child: closes the descriptor, which refers to the parent's memory.
 pub fn after_fork() {
     let fd = UFFD.swap(-1, Ordering::Relaxed);
     raw::keeping_errno(|| {
@@ -236,7 +237,7 @@ pub fn after_fork() {
 
 impl Drop for WriteProtect {
     fn drop(&mut self) {
-        // A child that is forked meanwhile inherits the descriptor: closing this one does not end the protection.
+        // A child that was forked meanwhile has the descriptor, too, so closing this one does not end the protection.
         let (from, to) = self.span.get();
         if from < to {
             let mut range = UffdioRange { start: from as u64, length: (to - from) as u64 };

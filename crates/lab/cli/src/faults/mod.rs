@@ -1,4 +1,4 @@
-//! `superpage lab faults`: scaling of page faults with CPUs, in the columns of Lameter's tables of 2005
+//! `superpage lab faults`: simulates how page faults scale with CPUs, in the columns of Lameter's tables of 2005
 //! (docs/sources/policies.md 3.8).
 
 mod published;
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, short, value_name = "SIZE", default_value = "1G")]
     size: ByteSize,
 
-    /// Times that it is mapped, touched and unmapped.
+    /// Times that the memory is mapped, touched and unmapped.
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: u32,
 
@@ -89,7 +89,7 @@ pub struct Args {
     #[arg(long, value_name = "ORDER", help_heading = ZEROING)]
     scrub_stop: Option<u8>,
 
-    /// Zeroing rests while N or more threads run: 1 zeroes only before the run, 0 never.
+    /// Zeroing rests while N or more threads run: 1 zeroes only before the run, 0 never rests.
     #[arg(long, value_name = "N", help_heading = ZEROING)]
     scrub_load: Option<u32>,
 
@@ -102,7 +102,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// Print JSON (superpage.faults/1; of --table: superpage.faults.table/1).
+    /// Print JSON (superpage.faults/1; with --table superpage.faults.table/1).
     #[arg(long)]
     json: bool,
 
@@ -110,7 +110,7 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Write it to a file instead of standard output (-).
+    /// Write the output to a file instead of standard output (-).
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -126,7 +126,6 @@ Examples:
   superpage lab faults -m altix-8 -p prezero -t 8 --zeroing bte --scrub-start 4 --scrub-stop 2
   superpage lab faults --machine altix-8 --table";
 
-/// A kernel and its results.
 #[derive(Debug, Serialize)]
 struct Set {
     /// Name of the patches or design.
@@ -203,7 +202,6 @@ fn simulate(machine: &Machine, args: &Args) -> Result<Vec<Set>, Failure> {
     Ok(sets)
 }
 
-/// Applies the zeroing options to the kernels that zero ahead.
 fn set_daemon(
     kernels: &mut [(String, Kernel)],
     machine: &Machine,
@@ -233,7 +231,6 @@ fn set_daemon(
 
 const WHEN: &str = "allocation.when";
 
-/// The requested kernels, by name.
 fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Failure> {
     let mut sets: Vec<Patches> = args.patches.clone();
     if sets.is_empty() && args.designs.is_empty() {
@@ -263,7 +260,7 @@ fn kernels(machine: &Machine, args: &Args) -> Result<Vec<(String, Kernel)>, Fail
     Ok(kernels)
 }
 
-/// 1, 2, 4 and so on, and `most`.
+/// Returns 1, 2, 4 and so on below `most`, and `most`.
 fn doubling(most: u32) -> Vec<u32> {
     let mut all: Vec<u32> = (0..32).map(|shift| 1 << shift).take_while(|one| *one < most).collect();
     all.push(most);

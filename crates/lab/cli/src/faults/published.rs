@@ -1,4 +1,4 @@
-//! `superpage lab faults --table`: simulated rows of a machine next to its published rows.
+//! `superpage lab faults --table`: prints simulated rows of a machine next to its published rows.
 
 use fault_scaling::Machine;
 use lab::plot::{self, Curve, Point};
@@ -15,10 +15,9 @@ use cli::files;
 use cli::table;
 use operations::json::to_json as json;
 
-/// Schema of the document.
 const SCHEMA: &str = "superpage.faults.table/1";
 
-/// Maximum error, as the issue of this model demands.
+/// Maximum error that this model's issue demands (0.15 for 15 %).
 const TOLERANCE: f64 = 0.15;
 
 #[derive(Serialize)]
@@ -54,8 +53,8 @@ pub fn run(machine: &Machine, args: &Args) -> Result<Done, Failure> {
     Ok(if is_off || is_elsewhere { Done::Negative } else { Done::Fine })
 }
 
-/// One curve per set of patches, amount of memory and number of repetitions; checks have separate curves. Only rows
-/// with one written cache line per page.
+/// Returns one curve per set of patches, amount of memory and number of repetitions; checks have separate curves. Uses
+/// only rows with one written cache line per page.
 fn curves(lines: &[Line]) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for line in lines.iter().filter(|line| line.published.cache_lines == 1) {
@@ -156,7 +155,8 @@ fn words(comparison: &Comparison) -> String {
     text + &bounds(&comparison.bounds) + &builds(&comparison.builds)
 }
 
-/// Bounds that no patch of faults can exceed, from the published rows alone. See docs/decisions/faults.md#8 and #13.
+/// Formats bounds that no patch of faults can exceed, from the published rows alone. See docs/decisions/faults.md#8 and
+/// #13.
 fn bounds(bounds: &[Bound]) -> String {
     if bounds.is_empty() {
         return String::new();
@@ -197,7 +197,8 @@ If faults took no CPU time at all: the published fault/wsec, and what starting, 
     text + &table(&columns, bounds.iter().map(row).collect(), &[0])
 }
 
-/// Published compilations next to the times predicted from the cost of a fault. See docs/decisions/faults.md#10.
+/// Formats published compilations next to the times predicted from the cost of a fault. See
+/// docs/decisions/faults.md#10.
 fn builds(builds: &[Build]) -> String {
     if builds.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! Rows in Lameter's format (docs/sources/policies.md 3.8): one table per set of patches.
+//! Formats rows as Lameter did (docs/sources/policies.md 3.8): one table per set of patches.
 
 use fault_scaling::{FreeBlocks, Machine, Row};
 use report::format::seconds;
@@ -11,7 +11,7 @@ use cli::table;
 const COLUMNS: [&str; 10] =
     ["Gb", "Rep", "Threads", "CLine", "User", "System", "Wall", "flt/cpu/s", "fault/wsec", ""];
 
-/// Tables of all kernels.
+/// Formats the tables of all kernels.
 pub fn tables(machine: &Machine, sets: &[Set]) -> String {
     let mut text = format!("{} ({})\n", machine.name, machine.summary);
     for set in sets {
@@ -43,12 +43,12 @@ fn row(row: &Row) -> Vec<String> {
     ]
 }
 
-/// A rate with all digits, as Lameter printed it.
+/// Formats a rate with all digits, as Lameter printed it.
 pub fn rate(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// `1`, `0.5`, `100 MiB`: gigabytes if that is short.
+/// Formats `1`, `0.5`, `100 MiB`: as gigabytes if that is short.
 pub fn gigabytes(bytes: u64) -> String {
     match bytes.is_multiple_of(1 << 28) {
         true => (bytes as f64 / (1u64 << 30) as f64).to_string(),
@@ -76,7 +76,7 @@ fn peak(rows: &[Row]) -> String {
     )
 }
 
-/// Cost of counting resident pages, with the most threads.
+/// Formats the cost of counting resident pages, with the most threads.
 fn resident(rows: &[Row]) -> String {
     let Some(row) = rows.last() else { return String::new() };
     format!(
@@ -87,7 +87,8 @@ fn resident(rows: &[Row]) -> String {
     )
 }
 
-/// Zeroing by the daemons in the last row, and the free blocks left, as Lameter's patch prints them in /proc/buddyinfo.
+/// Formats the daemons' zeroing in the last row, and the free blocks left, as Lameter's patch prints them in
+/// /proc/buddyinfo.
 fn zeroed_ahead(rows: &[Row]) -> String {
     let Some((row, ahead)) = rows.last().and_then(|row| Some((row, row.zeroed_ahead.as_ref()?)))
     else {

@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long, short, value_name = "NAME")]
     output: PathBuf,
 
-    /// Merge what there is, though some cells are missing.
+    /// Merge the existing results, though some cells are missing.
     #[arg(long)]
     partial: bool,
 
@@ -35,15 +35,14 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// The two output files of a merge.
 pub(super) struct Target {
     parquet: Option<PathBuf>,
     json: PathBuf,
 }
 
 impl Target {
-    /// The files with this prefix. A directory would make them hidden files inside it, and two files cannot go to
-    /// standard output.
+    /// Returns the files with this prefix. Rejects a directory, in which they would be hidden files, and standard
+    /// output, which cannot take two files.
     pub fn new(name: &Path) -> Result<Self, Failure> {
         let shown = name.display();
         if name.as_os_str().is_empty() || files::is_stdout(name) {
@@ -67,12 +66,12 @@ impl Target {
         Ok(Self { parquet, json: named(".json") })
     }
 
-    /// The paths.
+    /// Returns the paths.
     pub fn paths(&self) -> Vec<&Path> {
         self.parquet.iter().chain([&self.json]).map(PathBuf::as_path).collect()
     }
 
-    /// The paths as text.
+    /// Formats the paths.
     pub fn names(&self) -> String {
         let names: Vec<_> = self.paths().iter().map(|path| path.display().to_string()).collect();
         names.join(" and ")
@@ -92,7 +91,7 @@ impl Target {
         self.contents(merged).try_for_each(|(path, bytes)| files::write(path, force, bytes))
     }
 
-    /// Writes the files whose contents differ.
+    /// Writes the files whose contents would change.
     pub fn write_unless_same(&self, merged: &Merged, force: bool) -> Result<(), Failure> {
         let mut others: Vec<_> = self.contents(merged).collect();
         others.retain(|(path, bytes)| !std::fs::read(path).is_ok_and(|old| old == *bytes));

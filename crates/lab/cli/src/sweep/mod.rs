@@ -63,16 +63,16 @@ pub struct Swept {
     pub merged: Merged,
 }
 
-/// A sweep's directory for writing; for root, one that no other user can change.
+/// Opens a sweep's directory for writing. For root, fails if other users can change the directory.
 fn writable(directory: &Path) -> Result<Store, Failure> {
     sys::trust::check_as_root(directory)
         .map_err(|error| Failure::usage(format!("{error}; choose another directory")))?;
     Ok(Store::at(directory))
 }
 
-/// Runs `superpage lab sweep`: plans with the arguments `plan` (keeps the existing plan if empty), runs the missing
-/// cells on `jobs` threads (default: one per CPU), starting none after `max_time`, and merges the results. `step` gets
-/// the progress.
+/// Runs `superpage lab sweep`. Plans with the arguments `plan` (keeps the existing plan if empty). Runs the missing
+/// cells on `jobs` threads (default: one per CPU), starting none after `max_time`. Merges the results. `step` gets the
+/// progress.
 ///
 /// # Errors
 /// The error of the command, or that `going` cancelled it. Earlier results stay in the directory.

@@ -1,5 +1,5 @@
-//! `sweep run --on`: a sweep on a cluster. Its passes are divided into parts, each run by a cluster job as `sweep run
-//! --shard`.
+//! `sweep run --on`: runs a sweep on a cluster. Its passes are divided into parts. A cluster job runs each part as
+//! `sweep run --shard`.
 //! See docs/decisions/lab.md#9.
 
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(super) struct OnArgs {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// How many parts to make of it, each a job [default: 64, but no more than passes].
+    /// How many parts to make of the sweep, each a job [default: 64, but no more than passes].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     parts: Option<u32>,
 }
@@ -41,7 +41,6 @@ impl OnArgs {
     }
 }
 
-/// Outcome of a run.
 #[derive(Default)]
 pub(super) struct Ended {
     /// Number of requested cells.
@@ -50,13 +49,13 @@ pub(super) struct Ended {
     pub present: usize,
     /// Number of cells run now.
     pub done: usize,
-    /// Number of submissions of parts.
+    /// Number of parts submitted, resubmissions included.
     pub submitted: u64,
     /// Failed passes, with the reasons.
     pub failed: Vec<(String, String)>,
-    /// Why other cells are unfinished.
+    /// Why the remaining cells are unfinished.
     pub stopped: Option<String>,
-    /// The signal that interrupted it.
+    /// The signal that interrupted the run.
     pub signal: Option<i32>,
     /// Whether the jobs continue in the background (`--detach`).
     pub detached: bool,
@@ -68,7 +67,6 @@ impl Ended {
     }
 }
 
-/// A sweep to run on a cluster.
 pub(super) struct Sweep<'a> {
     store: &'a Store,
     args: &'a OnArgs,
@@ -89,7 +87,7 @@ impl<'a> Sweep<'a> {
         jobs: u32,
         max_time: Option<f64>,
     ) -> Result<Self, Failure> {
-        /// Enough to keep a few dozen CPUs busy to the end, few enough for one query of the queue.
+        /// Enough parts to keep a few dozen CPUs busy to the end, and few enough for one query of the queue.
         const PARTS: u32 = 64;
         if jobs == 0 {
             return Err(Failure::usage("--jobs 0: say how many CPUs a part gets, e.g. 1"));
@@ -156,7 +154,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// The submission of the missing parts.
+    /// Formats the submission of the missing parts.
     pub fn dry_run(&self, json: bool) -> Result<String, Failure> {
         let contents = self.store.read().map_err(Failure::usage)?;
         let states = states(&self.groups, &contents, self.parts);
@@ -203,7 +201,7 @@ const KIND: Kind = Kind {
     shared: &["plan.json"],
     folder: "groups",
     results: r"[0-9a-f]{32}-[0-9a-f]{32}\.jsonl",
-    // SIGKILL: it changes no settings that would need restoring.
+    // SIGKILL, because the program changes no settings that it would have to restore.
     ends_by: 9,
 };
 

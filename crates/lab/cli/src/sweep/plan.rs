@@ -1,4 +1,4 @@
-//! `superpage lab sweep plan`: writes a self-contained directory from names.
+//! `superpage lab sweep plan`: resolves names, and writes a self-contained directory.
 
 use std::path::PathBuf;
 
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = seed_list)]
     seeds: Option<Seeds>,
 
-    /// Replace the plan that lies there; results that both plans have are kept.
+    /// Replace the plan that the directory has; results that both plans have are kept.
     #[arg(long)]
     force: bool,
 
@@ -68,7 +68,7 @@ pub struct Args {
     dry_run: bool,
 }
 
-/// A list as one value: clap would treat a `Vec` as a repeatable flag.
+/// A list as one value, because clap would treat a `Vec` as a repeatable flag.
 #[derive(Debug, Clone)]
 struct Seeds(Vec<u64>);
 
@@ -98,7 +98,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     Ok(Done::Fine)
 }
 
-/// Writes the plan; prints nothing.
+/// Writes the plan. Prints nothing.
 pub fn write(args: &Args) -> Result<(), Failure> {
     super::writable(&args.output)?.write_plan(&plan(args)?, args.force).map_err(Failure::usage)
 }
@@ -113,7 +113,7 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Notes on parameters that follow from the flags: kernel memory, nodes, movable memory.
+/// Formats notes on parameters that follow from the flags: kernel memory, nodes, movable memory.
 fn notes(plan: &Plan) -> String {
     let memory =
         |memory: &ByteSize| format!("{memory} ({} of it the kernel's)", kernel_memory(*memory));
@@ -131,7 +131,7 @@ fn notes(plan: &Plan) -> String {
     text
 }
 
-/// Rejects duplicates in a list, which would run only once.
+/// Rejects duplicates in a list, because they would run only once.
 fn once<T: PartialEq + std::fmt::Display>(list: &[T], kind: &str) -> Result<(), Failure> {
     let again = (1..list.len()).find(|&at| list[..at].contains(&list[at]));
     again.map_or(Ok(()), |at| {
@@ -140,7 +140,7 @@ fn once<T: PartialEq + std::fmt::Display>(list: &[T], kind: &str) -> Result<(), 
     })
 }
 
-/// The file's lists, followed by the flags', then defaults.
+/// Returns the lists of the file, then those of the flags, then defaults.
 fn wanted(args: &Args) -> Result<Wanted, Failure> {
     let mut wanted = match &args.file {
         None => Wanted::default(),

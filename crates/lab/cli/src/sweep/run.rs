@@ -40,11 +40,11 @@ pub struct Args {
     #[arg(long, short, value_name = "N")]
     jobs: Option<u32>,
 
-    /// Begin no pass after this time: 90s, 50m, 3h. Running passes are finished. On a cluster: of each job.
+    /// Begin no pass after this time: 90s, 50m, 3h. Running passes are finished. On a cluster, the time of each job.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     max_time: Option<f64>,
 
-    /// Merge into NAME.parquet and NAME.json once the whole sweep is there.
+    /// Merge into NAME.parquet and NAME.json once the whole sweep is done.
     #[arg(long, short, value_name = "NAME")]
     output: Option<PathBuf>,
 
@@ -79,7 +79,7 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     let is_whole = || -> Result<bool, Failure> {
         Ok(State::of_whole(&plan, &store.read().map_err(Failure::usage)?).passes_left == 0)
     };
-    // If the sweep is complete, the files may be those of an earlier run of this command.
+    // If the sweep is complete, an earlier run of this command may have written the files: accept equal ones.
     if let Some(target) = &target
         && !is_whole()?
     {
@@ -206,7 +206,7 @@ fn local(args: &Args, store: &Store, plan: &Plan) -> Result<Ended, Failure> {
     })
 }
 
-/// Runs the missing passes of a shard. If `going` cancels, running passes fail.
+/// Runs the missing passes of a shard. If `going` cancels, the running passes fail.
 pub fn shard(
     store: &Store,
     plan: &Plan,

@@ -14,7 +14,7 @@ pub struct Args {
     #[command(flatten)]
     directory: Directory,
 
-    /// Tell it for each of so many shards.
+    /// Tell it for each of N shards.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     shards: u32,
 

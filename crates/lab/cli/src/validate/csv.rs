@@ -1,4 +1,4 @@
-//! A validation as CSV: times in seconds, ratios as numbers, empty if unknown.
+//! Formats a validation as CSV: times in seconds, ratios as numbers, empty if unknown.
 
 use lab::validation::{Compared, Row, Side, Validation};
 use report::csv::line;
@@ -6,7 +6,7 @@ use report::csv::line;
 const COLUMNS: &str = "workload,design,side,seconds,vs_base,vs_base_low,vs_base_high,error,timed_seconds,faults,\
                        kernel_seconds,beside_seconds,superpages,half_at\n";
 
-/// One line per side of each design; the columns are those of the table.
+/// Formats one line per side of each design, with the columns of the table.
 pub fn lines(of: &Validation) -> String {
     of.workloads.iter().fold(COLUMNS.to_string(), |text, one| text + &lines_of(one))
 }

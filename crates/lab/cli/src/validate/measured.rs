@@ -1,5 +1,5 @@
-//! Figures of live runs for comparison: medians of the measured runs, and the time line of the warm-up, which is
-//! sampled most often.
+//! Extracts the figures of live runs: medians of the measured runs, and the time line of the warm-up, which is sampled
+//! most often.
 
 use experiment::analysis::{Analysis, analyse};
 use experiment::document::Document;
@@ -9,16 +9,15 @@ use experiment::stats::{self, Better, describe};
 use experiment::verdict::Verdict;
 use lab::validation::{Compared, Pair, Side, Step, Validation};
 
-/// Bytes of the counted superpages.
 const SUPERPAGE: f64 = (2 << 20) as f64;
 
-/// Figures of each arm; the first is base pages.
+/// Returns the figures of each arm; the first is base pages.
 pub fn sides(document: &Document) -> Vec<Side> {
     let analysis = analyse(document);
     (0..document.arms.len()).map(|arm| side(document, &analysis, arm)).collect()
 }
 
-/// Ratios of all pairs of arms.
+/// Returns the ratios of all pairs of arms.
 pub fn pairs(document: &Document) -> Vec<Pair> {
     let arms = document.arms.len();
     let settings = document.statistics();
@@ -34,7 +33,7 @@ pub fn pairs(document: &Document) -> Vec<Pair> {
 }
 
 /// Fails if a validation that was read back contradicts its live runs. Ignores intervals and superpages, which an
-/// earlier version may have estimated differently; without live runs there is nothing to check.
+/// earlier version may have estimated differently. Without live runs there is nothing to check.
 pub fn check(validation: &Validation, live: &[Document]) -> Result<(), String> {
     let of = validation.workloads.len();
     if !live.is_empty() && live.len() != of {
@@ -89,7 +88,7 @@ fn check_one(one: &Compared, document: &Document) -> Result<(), String> {
     Ok(())
 }
 
-/// Equal up to rounding from the order of summation.
+/// Returns whether two values are equal up to rounding from the order of summation.
 fn is_same(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
@@ -97,13 +96,13 @@ fn is_same(a: Option<f64>, b: Option<f64>) -> bool {
     }
 }
 
-/// Minimum number of measured runs per arm.
+/// Returns the minimum number of measured runs per arm.
 pub fn runs(document: &Document) -> u32 {
     let runs = analyse(document).arms.into_iter().map(|arm| arm.runs);
     runs.min().unwrap_or(0)
 }
 
-/// Notes on an arm's runs.
+/// Returns notes on an arm's runs.
 pub fn notes(document: &Document, arm: usize) -> Vec<String> {
     let mut notes: Vec<String> = made(document, arm).into_iter().collect();
     let analysis = analyse(document);
@@ -115,7 +114,7 @@ pub fn notes(document: &Document, arm: usize) -> Vec<String> {
     notes
 }
 
-/// How superpage itself made superpages, and with what delay.
+/// Says how superpage itself made superpages, and with what delay.
 fn made(document: &Document, arm: usize) -> Option<String> {
     let reports = || measured(document, arm).filter_map(|sample| sample.design.as_ref());
     let of = |value: fn(&live::Report) -> Option<f64>| median(reports().filter_map(value));
@@ -134,7 +133,7 @@ fn made(document: &Document, arm: usize) -> Option<String> {
     Some(format!("live: {made:.0} superpages {how}{late}"))
 }
 
-/// Seconds from the first allocation to the end of the timed phase.
+/// Returns the seconds from the first allocation to the end of the timed phase.
 fn seconds(sample: &Sample) -> Option<f64> {
     let set_up = sample.metric_at(1).unwrap_or(0.0);
     Some(sample.metric_at(0)? + set_up)
@@ -162,17 +161,17 @@ fn measured(document: &Document, arm: usize) -> impl Iterator<Item = &Sample> {
     document.samples.iter().filter(is)
 }
 
-/// Maximum number of superpages seen; `None` without samples.
+/// Returns the maximum number of superpages that were observed; `None` without samples.
 fn most(sample: &Sample) -> Option<f64> {
     let looked = sample.memory.timeline.iter().filter_map(|moment| moment.superpage_bytes).max();
     let at_peak = sample.memory.coverage.as_ref().map(|found| found.superpage_bytes().bytes());
     let seen = looked.max(at_peak).map(|bytes| bytes as f64 / SUPERPAGE);
-    // superpage counted those that it made itself.
+    // superpage counted the superpages that it made itself.
     let made = sample.design.as_ref().map(|report| report.made as f64);
     seen.into_iter().chain(made).reduce(f64::max)
 }
 
-/// Number of superpages over time, until the end of the timed phase.
+/// Returns the number of superpages over time, until the end of the timed phase.
 fn steps(sample: &Sample) -> Vec<Step> {
     let Some(whole) = seconds(sample).filter(|seconds| *seconds > 0.0) else { return Vec::new() };
     let looked = sample.memory.timeline.iter().filter_map(|moment| {

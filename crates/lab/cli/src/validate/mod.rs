@@ -1,4 +1,4 @@
-//! `superpage lab validate`: the same designs live and simulated, side by side. Flags, and their translation to both.
+//! `superpage lab validate`: runs the same designs live and simulated, and compares the results.
 
 mod csv;
 mod measured;
@@ -29,7 +29,7 @@ use crate::outputs::Outputs;
 use crate::simulate::Parts;
 use crate::what;
 
-/// The reference of all ratios.
+/// Name of the design to which all ratios refer.
 const BASE: &str = "base";
 
 /// Run designs live and in the laboratory, and print how far the laboratory is off.
@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, short, value_name = "MACHINE", default_value = tlb_probe::THIS)]
     machine: String,
 
-    /// Its memory [default: this machine's].
+    /// Memory of the simulated machine [default: this machine's].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 
@@ -94,7 +94,7 @@ pub struct Args {
     #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = operations::jobs::arms::share)]
     within: f64,
 
-    /// Print a validation from a file that --json wrote again; nothing is run.
+    /// Print again a validation from a file that --json wrote; nothing is run.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["designs", "workloads", "machine", "memory", "fragmentation", "seed", "executor", "runs", "max_time", "dry_run"])]
     from: Option<PathBuf>,
 
@@ -113,12 +113,11 @@ enum FailIf {
     Order,
 }
 
-/// The validation and its live runs.
 #[derive(Serialize)]
 struct Whole<'a> {
     #[serde(flatten)]
     validation: &'a Validation,
-    /// One per workload: `superpage.compare/1`.
+    /// One document per workload: `superpage.compare/1`.
     live: &'a [Document],
 }
 
@@ -160,14 +159,12 @@ pub fn run(args: Args) -> Result<Done, Failure> {
     })
 }
 
-/// The results, and the signal that interrupted the runs.
 struct Made {
     validation: Validation,
     live: Vec<Document>,
     signal: Option<i32>,
 }
 
-/// A workload to run live and to simulate.
 struct One {
     both: Both,
     live: LiveRuns,
@@ -291,7 +288,6 @@ impl One {
         Ok(())
     }
 
-    /// The live runs and their simulations.
     fn compared(&self, document: &Document, quiet: bool) -> Result<Compared, Failure> {
         let base = what::design(BASE)?;
         let as_live = |(design, as_live): &(NamedInput, Option<Design>)| {
@@ -336,7 +332,7 @@ impl One {
     }
 }
 
-/// A workload that exists both live and simulated.
+/// Finds a workload that exists both live and simulated.
 fn both(word: &str, seed: u64) -> Result<Both, Failure> {
     let name = word.split(':').next().unwrap_or(word);
     let is_live = |name: &str| name.parse::<Workload>().is_ok();
@@ -356,7 +352,7 @@ fn both(word: &str, seed: u64) -> Result<Both, Failure> {
     setup.both().ok_or_else(|| only("it is a model, and not run live"))
 }
 
-/// The live form of the fragmentation.
+/// Translates the fragmentation to its live form.
 fn fragmented(
     kind: &Fragmentation,
     word: &str,
@@ -377,7 +373,7 @@ fn fragmented(
     }
 }
 
-/// Executors comparable with a simulation: hugetlb pool pages are another design.
+/// Parses an executor that a simulation can be compared with; pages of the hugetlb pool are another design.
 fn executor(word: &str) -> Result<Executor, String> {
     match word.parse() {
         Ok(executor @ (Executor::Collapse | Executor::InPlace)) => Ok(executor),
@@ -385,7 +381,7 @@ fn executor(word: &str) -> Result<Executor, String> {
     }
 }
 
-/// This machine's memory, rounded down to superpages.
+/// Returns this machine's memory, rounded down to superpages.
 fn own_memory() -> Result<ByteSize, Failure> {
     let total = MemInfo::read(&Root::real()).ok().and_then(|memory| memory.total);
     let total = total.ok_or_else(|| {
@@ -394,7 +390,7 @@ fn own_memory() -> Result<ByteSize, Failure> {
     Ok(ByteSize(total.bytes() >> 21 << 21))
 }
 
-/// The machine of the live runs.
+/// Describes the machine of the live runs.
 fn computer(document: &Document) -> String {
     let machine = &document.machine;
     let cpu = machine.cpu.as_ref();
@@ -421,7 +417,7 @@ pub fn validation(text: &str) -> Result<(Validation, Vec<Document>), String> {
     struct Head {
         schema: String,
     }
-    // A separate struct: errors in flattened fields lose the field names.
+    // A separate struct, because errors in flattened fields lose the field names.
     #[derive(Deserialize)]
     struct Live {
         #[serde(default)]

@@ -1,4 +1,4 @@
-//! A validation as text.
+//! Formats a validation as text.
 
 use lab::validation::{Agreement, Compared, Row, Side, Validation};
 use report::format::known;
@@ -18,7 +18,7 @@ beside the program, live only superpage's own. superpages: at most; half at:
 the share of the time at which half of them were there (live: of the warm-up
 run).";
 
-/// The whole validation.
+/// Formats the whole validation.
 pub fn text(of: &Validation) -> String {
     let mut text = format!(
         "{}; lab: {}, {}, fragmentation {}, seed {}\n",

@@ -1,4 +1,4 @@
-//! The daemon that zeroes ahead: its settings, its engine, what it leaves; and what counting resident pages costs.
+//! The prezeroing daemon: its settings, its engine, the blocks it leaves. Also the cost of counting resident pages.
 
 use units::ByteSize;
 
@@ -9,7 +9,7 @@ use crate::{Experiment, FreeBlocks, Row, ScrubSettings, Stepping, ZeroedAhead, Z
 
 const SECOND: u64 = 1_000_000_000_000;
 
-/// 4 GB on altix-8, which has 5.5: what is freed is needed again.
+/// 4 GB on altix-8, which has 5.5 GB: later repetitions reuse freed pages.
 fn full(threads: u32, settings: ScrubSettings) -> Experiment {
     let mut experiment = of("altix-8", "prezero", threads, ByteSize::gib(4));
     experiment.repetitions = 3;
@@ -28,11 +28,11 @@ fn the_daemon_rests_at_its_load() {
     let with = |load| ScrubSettings { load: Some(load), ..ScrubSettings::default() };
     let (_, works) = run(2, with(3));
     assert!(works.pages > 0 && works.cpu_seconds > 0.0, "{works:?}");
-    // Two threads run: what was zeroed before the run is all there is, on the three nodes that 4 GB need.
+    // Two threads keep the daemon idle. Only pages zeroed before the run are found, on the three nodes that 4 GB need.
     let (_, rests) = run(2, with(2));
     let frames = preset("altix-8").unwrap().node_memory.0 >> 14;
     assert_eq!((rests.pages, rests.cpu_seconds, rests.found_pages), (0, 0.0, 3 * frames));
-    // Never below 0: as without the patch.
+    // A load of 0 never lets the daemon run, as without the patch.
     let (row, never) = run(2, with(0));
     assert_eq!((never.pages, never.found_pages), (0, 0));
     assert!(never.nodes.iter().all(|node| node.zeroed.iter().all(|count| *count == 0)));
@@ -42,7 +42,7 @@ fn the_daemon_rests_at_its_load() {
     assert_eq!((row.wall_seconds, baseline.zeroed_ahead), (baseline.wall_seconds, None));
 }
 
-/// Pages that are not zeroed after so many were freed and the daemons had all the time they want.
+/// Returns the pages that are not zeroed after `freed` pages were freed and the daemons had ample time.
 fn left(freed: u64, start: u8, stop: u8) -> u64 {
     let settings = ScrubSettings { start: Some(start), stop: Some(stop), ..Default::default() };
     let experiment = full(1, settings);
@@ -70,13 +70,13 @@ fn zeroing_starts_with_a_block_and_goes_on_to_the_smallest() {
 fn the_engine_zeroes_without_a_cpu() {
     let by = |by| run(8, ScrubSettings { by, ..ScrubSettings::default() });
     let ((_, cpu), (_, engine)) = (by(Zeroing::Cpu), by(Zeroing::Bte));
-    // All CPUs have a thread: theirs zero only while the first unmaps.
+    // Every CPU has a thread, so daemons on CPUs zero only while the first thread unmaps.
     assert!(engine.pages > cpu.pages && engine.found_pages > cpu.found_pages);
     assert!(cpu.cpu_seconds > 1.0 && engine.cpu_seconds == 0.0, "{cpu:?} {engine:?}");
-    // Alone, a CPU is faster: 16 KiB in 9.8 us, the engine's 500 MB/s make 32.8.
+    // With one thread a CPU is faster: 16 KiB in 9.8 us, against 32.8 at the engine's 500 MB/s.
     let alone = |by| run(1, ScrubSettings { by, ..ScrubSettings::default() }).0.wall_seconds;
     assert!(alone(Zeroing::Bte) > alone(Zeroing::Cpu));
-    // What it refuses is a CPU's: blocks below 64 KiB.
+    // A CPU zeroes the blocks below 64 KiB, which the engine refuses.
     let small = ScrubSettings { stop: Some(0), by: Zeroing::Bte, ..Default::default() };
     let (_, mixed) = run(8, small);
     assert!(mixed.cpu_seconds < cpu.cpu_seconds / 10.0, "{mixed:?}");
@@ -123,8 +123,8 @@ fn settings_that_mean_nothing_have_one_line() {
     assert!(small.contains("64 KiB to 4 MiB, and the largest here has 32 KiB"), "{small}");
 }
 
-/// By hand: a line of each of 8 threads, one of them the reader's and one its neighbour's; 65,536 entries of 8 bytes lie in
-/// 8,192 lines.
+/// By hand: one line for each of 8 threads, one of them the reader's and one its neighbour's. 65,536 entries of 8 bytes
+/// fill 8,192 lines.
 #[test]
 fn who_does_not_count_pays_at_the_read() {
     let row = |patches: &str, threads| {
@@ -140,7 +140,7 @@ fn who_does_not_count_pays_at_the_read() {
     assert!(near_enough(reads("rss-on-demand", 1), 8192 * line));
     assert_eq!(row("rss-split", 8).resident_count_seconds, 0.0);
     assert!(row("rss-atomic", 8).resident_count_seconds > 0.0);
-    // A fault neither counts in a shared line nor waits for it.
+    // A fault neither counts in a shared line nor waits for one.
     let fast = |patches: &str| row(patches, 8).wall_seconds;
     assert_eq!(fast("atomic-pte,rss-on-demand"), fast("atomic-pte,rss-split"));
     assert!(fast("atomic-pte,rss-on-demand") < fast("atomic-pte"));

@@ -1,11 +1,11 @@
-//! Small experiments of every kind, drawn by the tests.
+//! Random small experiments for the tests.
 
 use proptest::prelude::*;
 use units::ByteSize;
 
 use crate::{Experiment, Patches, Placement, ScrubSettings, Starting, Touches, Zeroing, preset};
 
-/// Patches of which any choice goes together.
+/// Patches, one choice per row: all combinations are valid.
 const CHOICES: [&[&str]; 5] = [
     &["", "atomic-pte", "split-ptl"],
     &["", "per-vma"],
@@ -14,7 +14,7 @@ const CHOICES: [&[&str]; 5] = [
     &["", "ticket-lock", "queued-lock", "numa-lock"],
 ];
 
-/// An experiment on a small machine: some threads, some pages, nodes that run out of memory.
+/// An experiment on a small machine with few threads and pages. Its nodes may run out of memory.
 pub fn any() -> impl Strategy<Value = Experiment> {
     let places = (0..3usize, 0..2usize, 0..4usize, 0..4usize, 0..4usize, proptest::bool::ANY);
     let shape = (1..=3u32, 0..4u32, 20..400u64, 1..4u32);
@@ -41,15 +41,15 @@ pub fn any() -> impl Strategy<Value = Experiment> {
         machine.cpus_per_node = per_node;
         machine.placement = [Placement::Spread, Placement::Packed][kind as usize % 2];
         machine.starting = [Starting::Together, Starting::Pulled][kind as usize / 2];
-        // As long as some faults: so that they overlap with starts.
+        // As long as some faults, so starts and faults overlap.
         machine.costs.thread = 100_000_000;
         machine.table_entries = 32;
         machine.list_pages = 8;
-        // The engine's smallest; smaller blocks are a CPU's.
+        // The smallest block that the engine takes; a CPU zeroes smaller ones.
         (machine.scrub.order, machine.scrub.stop_order) = (2, 2);
         let pages = pages * u64::from(threads) * 4;
         let nodes = u64::from(machine.cpus.div_ceil(per_node));
-        // Enough in all, and not always enough on a node.
+        // Enough in total, but not always on each node.
         let least = pages.div_ceil(nodes) + 64;
         machine.node_memory = ByteSize((least + node_pages) * machine.base_page.0);
         let mut kernel = patches.kernel(&machine);
@@ -62,7 +62,7 @@ pub fn any() -> impl Strategy<Value = Experiment> {
     })
 }
 
-/// An experiment of the published kind on a built-in machine.
+/// Returns an experiment of the published kind on a built-in machine.
 pub fn of(machine: &str, patches: &str, threads: u32, size: ByteSize) -> Experiment {
     let machine = preset(machine).expect("a machine");
     let patches: Patches = patches.parse().expect("patches");

@@ -1,4 +1,4 @@
-//! What holds whatever the numbers are.
+//! Properties that hold for all experiments.
 
 use proptest::prelude::*;
 use units::ByteSize;
@@ -19,7 +19,7 @@ proptest! {
         prop_assert_eq!(row.pages, touched * u64::from(experiment.repetitions));
         prop_assert!(row.faults <= row.pages && row.faults > 0);
         if experiment.kernel.superpage.is_none() {
-            // No more was prefaulted in vain than was touched in order before.
+            // A prefault batch is at most as long as the pages touched in order before it.
             prop_assert!(row.wasted_pages <= row.pages);
             prop_assert!(row.wasted_pages == 0 || experiment.kernel.prefault > 0);
         }
@@ -55,7 +55,7 @@ proptest! {
     }
 }
 
-/// Four nodes of two CPUs: the first thread stays, others look for an idle CPU, and all have one.
+/// Four nodes of two CPUs. The first thread stays on its node; the others look for an idle CPU.
 #[test]
 fn threads_leave_daemons_their_cpus_while_others_are_idle() {
     let homes = |placement, threads: u32, daemons: [bool; 4]| {
@@ -105,7 +105,7 @@ fn queues_and_nodes_help_where_a_lock_is_fought_for() {
 #[test]
 fn prefault_maps_in_batches_that_double() {
     let row = of("altix-128", "prefault=4", 1, ByteSize::mib(1)).run(Stepping::Skip).unwrap();
-    // 64 pages: 1 2 4 8 16 16 16, and one that is left.
+    // 64 pages: batches of 1 2 4 8 16 16 16, and one page is left.
     assert_eq!((row.pages, row.faults), (64, 8));
     let row = of("altix-128", "superpage", 1, ByteSize::mib(64)).run(Stepping::Skip).unwrap();
     assert_eq!((row.pages, row.faults), (4096, 4));
@@ -119,13 +119,13 @@ fn what_is_prefaulted_past_a_run_is_wasted() {
         let row = one.run(Stepping::Skip).unwrap();
         (row.pages, row.wasted_pages, row.faults, row.wall_seconds)
     };
-    // 64 pages, 4 of each 16: batches of 1, 2 and 4, of which 3 are past the run.
+    // 64 pages, 4 of each 16 touched: batches of 1, 2 and 4 pages, 3 of them past the run.
     let (pages, wasted, faults, wall) = sparse("prefault=4", 4, 12);
     assert_eq!((pages, wasted, faults), (16, 4 * 3, 4 * 3));
     let (pages, wasted, faults, base) = sparse("baseline", 4, 12);
     assert_eq!((pages, wasted, faults), (16, 0, 16));
     assert!(wall > base, "zeroing 12 pages in vain costs more than four traps");
-    // Who jumps each time is never expected.
+    // A thread that jumps at each touch gets no prefault.
     let (pages, wasted, faults, _) = sparse("prefault=4", 1, 3);
     assert_eq!((pages, wasted, faults), (16, 0, 16));
     let (pages, wasted, faults, _) = sparse("superpage=256K", 1, 31);

@@ -1,5 +1,5 @@
-//! The engine against a slow, obvious twin: each fault written down as a list of deeds, the next event
-//! found by looking at every CPU, queues as plain lists. Prices and memory are the engine's own.
+//! Compares the engine with a slow reference model: each fault is a list of steps, the next event is found by scanning
+//! all CPUs, and queues are plain lists. The model uses the engine's prices and memory.
 
 use policy::ahead::Prefault;
 use policy::rules::ResidentCount;
@@ -11,16 +11,16 @@ use crate::memory::Memory;
 use crate::prices::{Prices, Waiting};
 use crate::{Entries, Experiment, Lock, Stepping};
 
-/// What a fault consists of.
+/// A step of a fault.
 #[derive(Clone, Copy, PartialEq)]
 enum Deed {
     /// Time passes.
     Time(u64),
-    /// An atomic instruction on a line, by name.
+    /// An atomic instruction on the named line.
     Line(&'static str),
-    /// A lock, by name and number, for so long.
+    /// A lock by name and number, and the time it is held.
     Lock(&'static str, u64, u64),
-    /// Pages come from memory.
+    /// Pages are allocated.
     Pages(u64),
 }
 
@@ -29,18 +29,18 @@ struct Thread {
     prefault: Prefault,
     list: u64,
     deeds: std::collections::VecDeque<Deed>,
-    /// When it acts; `None` while it waits.
+    /// Time of its next event; `None` while it waits.
     at: Option<u64>,
-    /// Whether it has the thing whose deed is first.
+    /// Whether the CPU has the line or lock of its first step.
     is_served: bool,
     has_begun: bool,
     has_touched: bool,
-    /// Time that it waits for its line beyond the line's own.
+    /// Time from the end of the line's busy time until the line arrives.
     later: u64,
     finished: u64,
 }
 
-/// A line or a lock: who had it last, whether somebody has it, who waits.
+/// A line or a lock: its last owner, whether it is busy, and its waiters.
 struct Thing {
     name: &'static str,
     number: u64,
@@ -55,7 +55,7 @@ fn is_touched(experiment: &Experiment, page: u64) -> bool {
     page % (run + gap) < run
 }
 
-/// The first unit from a page on, before `end`, of which a page is touched.
+/// Returns the first unit between `from` and `end` with a touched page.
 fn touched(experiment: &Experiment, prices: &Prices, from: u64, end: u64) -> u64 {
     let mut page = from;
     while page < end && !is_touched(experiment, page) {
@@ -119,7 +119,7 @@ impl Twin<'_> {
         self.things.len() - 1
     }
 
-    /// How many wait for a thing, or for its neighbour in the same line.
+    /// Returns the number of waiters for a line or lock, or for its neighbour in the same line.
     fn waiting(&mut self, thing: usize) -> usize {
         let own = self.things[thing].waiting.len();
         let neighbour = match self.things[thing].name {
@@ -132,7 +132,7 @@ impl Twin<'_> {
         own + if is_beside { self.things[other].waiting.len() } else { 0 }
     }
 
-    /// A CPU gets a thing: how long it keeps it.
+    /// Gives a line or lock to a CPU for the time of the step.
     fn serve(&mut self, thing: usize, cpu: u32, now: u64, deed: Deed) {
         let all = self.waiting(thing);
         let own = &self.things[thing];
@@ -153,7 +153,7 @@ impl Twin<'_> {
         self.things[thing].is_busy = true;
     }
 
-    /// A CPU goes; another comes.
+    /// Releases a line or lock to the next waiter.
     fn leave(&mut self, thing: usize, cpu: u32, now: u64) {
         let own = &mut self.things[thing];
         own.owner = Some(cpu);
@@ -214,7 +214,7 @@ impl Twin<'_> {
                 fault(thread, cpu, self.experiment, self.prices);
                 continue;
             };
-            // The line arrives after its own time is over; only then does the CPU go on.
+            // The line arrives after its busy time; only then does the CPU continue.
             if !thread.is_served && thread.later > 0 {
                 match deed {
                     Deed::Time(_) => {}
@@ -257,7 +257,7 @@ impl Twin<'_> {
                         if self.threads[index].at != Some(now) {
                             return;
                         }
-                        // It took no time: nobody was kept out.
+                        // The step took no time, so no other CPU had to wait.
                         self.threads[index].at = None;
                         self.threads[index].is_served = false;
                         self.threads[index].deeds.pop_front();

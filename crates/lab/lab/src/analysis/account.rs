@@ -1,4 +1,4 @@
-//! Groups of causes for tables. Every cause is in exactly one group.
+//! Groups of causes for tables, and figures of a run.
 
 use mm_sim::{Cause, CycleCounts, Moment};
 use serde::Serialize;
@@ -23,7 +23,7 @@ impl Account {
     /// All accounts, in display order.
     pub const ALL: [Self; 4] = [Self::Work, Self::Translation, Self::Faults, Self::Upkeep];
 
-    /// The account of a cause.
+    /// Returns the account of a cause.
     pub const fn from_cause(cause: Cause) -> Self {
         match cause {
             Cause::Work => Self::Work,
@@ -38,7 +38,7 @@ impl Account {
         }
     }
 
-    /// Name in tables.
+    /// Returns the name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Work => "work",
@@ -48,7 +48,7 @@ impl Account {
         }
     }
 
-    /// Cycles of the account.
+    /// Returns the account's cycles.
     pub fn cycles(self, ledger: &CycleCounts) -> u64 {
         Cause::ALL
             .iter()
@@ -57,25 +57,23 @@ impl Account {
             .sum()
     }
 
-    /// Share of all cycles; `None` if there are none.
+    /// Returns the account's share of all cycles, or `None` if there are no cycles.
     pub fn share(self, ledger: &CycleCounts) -> Option<f64> {
         let total = ledger.total();
         (total > 0).then(|| self.cycles(ledger) as f64 / total as f64)
     }
 }
 
-// Figures of one run, as a line of a table.
-
-/// Figures of a run; relative figures are computed against the given base.
+/// Figures of a run. Relative figures are computed against a base run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
     /// The design.
     pub design: String,
-    /// Whether the program ended normally; otherwise the figures cover only the completed part.
+    /// Whether the program ended normally. Otherwise the figures cover the run up to the program's end.
     pub finished: bool,
-    /// The program's time.
+    /// The program's wall-clock time.
     pub seconds: f64,
-    /// Speed-up over the base: above 1 is faster. `None` without two finished runs.
+    /// Speed-up over the base run; above 1 is faster. `None` unless both runs finished.
     pub speedup: Option<f64>,
     /// Share of the program's cycles in translation.
     pub translation: Option<f64>,
@@ -89,9 +87,9 @@ pub struct Figures {
     pub made: Made,
     /// Share of resident memory on superpages, averaged over time.
     pub coverage: Option<f64>,
-    /// Share of the resident pages that the program touched, at the peak.
+    /// Share of resident pages that the program touched, at the memory peak.
     pub utilisation: Option<f64>,
-    /// Resident pages per touched page, at the peak: 1 wastes nothing.
+    /// Resident pages per touched page, at the memory peak; 1 means no waste.
     pub bloat: Option<f64>,
     /// CPU time of the daemons per second of the program.
     pub daemons: Option<f64>,
@@ -104,14 +102,14 @@ pub struct Figures {
 pub struct Made {
     /// Mapped by a fault at once.
     pub at_fault: u64,
-    /// Mapped in place when their pages were prepared.
+    /// Promoted in place when all their base pages were present.
     pub in_place: u64,
     /// Made by copying.
     pub by_copy: u64,
 }
 
 impl Made {
-    /// Of a report.
+    /// Reads the counters of a report.
     pub fn from_report(report: &Report) -> Self {
         let counters = &report.counters;
         Self {
@@ -120,16 +118,16 @@ impl Made {
             by_copy: counters.made_by_copy,
         }
     }
-    /// Superpages of all kinds.
+    /// Returns the number of superpages of all kinds.
     pub fn total(self) -> u64 {
         self.at_fault + self.in_place + self.by_copy
     }
 }
 
-/// The figures of `report`, relative to `base` if given.
+/// Computes the figures of `report`, relative to `base` if given.
 pub fn figures(report: &Report, base: Option<&Report>) -> Figures {
     let resident = report.counters.resident_pages;
-    // Pages that were only read map the shared zero page: touched, but not resident.
+    // Pages that were only read map the shared zero page: they are touched but not resident.
     let touched = report.counters.touched_pages.map(|touched| touched.min(resident));
     Figures {
         design: report.cell.design.clone(),
@@ -149,8 +147,8 @@ pub fn figures(report: &Report, base: Option<&Report>) -> Figures {
     }
 }
 
-/// Speed-up of a run over `base`. `None` if either did not end normally or took no time, or if the programs or
-/// machines differ: such times are not comparable.
+/// Returns the speed-up of a run over `base`. `None` if either run did not end normally or took no time, or if
+/// workloads or machines differ.
 pub fn speedup(report: &Report, base: &Report) -> Option<f64> {
     let both = report.end == End::Done
         && base.end == End::Done
@@ -159,7 +157,7 @@ pub fn speedup(report: &Report, base: &Report) -> Option<f64> {
     (both && time > 0.0 && base > 0.0).then(|| base / time)
 }
 
-/// The difference that makes two runs' times incomparable, whatever the designs.
+/// Returns the difference in settings, other than the design, that makes the times of two runs incomparable.
 pub fn incomparable(a: &Cell, b: &Cell) -> Option<&'static str> {
     let differs = [("workload", a.workload != b.workload), ("machine", a.machine != b.machine)];
     differs.into_iter().find_map(|(name, differs)| differs.then_some(name))
@@ -169,19 +167,18 @@ fn ratio(upper: u64, lower: u64) -> Option<f64> {
     (lower > 0).then(|| upper as f64 / lower as f64)
 }
 
-// Figures from a run's timeline: the maximum number of superpages, when they appeared, and the share of resident
-// memory that they covered over time.
+// Figures from a run's timeline: maximum number of superpages, time until they appeared, average coverage.
 
-/// Base pages in a superpage where a report says nothing else (trace::SLOTS).
+/// Base pages per superpage if a report gives no other number (trace::SLOTS).
 pub(crate) const PAGES: u64 = trace::SLOTS as u64;
 
-/// Maximum number of superpages at any moment.
+/// Returns the maximum number of superpages at any moment.
 pub fn most_superpages(report: &Report) -> u64 {
     report.timeline.iter().map(|moment| moment.superpages).max().unwrap_or(0)
 }
 
-/// Microseconds until a share of the maximum number of superpages was first reached. `None` if there never was a
-/// superpage.
+/// Returns the microseconds until `share` of the maximum number of superpages was first reached. `None` without
+/// superpages.
 pub fn time_until(report: &Report, share: f64) -> Option<u64> {
     let most = most_superpages(report);
     let wanted = (most as f64 * share).ceil() as u64;
@@ -189,15 +186,14 @@ pub fn time_until(report: &Report, share: f64) -> Option<u64> {
     (most > 0).then(|| report.timeline.iter().find(there).map(|moment| moment.microseconds))?
 }
 
-/// The share of resident memory that superpages covered, averaged over time. `None` if nothing was
-/// resident at any moment.
+/// Returns the share of resident memory on superpages, averaged over time. `None` if no memory was ever resident.
 pub fn mean_coverage(report: &Report) -> Option<f64> {
     let moments = &report.timeline;
-    // Each moment holds until the next, the last one until the run's end.
+    // Each moment lasts until the next; the last one lasts until the run's end.
     let end = (report.seconds() * 1e6) as u64;
     let lasted = |index: usize| {
         let next = moments.get(index + 1).map_or(end, |next| next.microseconds);
-        // A run of one moment is that moment, however short.
+        // A single moment counts even if it lasted no time.
         let least = u64::from(moments.len() == 1);
         next.saturating_sub(moments[index].microseconds).max(least)
     };

@@ -1,8 +1,7 @@
-//! Explains why one run was faster than another, from the two reports alone.
+//! Explains from two reports why one run was faster than the other.
 //!
-//! The sentences go from the difference in time to the accounts that make it up, then to what caused
-//! them: superpages (how many, how made, when), faults, memory, stalls, daemons, requests. Where two
-//! runs do not differ, that is what is said.
+//! The sentences begin with the difference in time and the accounts that make it up. The causes follow: superpages (how
+//! many, how made, when), faults, memory, stalls, daemons, requests. Equal aspects are reported as equal.
 
 use report::sig3;
 use serde::Serialize;
@@ -16,8 +15,8 @@ use mm_sim::Cause;
 /// The version of [`Explanation`]'s layout.
 pub const EXPLAIN_SCHEMA: &str = "superpage.lab.explain/1";
 
-/// Runs whose times differ by less are "the same": a run is deterministic, so any difference is
-/// exact, but costs are known to a few per cent at best, and a smaller one means nothing.
+/// Runs whose times differ by less are "the same". Runs are deterministic, but costs are known to a few per cent at
+/// best, so a smaller difference means nothing.
 const SAME: f64 = 0.01;
 /// Minimum share of the difference for a cause to be named.
 const SMALL: f64 = 0.03;
@@ -29,11 +28,11 @@ const TOLD: usize = 4;
 pub struct Explanation {
     /// [`EXPLAIN_SCHEMA`].
     pub schema: &'static str,
-    /// Names of the two runs in the sentences; the faster one first, if one is.
+    /// Names of the two runs in the sentences, the faster one first.
     pub runs: [String; 2],
     /// Speed-up of the first run over the second. `None` if their times are not comparable.
     pub speedup: Option<f64>,
-    /// The differences in the program's cycles, the largest first.
+    /// Differences in the program's cycles, largest first.
     pub differences: Vec<Difference>,
     /// The sentences, in order.
     pub sentences: Vec<String>,
@@ -48,8 +47,8 @@ pub struct Difference {
     pub first: u64,
     /// Cycles of the second.
     pub second: u64,
-    /// What it makes up of the whole difference: negative where it works against it, and more than 1
-    /// where others do. `None` if the sums are equal.
+    /// Share of the total difference: negative if it opposes the total, above 1 if other causes oppose it. `None` if
+    /// the totals are equal.
     pub share: Option<f64>,
 }
 
@@ -129,7 +128,7 @@ fn verdict(pair: Pair, ratio: Option<f64>) -> String {
     }
 }
 
-/// The accounts that make up the difference.
+/// Sentences about the accounts that make up the difference.
 fn ledger(
     [(name, fast), (other, slow)]: Pair,
     differences: &[Difference],
@@ -142,7 +141,7 @@ fn ledger(
         return vec!["They spent the same cycles on everything.".to_string()];
     }
     if apart < SAME {
-        // Sums that are alike: their parts may still trade against each other.
+        // The totals are similar, but their parts may still differ and cancel.
         let large = differences
             .iter()
             .filter(|one| one.first.abs_diff(one.second) as f64 > SAME * own.max(1) as f64);
@@ -156,7 +155,7 @@ fn ledger(
         return vec![format!("{whole}{rest}.")];
     }
     let told = |one: &&Difference| one.share.is_some_and(|share| share.abs() >= SMALL);
-    // Shares are of all that went that way: of the difference itself, a part may be many times the whole.
+    // Shares are relative to all changes in the same direction: one change may be many times the total difference.
     let side = |along: bool| -> Vec<String> {
         let goes = |one: &&Difference| one.share.is_some_and(|share| (share > 0.0) == along);
         let change = |one: &Difference| one.first.abs_diff(one.second);
@@ -195,7 +194,7 @@ fn against(one: &Difference) -> String {
     format!("{} {} against {}", one.cause.activity(), cycles(one.first), cycles(one.second))
 }
 
-/// How many, how, when.
+/// How many superpages, how they were made, and when.
 fn superpages(name: &str, report: &Report) -> String {
     let made = Made::from_report(report);
     let most = most_superpages(report);

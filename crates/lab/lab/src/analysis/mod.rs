@@ -1,8 +1,7 @@
-//! What reports say: pure functions over facts.
+//! Analysis of reports: pure functions.
 //!
-//! `figures` computes one run's ratios, `timeline` reads when superpages came, `account` groups causes,
-//! and `explain` tells in words why one run was faster than another. Nothing here knows how a run is
-//! made; whatever a report does not tell is `None`.
+//! `account` groups causes and computes the figures of a run; `explain` says in words why one run was faster than
+//! another. A figure that reports do not give is `None`.
 
 mod account;
 mod explain;

@@ -1,16 +1,16 @@
-//! Facts in half sentences, for `explain`.
+//! Formats facts as phrases for `explain`.
 
 use report::sig3;
 
 use super::account::Made;
 use crate::{Cell, End, Report};
 
-/// `41.00 G`, `770`.
+/// Formats cycles: `41.00 G`, `770`.
 pub(super) fn cycles(count: u64) -> String {
     if count < 1000 { count.to_string() } else { sig3::figure(count as f64) }
 }
 
-/// `3 superpages`, `1 superpage`, `no superpages`.
+/// Formats a count: `3 superpages`, `1 superpage`, `no superpages`.
 pub(super) fn count(count: u64, one: &str) -> String {
     match count {
         0 => format!("no {one}s"),
@@ -19,7 +19,7 @@ pub(super) fn count(count: u64, one: &str) -> String {
     }
 }
 
-/// `made 12 superpages, all in place`, `made 15 superpages: 12 in place, 3 by copying`.
+/// Formats superpages: `made 12 superpages, all in place`, `made 15 superpages: 12 in place, 3 by copying`.
 pub(super) fn made(made: Made) -> String {
     let kinds =
         [(made.at_fault, "by a fault"), (made.in_place, "in place"), (made.by_copy, "by copying")];
@@ -38,7 +38,7 @@ pub(super) fn made(made: Made) -> String {
     }
 }
 
-/// The abnormal end of a run: `was killed: memory ran out with 1 base page resident`.
+/// Describes an abnormal end: `was killed: memory ran out with 1 base page resident`.
 pub fn end(end: &End) -> Option<String> {
     match end {
         End::Done => None,
@@ -54,7 +54,7 @@ pub fn end(end: &End) -> Option<String> {
     }
 }
 
-/// Distinct names for two runs.
+/// Returns distinct names for two runs.
 pub(super) fn names(a: &Report, b: &Report) -> (String, String) {
     if a.cell.design != b.cell.design {
         return (a.cell.design.clone(), b.cell.design.clone());
@@ -83,7 +83,7 @@ pub(super) fn names(a: &Report, b: &Report) -> (String, String) {
     (differing(&a.cell, &b.cell), differing(&b.cell, &a.cell))
 }
 
-/// Differences between two runs other than the design.
+/// Returns the differences between the settings of two runs, except the design.
 pub(super) fn differing_cells(a: &Cell, b: &Cell) -> Vec<&'static str> {
     [
         ("machine", a.machine != b.machine),

@@ -11,7 +11,7 @@ use mm_sim::{Cause, CycleCounts};
 use report::legend::{self, Sign};
 use report::place::{clipped, width};
 
-/// Space for the designs' names, at most and as a share of the width, and for the sums behind the bars.
+/// Maximum width of the design names, absolute and as a share of the width, and width of the sums behind the bars.
 const NAMES: f64 = 170.0;
 const NAMES_SHARE: f64 = 0.3;
 const SUMS: f64 = 70.0;
@@ -21,7 +21,7 @@ const ROW: f64 = 40.0;
 /// Minimum width of a visible part.
 const VISIBLE: f64 = 0.3;
 
-/// Draws the bars from `y` on; returns them and their height. Nothing without cycles.
+/// Draws the bars below `y`. Returns them and their height, or nothing without cycles.
 pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f64) {
     let most = |of: fn(&Report) -> &CycleCounts| reports.iter().map(|one| of(one).total()).max();
     let most = most(|one| &one.ledger).max(most(|one| &one.background)).unwrap_or(0);

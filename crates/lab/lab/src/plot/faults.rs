@@ -1,5 +1,5 @@
-//! Pages mapped a second against CPUs, all logarithmic: by the clock, and by CPU time. One line for each set of
-//! patches; what was published stands beside it as points.
+//! Plots pages mapped per second against CPUs, on logarithmic axes: per wall-clock second and per second of CPU time.
+//! Each set of patches is a line; published rows are points.
 
 use report::axis::{Axis, line, note_at, polyline, px};
 use report::frame;
@@ -13,15 +13,15 @@ use report::legend::{self, Sign};
 /// Width of the labels of the vertical axis.
 const GUTTER: f64 = 64.0;
 const HEIGHT: f64 = 320.0;
-/// Distance from a panel's top to the next one's.
+/// Distance between the tops of two panels.
 const PANEL: f64 = HEIGHT + 60.0;
 /// Number of colours; further lines are dashed.
 const COLOURS: usize = 7;
 
-/// A number of threads, and pages mapped in each second of wall-clock time and of CPU time.
+/// Fault rates at a number of threads.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
-    /// Threads, each on a CPU.
+    /// Number of threads, each on its own CPU.
     pub threads: u32,
     /// Pages per second of wall-clock time.
     pub per_wall_second: f64,
@@ -39,18 +39,18 @@ impl From<&Row> for Point {
     }
 }
 
-/// A set of patches. Points are in the order of their threads.
+/// A set of patches. Points are sorted by number of threads.
 #[derive(Debug, Clone)]
 pub struct Curve {
     /// Name in the legend.
     pub name: String,
-    /// Simulated points: a line.
+    /// Simulated points, drawn as a line.
     pub simulated: Vec<Point>,
     /// Published points.
     pub published: Vec<Point>,
 }
 
-/// A panel's heading, and its figure.
+/// A panel's heading and the figure it shows.
 type Panel = (&'static str, fn(&Point) -> f64);
 const PANELS: [Panel; 2] = [
     ("base pages mapped per second of wall-clock time (thousands), by CPUs", |point| {
@@ -61,7 +61,7 @@ const PANELS: [Panel; 2] = [
     }),
 ];
 
-/// The picture of several sets of patches. What lies beyond `measured` CPUs is a prediction.
+/// Draws several sets of patches. Results for more than `measured` CPUs are marked as predictions.
 pub fn faults(title: &str, measured: u32, curves: &[Curve]) -> String {
     let (mut parts, y) = titled(title, WIDTH);
     let mut items: Vec<(Sign, String)> = (0..)

@@ -1,5 +1,5 @@
-//! The time line of many designs: a small panel for each, because so many lines in one panel hide each
-//! other. All have the same axes; everything is counted in superpages.
+//! Draws the time line of many designs, in a small panel for each: many lines in one panel would hide each other. All
+//! panels have the same axes, in superpages.
 
 use report::axis::Axis;
 use report::frame;
@@ -24,7 +24,7 @@ const HEIGHT: f64 = 64.0;
 const ABOVE: f64 = 22.0;
 const BELOW: f64 = 26.0;
 
-/// What a panel shows: its name, its class, and what it is of a moment.
+/// A line of a panel: its name, its class, and the figure it shows.
 type Line = (&'static str, &'static str, fn(&Moment) -> u64);
 
 const LINES: [Line; 3] = [
@@ -33,7 +33,7 @@ const LINES: [Line; 3] = [
     ("superpages mapped", "line c1", |moment| moment.superpages),
 ];
 
-/// Draws the panels from `y` on; returns them and their height.
+/// Draws the panels below `y`. Returns them and their height.
 pub(super) fn draw(reports: &[Report], y: f64, across: f64, longest: f64) -> (Vec<Element>, f64) {
     let items: Vec<(Sign, String)> = LINES
         .iter()

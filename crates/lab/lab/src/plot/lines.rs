@@ -1,5 +1,5 @@
-//! The time line: superpages, resident memory and free contiguity, one line per design with its name beside it;
-//! `grid`'s panels where there are too many of them. Lines that coincide show through each other's dashes.
+//! Draws the time line: superpages, resident memory and free contiguity, with one named line per design. `grid` draws
+//! it if there are too many designs. Coinciding lines are dashed, so all of them stay visible.
 
 use report::axis::{Axis, px};
 use report::frame;
@@ -18,21 +18,21 @@ const HEIGHT: f64 = 120.0;
 /// Space above a panel for its title, and below for the axis.
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 26.0;
-/// Space for the designs' names, at most and as a share of the width, and how far they are apart.
+/// Maximum width of the design names, absolute and as a share of the width, and distance between two names.
 const NAMES: f64 = 170.0;
 const NAMES_SHARE: f64 = 0.26;
 const NAME: f64 = 14.0;
 /// Distance from a line's end to its name.
 const LEADER: f64 = 14.0;
-/// A line's name stands where the line is at this share of its run: at the end all memory is free again.
+/// A name points to its line at this share of the run's time: at the end all memory is free again.
 const NAMED_AT: f64 = 0.8;
-/// Maximum number of points distinguishable at this width.
+/// Maximum number of distinguishable points at this width.
 const POINTS: usize = 800;
 
 /// Number of colours. More lines would hide each other, even if dashed.
 const COLOURS: usize = 7;
 
-/// A panel: its title, and what it shows.
+/// A panel's title and the figure it shows.
 type Panel = (&'static str, fn(&Moment) -> u64);
 
 const PANELS: [Panel; 3] = [
@@ -41,7 +41,7 @@ const PANELS: [Panel; 3] = [
     ("free superpages", |moment| moment.free_superpages),
 ];
 
-/// Draws the panels from `y` on; returns them and their height. Nothing if no run has moments.
+/// Draws the panels below `y`. Returns them and their height, or nothing if no run has moments.
 pub(super) fn draw(reports: &[Report], y: f64, across: f64) -> (Vec<Element>, f64) {
     if reports.iter().all(|report| report.timeline.is_empty()) {
         return (Vec::new(), 0.0);
@@ -77,7 +77,7 @@ fn panel(
         .all(time.across(HEIGHT, ticks(width)));
     let paths: Vec<String> =
         reports.iter().map(|report| path(report, of, time, &axis, (width, HEIGHT))).collect();
-    // Dashes that leave each other gaps, above thin lines that lead from one to the next.
+    // Draws dashes, whose gaps show the other lines, above a thin continuous line.
     for kind in ["thin", "line"] {
         for (index, path) in paths.iter().enumerate() {
             plot = plot.add(el("path").with("d", path).class(class(kind, index)));
@@ -89,7 +89,7 @@ fn panel(
     vec![text(MARGIN, y + ABOVE - 10.0, "heading", title), plot]
 }
 
-/// The designs' names right of the plot, each with a thin line from the end of its own.
+/// Writes the designs' names right of the plot, each with a thin line from the end of its curve.
 fn labels(
     reports: &[Report],
     of: fn(&Moment) -> u64,
@@ -118,7 +118,7 @@ fn labels(
     labels
 }
 
-/// Steps: what was seen holds until something else is.
+/// Returns a step function: each value holds until the next moment.
 pub(super) fn path(
     report: &Report,
     of: fn(&Moment) -> u64,

@@ -1,8 +1,8 @@
-//! Reports as pictures: superpages, resident memory and free contiguity over time, and where the cycles
-//! went. Pure: the same reports give the same bytes.
+//! Draws reports as pictures: superpages, resident memory and free contiguity over time, and cycles by cause. Equal
+//! reports give equal bytes.
 //!
-//! [`svg`] is one self-contained picture, [`page`] the same with words around it; nothing is fetched,
-//! no script.
+//! [`svg`] returns one self-contained picture. [`page`] returns a page with the picture and an explanation, without
+//! scripts or external resources.
 
 mod bars;
 mod faults;
@@ -22,19 +22,18 @@ use crate::analysis::{end, explain};
 use report::place::{clipped, wrapped};
 
 const STYLE: &str = include_str!("style.css");
-/// Width of the picture.
 const WIDTH: f64 = 960.0;
-/// On a telephone: its letters are as large, and what does not fit beside each other is below each other.
+/// Width on a telephone: same letter size, and panels stand below instead of beside each other.
 const NARROW: f64 = 400.0;
-/// Margin at the sides.
 const MARGIN: f64 = 24.0;
 
-/// One picture of all reports: what was run, the time line, cycles by cause.
+/// Draws all reports in one picture: settings, time line, cycles by cause.
 pub fn svg(reports: &[Report]) -> String {
     frame::file(picture(reports, WIDTH))
 }
 
-/// A page with the picture, twice: for wide windows and for narrow ones, of which one is seen; and why the first run was faster or slower than each of the others.
+/// Returns a page with the picture in two widths, for wide and narrow windows, and explains why the first run was
+/// faster or slower than each other run.
 pub fn page(reports: &[Report]) -> String {
     let title = title(reports);
     let figure = |class, width| el("figure").class(class).add(picture(reports, width));
@@ -65,7 +64,7 @@ fn picture(reports: &[Report], width: f64) -> Element {
     frame::picture(width, y, &title, STYLE, parts)
 }
 
-/// A title in as many lines as it takes, and where what stands below it begins.
+/// Wraps a title into lines. Returns the lines and the y coordinate below them.
 fn titled(title: &str, width: f64) -> (Vec<Element>, f64) {
     let lines = wrapped(title, width - 2.0 * MARGIN, 16.0);
     let below = 22.0 + 22.0 * lines.len() as f64;
@@ -73,12 +72,11 @@ fn titled(title: &str, width: f64) -> (Vec<Element>, f64) {
     (lines.iter().zip(places).map(|(line, y)| text(MARGIN, y, "title", line)).collect(), below)
 }
 
-/// Maximum number of ticks on an axis of this length.
+/// Returns the maximum number of ticks on an axis of this length.
 fn ticks(space: f64) -> usize {
     ((space / 80.0) as usize).clamp(2, 8)
 }
 
-/// The common settings of all reports.
 fn title(reports: &[Report]) -> String {
     let Some(first) = reports.first() else { return "no runs".to_string() };
     let cells = || reports.iter().map(|report| &report.cell);
@@ -106,7 +104,7 @@ fn title(reports: &[Report]) -> String {
     }
 }
 
-/// One line per run that did not end normally, so that its time is not mistaken for a result.
+/// Returns a line per run that did not end normally, so that its time is not mistaken for a result.
 fn ends(reports: &[Report]) -> Vec<String> {
     let line =
         |report: &Report| end(&report.end).map(|end| format!("{} {end}", report.cell.design));

@@ -1,4 +1,4 @@
-//! Superpages over the time of a program, live and simulated: a small panel for each design.
+//! Plots superpages over a program's time, live and simulated, in a small panel for each design.
 
 use report::axis::{Axis, px};
 use report::frame;
@@ -11,7 +11,7 @@ use crate::validation::{Compared, Row, Step, Validation};
 
 /// Minimum width of a column.
 const COLUMN: f64 = 280.0;
-/// Space for the labels of an upright axis, between panels, and above and below one.
+/// Space for the labels of a vertical axis, between panels, and above and below a panel.
 const GUTTER: f64 = 48.0;
 const SPACING: f64 = 16.0;
 const ABOVE: f64 = 24.0;
@@ -29,12 +29,12 @@ const LINES: [Line; 3] = [
     ("line c0", "live, as seen", |row| &row.live.steps),
 ];
 
-/// The picture.
+/// Draws the picture of a validation.
 pub fn validation(of: &Validation) -> String {
     frame::file(picture(of, WIDTH))
 }
 
-/// A page with the picture, for wide windows and for narrow ones, and a text.
+/// Returns a page with the picture in two widths, for wide and narrow windows, and a text.
 pub fn validation_page(of: &Validation, text: &str) -> String {
     let figure = |class, width| el("figure").class(class).add(picture(of, width));
     let words = el("pre").with("style", "overflow-x: auto").text(text);
@@ -70,7 +70,7 @@ fn picture(of: &Validation, across: f64) -> Element {
     frame::picture(across, y, &title, STYLE, parts)
 }
 
-/// A panel for each design but base pages; they have the same axes.
+/// Draws a panel for each design except base pages, all with the same axes.
 fn panels(of: &Compared, y: f64, across: f64) -> (Vec<Element>, f64) {
     let rows = of.designs.get(1..).unwrap_or_default();
     let all = || rows.iter().flat_map(|row| LINES.iter().flat_map(|(_, _, steps)| steps(row)));
@@ -98,7 +98,7 @@ fn panels(of: &Compared, y: f64, across: f64) -> (Vec<Element>, f64) {
     (drawn, rows.len().div_ceil(columns) as f64 * row_height)
 }
 
-/// What was seen holds until something else is, and the last to the end.
+/// Returns a step function: each value holds until the next step, the last one to the end.
 fn path(steps: &[Step], shares: &Axis, axis: &Axis, width: f64) -> String {
     let mut path = String::new();
     for step in steps {

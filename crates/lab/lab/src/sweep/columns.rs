@@ -1,24 +1,24 @@
-//! Reports as columns: one row per cell, every number that has one value. Time lines and phases are in
-//! the JSON only.
+//! Converts reports to columns: one row per cell, and a column for every scalar. Time lines and phases are only in the
+//! JSON.
 
 use super::Hash;
 use crate::{End, Report};
 use mm_sim::Cause;
 
-/// A column; all of a table are equally long.
+/// A column; all columns of a table have the same length.
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) values: Values,
 }
 
-/// Its values; `None` where a row has none.
+/// Values of a column; `None` if the row has no value.
 pub(super) enum Values {
     Text(Vec<String>),
     Whole(Vec<Option<u64>>),
     Real(Vec<Option<f64>>),
 }
 
-/// All columns of these rows, in a fixed order.
+/// Returns all columns of these rows, in a fixed order.
 pub(super) fn columns(rows: &[(Hash, &Report)]) -> Vec<Column> {
     let mut table = Table { rows, columns: Vec::new() };
     table.text("hash", |hash, _| hash.to_string());
@@ -27,7 +27,7 @@ pub(super) fn columns(rows: &[(Hash, &Report)]) -> Vec<Column> {
     table.text("workload", |_, report| report.cell.workload.clone());
     table.text("fragmentation", |_, report| report.cell.fragmentation.clone());
     table.whole("memory_bytes", |report| Some(report.cell.memory_bytes));
-    // As memory was before it could be divided, a table is what it was.
+    // Sweeps without divided memory keep their earlier columns.
     if rows.iter().any(|(_, report)| !report.memory_parts.is_empty()) {
         table.whole("nodes", |report| Some(report.cell.nodes_bytes.len().max(1) as u64));
         table.whole("movable_bytes", |report| Some(report.cell.movable_bytes));
@@ -83,8 +83,8 @@ impl Table<'_> {
         self.columns.push(Column { name: name.to_string(), values: Values::Real(values) });
     }
 
-    /// One column per counter. By way of the document, so that a counter that is added to reports is
-    /// a column as well.
+    /// Adds one column per counter. The names come from the JSON, so a new counter becomes a column without change
+    /// here.
     fn counters(&mut self) {
         let of = |report: &Report| match serde_json::to_value(&report.counters) {
             Ok(serde_json::Value::Object(map)) => map,

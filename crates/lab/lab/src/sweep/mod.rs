@@ -1,14 +1,13 @@
-//! Sweeps: designs x machines x workloads x fragmentations x memory sizes and how they are divided x seeds, over any number of
-//! threads and computers, with the same bytes at the end.
+//! Sweeps: designs x machines x workloads x fragmentations x memory sizes and layouts x seeds, on any number of threads
+//! and computers. The result is the same, byte for byte.
 //!
-//! A [`Plan`] holds the *contents* of everything it names, so a directory with a plan is all that a
-//! shard needs. Each cell has a [`Hash`] of those contents; cells that differ in the design only are a
-//! [`Group`], run as one pass. A [`Store`] is a directory to which whole groups are added and from
-//! which nothing is taken, so a sweep that was stopped goes on where it was. [`merge`] sorts by hash.
+//! A [`Plan`] contains the *contents* of everything it names, so a shard needs only a directory with a plan. Each cell
+//! has a [`Hash`] of these contents. A [`Group`] is the cells that differ only in the design; it runs as one pass. A
+//! [`Store`] is a directory to which whole groups are added and from which no results are removed, so an interrupted
+//! sweep can continue. [`merge`] sorts the results by hash.
 //!
-//! `hash` and `plan` are pure; `store` is the only file that touches files, `run` the only one that
-//! knows threads. A run itself has none.
-//! See docs/decisions/lab.md#7.
+//! `plan` is pure. Only `store` accesses files and only `run` uses threads; a single pass uses none. See
+//! docs/decisions/lab.md#7.
 
 #[cfg(feature = "parquet")]
 mod columns;
@@ -38,9 +37,9 @@ pub enum SweepError {
     File {
         /// Path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
-        /// What to do, with a separator before it; or nothing.
+        /// Remedy with a leading separator, or empty.
         remedy: &'static str,
     },
     /// No plan in the directory.
@@ -54,7 +53,7 @@ pub enum SweepError {
         /// What is wrong.
         why: String,
     },
-    /// The directory has another plan.
+    /// The directory contains another plan.
     #[error("{}: holds another plan; choose another directory, or --force to replace the plan and keep the results that both share", .0.display())]
     OtherPlan(PathBuf),
     /// Another process runs the same shard in the same directory.
@@ -65,10 +64,10 @@ pub enum SweepError {
         /// The shard.
         shard: Shard,
     },
-    /// Another process runs the sweep on a cluster.
+    /// Another process runs the sweep's jobs on a cluster.
     #[error("{}: its jobs are being watched by another process; wait for it, or end it", .0.display())]
     Launched(PathBuf),
-    /// Directories to merge were made from different plans.
+    /// Directories to merge have different plans.
     #[error("{first} and {second}: made from different plans; merge shards of one plan", first = first.display(), second = second.display())]
     PlansDiffer {
         /// The first directory.
@@ -76,15 +75,15 @@ pub enum SweepError {
         /// The second directory.
         second: PathBuf,
     },
-    /// Two different reports of one cell.
+    /// Two different reports of the same cell.
     #[error("cell {cell} has two different reports, one of them in {path}; they were made by different builds: remove one and run again", path = path.display())]
     Conflict {
         /// The cell.
         cell: Hash,
-        /// A file with one of them.
+        /// A file with one of the reports.
         path: PathBuf,
     },
-    /// Missing cells.
+    /// Some cells have no report.
     #[error(
         "{missing} of {planned} cells are missing; run the remaining shards, or --partial to merge what there is"
     )]
@@ -94,11 +93,11 @@ pub enum SweepError {
         /// Cells of the plan.
         planned: usize,
     },
-    /// The Parquet file could not be made.
+    /// Writing the Parquet file failed.
     #[cfg(feature = "parquet")]
     #[error("Parquet: {0}")]
     Parquet(#[from] ::parquet::errors::ParquetError),
-    /// No threads.
+    /// The threads could not be started.
     #[error("{0}; use fewer --jobs")]
     Threads(#[from] rayon::ThreadPoolBuildError),
 }

@@ -1,5 +1,4 @@
-//! Columns as a Parquet file, with the low-level writer: columns are what we have, so Arrow would only
-//! stand between.
+//! Writes columns as a Parquet file. The low-level writer takes columns directly; Arrow would add a conversion.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use parquet::schema::types::Type;
 
 use super::columns::{Column, Values};
 
-/// The file's bytes: the same for the same columns.
+/// Returns the bytes of the file. Equal columns give equal bytes.
 pub(super) fn bytes(columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
     let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder("cell").with_fields(fields).build()?;
@@ -35,7 +34,7 @@ pub(super) fn bytes(columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
             }
             Values::Whole(values) => {
                 let (values, levels) = optional(values);
-                // Two's complement is what the format asks of unsigned numbers.
+                // The format stores unsigned numbers in two's complement.
                 let values: Vec<i64> = values.into_iter().map(u64::cast_signed).collect();
                 writer.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
             }
@@ -51,7 +50,7 @@ pub(super) fn bytes(columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
     Ok(bytes)
 }
 
-/// The values that are there, and for each row whether it has one.
+/// Returns the present values, and each row's definition level (0: no value).
 fn optional<T: Copy>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
     let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
     (values.iter().filter_map(|value| *value).collect(), levels)

@@ -1,4 +1,4 @@
-//! A plan: everything a sweep runs, with the contents of what it names. Pure.
+//! The plan of a sweep, with the contents of everything it names. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,12 +15,12 @@ use crate::{ENGINE, SCHEMA};
 /// The version of [`Plan`]'s layout.
 pub const PLAN_SCHEMA: &str = "superpage.lab.plan/1";
 
-/// A named part of an experiment. Equal contents under equal names are the same experiment.
+/// A named input of an experiment. Equal names with equal contents are the same input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedInput {
     /// Its name in reports.
     pub name: String,
-    /// What it is: a design's or machine's TOML, a workload's words, for a file its digest.
+    /// Contents: TOML of a design or machine, options of a workload, digest of a file.
     pub content: String,
 }
 
@@ -35,14 +35,14 @@ pub struct Plan {
     pub machines: Vec<NamedInput>,
     /// Workloads.
     pub workloads: Vec<NamedInput>,
-    /// How memory is fragmented before the workload runs.
+    /// Fragmentations of memory before the workload runs.
     pub fragmentations: Vec<NamedInput>,
     /// Memory sizes.
     pub memories: Vec<ByteSize>,
-    /// How memory is divided into nodes. Plans that say nothing of it have one.
+    /// Divisions of memory into nodes. One node if absent.
     #[serde(default = "one_node", skip_serializing_if = "is_one_node")]
     pub nodes: Vec<Nodes>,
-    /// How much takes movable pages only.
+    /// Sizes of movable-only memory.
     #[serde(default = "no_partition", skip_serializing_if = "is_no_partition")]
     pub movables: Vec<ByteSize>,
     /// Seeds.
@@ -65,10 +65,10 @@ fn is_no_partition(movables: &Vec<ByteSize>) -> bool {
     *movables == no_partition()
 }
 
-/// Cells that differ in the design only: one pass over the stream.
+/// Cells that differ only in the design; one pass over the stream runs them all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group<'a> {
-    /// The hash of what its cells share.
+    /// Hash of the settings that its cells share.
     pub key: Hash,
     /// The machine.
     pub machine: &'a NamedInput,
@@ -78,7 +78,7 @@ pub struct Group<'a> {
     pub fragmentation: &'a NamedInput,
     /// The machine's memory.
     pub memory: ByteSize,
-    /// How that is divided.
+    /// Division of the memory.
     pub layout: Layout,
     /// The seed.
     pub seed: u64,
@@ -91,11 +91,11 @@ pub struct Group<'a> {
 pub struct Member<'a> {
     /// The cell's hash.
     pub cell: Hash,
-    /// Its design.
+    /// The cell's design.
     pub design: &'a NamedInput,
 }
 
-/// Part `index` of `of`; counted from 0, as array indexes of Slurm, Kubernetes and Ray are.
+/// Part `index` of `of`, from 0, as in array indexes of Slurm, Kubernetes and Ray.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     index: u32,
@@ -107,11 +107,11 @@ pub struct Shard {
 #[error("invalid shard `{0}`: expected I/N with I from 0 to N-1, e.g. 0/4")]
 pub struct ShardError(String);
 
-/// What a hash leaves out of a design's or machine's TOML: it changes nothing in a run.
+/// Keys of a design's or machine's TOML that do not affect a run; the hash omits them.
 const WORDS_ONLY: [&str; 1] = ["summary"];
 
 impl Plan {
-    /// The sweep's groups, sorted by key; each with all its cells.
+    /// Returns the sweep's groups with all their cells, sorted by key.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let designs: Vec<String> = self.designs.iter().map(|one| canonical(&one.content)).collect();
         let tables = canonical(workload_streams::TABLES);
@@ -179,7 +179,7 @@ impl Plan {
         })
     }
 
-    /// The memory sizes, each divided in each way.
+    /// Returns each combination of memory size and layout.
     fn memories(&self) -> impl Iterator<Item = (ByteSize, Layout)> {
         self.memories.iter().flat_map(move |&memory| {
             self.nodes.iter().flat_map(move |nodes| {
@@ -190,37 +190,36 @@ impl Plan {
     }
 }
 
-/// TOML without comments, layout and words for people; anything else as it is.
+/// Returns TOML without comments, formatting and `WORDS_ONLY` keys; other text unchanged.
 fn canonical(content: &str) -> String {
     let Ok(mut table) = toml::from_str::<toml::Table>(content) else {
         return content.to_string();
     };
     table.retain(|key, _| !WORDS_ONLY.contains(&key));
-    // Sorted by key: toml's tables are.
+    // TOML tables are sorted by key.
     serde_json::to_string(&table).unwrap_or_else(|_| content.to_string())
 }
 
 impl Shard {
-    /// The whole.
+    /// The whole sweep.
     pub const WHOLE: Self = Self { index: 0, of: 1 };
 
-    /// Part `index` of `of`, if there is one.
+    /// Returns part `index` of `of`, or `None` if `index` is too large.
     pub fn new(index: u32, of: u32) -> Option<Self> {
         (index < of).then_some(Self { index, of })
     }
 
-    /// Its groups. Sorted by hash and dealt out like cards: parts differ by one group at most, and
-    /// neighbours in the plan, which take alike long, are spread.
+    /// Returns the shard's groups. Groups are sorted by hash and assigned round-robin: shards differ by at most one
+    /// group, and neighbours in the plan, which take similar time, go to different shards.
     pub fn select<'a>(self, groups: &[Group<'a>]) -> Vec<Group<'a>> {
         groups.iter().skip(self.index as usize).step_by(self.of as usize).cloned().collect()
     }
 
-    /// Its number, from 0.
+    /// Returns the shard's number, from 0.
     pub fn index(self) -> u32 {
         self.index
     }
 
-    /// A name for files.
     pub(super) fn file_name(self) -> String {
         format!("{}-of-{}", self.index, self.of)
     }
@@ -242,31 +241,30 @@ impl FromStr for Shard {
     }
 }
 
-// A sweep as people write it: names, in TOML or as flags. The caller that reads files resolves the names into
-// a [`super::Plan`].
+// The TOML or flags of a sweep, with names. The caller, which reads files, resolves the names into a [`super::Plan`].
 
-/// What a sweep is to cover. Lists that are empty get their default from the command.
+/// Lists of a sweep as requested. The command fills empty lists with defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wanted {
     /// Designs: names of presets, or files.
     pub designs: Vec<String>,
-    /// Machines: the same.
+    /// Machines: names of presets, or files.
     pub machines: Vec<String>,
-    /// Workloads, as `lab run` takes them.
+    /// Workloads, as for `lab run`.
     pub workloads: Vec<String>,
-    /// Fragmentations, as `lab run` takes them.
+    /// Fragmentations, as for `lab run`.
     pub fragmentations: Vec<String>,
     /// Memory sizes.
     pub memories: Vec<ByteSize>,
-    /// How memory is divided into nodes.
+    /// Divisions of memory into nodes.
     pub nodes: Vec<Nodes>,
-    /// How much of it takes movable pages only.
+    /// Sizes of movable-only memory.
     pub movables: Vec<ByteSize>,
     /// Seeds.
     pub seeds: Vec<u64>,
 }
 
-/// Several values, or one.
+/// A list of values, or a single one.
 struct Many<T>(Vec<T>);
 
 impl<T: Field> Field for Many<T> {
@@ -281,7 +279,7 @@ impl<T: Field> Field for Many<T> {
     }
 }
 
-/// How many nodes, or the memory of each.
+/// Number of nodes, or the memory of each.
 struct DividedInto(Nodes);
 
 impl Field for DividedInto {
@@ -298,7 +296,7 @@ impl Field for DividedInto {
     }
 }
 
-/// Numbers, or ranges of them.
+/// Numbers or ranges of numbers.
 struct Seeds(Vec<u64>);
 
 impl Field for Seeds {
@@ -316,10 +314,10 @@ impl Field for Seeds {
 }
 
 impl Wanted {
-    /// Reads a plan; `file` is what errors call it.
+    /// Reads the TOML of a sweep; `file` is its name in errors.
     ///
     /// # Errors
-    /// All that is wrong with the text, by line.
+    /// Every problem in the text, with its line.
     pub fn from_toml(file: &str, text: &str) -> Result<Self, FileError> {
         toml_keys::read(file, text, |keys| Self {
             designs: keys.required("designs").map_or(Vec::new(), |Many(names)| names),
@@ -338,7 +336,7 @@ fn many<T: Field>(keys: &mut Reader<'_>, name: &'static str) -> Vec<T> {
     keys.optional(name).map_or(Vec::new(), |Many(values)| values)
 }
 
-// Seeds as people write them: `1-10,20`.
+// Seeds in the form `1-10,20`.
 
 /// Seeds that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -348,10 +346,10 @@ pub struct SeedsError(String);
 /// Maximum number of seeds in a range: a typo must not exhaust memory.
 const MAX_RANGE: u64 = 1 << 20;
 
-/// Reads numbers and ranges, in order, each seed once.
+/// Parses numbers and ranges, in order. Duplicates are dropped.
 ///
 /// # Errors
-/// [`SeedsError`]: it is no such list, or has a range of more than 2^20 seeds.
+/// [`SeedsError`]: invalid text, or a range of more than 2^20 seeds.
 pub fn seeds(text: &str) -> Result<Vec<u64>, SeedsError> {
     let bad = || SeedsError(text.to_string());
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| bad());

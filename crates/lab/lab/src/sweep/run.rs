@@ -1,5 +1,5 @@
-//! Running a shard: its groups over threads, each written as it ends. The only file of the laboratory
-//! that knows threads; they share nothing but the directory, so their number changes no byte.
+//! Runs a shard: distributes its groups over threads, and writes each group when it completes. Threads share only the
+//! directory, so their number does not change the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -19,37 +19,37 @@ use crate::{ENGINE, Report};
 pub struct Ran {
     /// Cells of the shard.
     pub cells: usize,
-    /// Cells that had a report already.
+    /// Cells that already had a report.
     pub present: usize,
-    /// Cells run now.
+    /// Cells that this run completed.
     pub done: usize,
-    /// Files with lines that could not be used; their cells were run again.
+    /// Files with damaged lines; this run repeated their cells.
     pub damaged: Vec<super::Damage>,
-    /// Groups that could not be run, by what they are, and why.
+    /// Failed groups: description and reason.
     pub failed: Vec<(String, String)>,
-    /// Whether `step` stopped it.
+    /// Whether `step` stopped the run.
     pub stopped: bool,
 }
 
 /// Progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
-    /// Cells done now.
+    /// Cells completed in this run.
     pub done: usize,
-    /// Cells to do now.
+    /// Cells to run.
     pub wanted: usize,
 }
 
-/// How a pass over a group ends: the reports of its members in order, or why there are none.
+/// Result of a pass over a group: the reports of its members in order, or the error.
 pub type Ended = Result<Vec<Report>, String>;
 
-/// Runs what is missing of `shard`, on `jobs` threads (0: one per CPU).
+/// Runs the missing cells of `shard` on `jobs` threads (0: one per CPU).
 ///
-/// `pass` runs a group. `step` is called after each and may break; passes under way are finished and
-/// kept. A pass that fails, or panics, is reported at the end and costs the others nothing.
+/// `pass` runs a group. `step` is called after each group and may break; passes in progress then complete and are kept.
+/// A pass that fails or panics does not affect the others; `Ran::failed` lists it.
 ///
 /// # Errors
-/// [`SweepError`]: the shard is run by somebody else, its directory cannot be read, or there are no threads.
+/// [`SweepError`]: another process runs the shard, its directory cannot be read, or threads cannot be started.
 pub fn run(
     store: &Store,
     plan: &Plan,
@@ -70,7 +70,7 @@ pub fn run(
 
     let stop = AtomicBool::new(false);
     let shared = Mutex::new((step, 0, Vec::new()));
-    // No more threads than passes: one without a pass only takes memory.
+    // A thread without a pass only costs memory.
     let jobs = jobs.min(missing.len().max(1));
     let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build()?;
     let damaged = &ran.damaged;
@@ -97,7 +97,7 @@ pub fn run(
         }
         written
     };
-    // The largest step is a group, and they are few: each is a task of its own.
+    // There are few groups, so each is a separate task.
     pool.install(|| missing.par_iter().with_max_len(1).try_for_each(one))?;
     let (_, done, failed) = shared.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     ran.done = done;
@@ -115,7 +115,7 @@ fn missing<'a>(groups: Vec<Group<'a>>, present: &BTreeSet<Hash>) -> Vec<Group<'a
     groups.into_iter().filter_map(rest).collect()
 }
 
-/// Checks the reports' designs: mixed-up reports would go unnoticed for years.
+/// Checks that the reports belong to the requested designs. A mix-up would otherwise go unnoticed.
 fn check(group: &Group, reports: Vec<Report>) -> Ended {
     let names: Vec<&str> = reports.iter().map(|report| report.cell.design.as_str()).collect();
     let wanted: Vec<&str> = group.members.iter().map(|one| one.design.name.as_str()).collect();
@@ -125,7 +125,6 @@ fn check(group: &Group, reports: Vec<Report>) -> Ended {
     Err(format!("asked for {}, got {}", wanted.join(", "), names.join(", ")))
 }
 
-/// Description of a group.
 fn name(group: &Group) -> String {
     let Layout { nodes, movable } = &group.layout;
     let divided = match group.layout == Layout::default() {
@@ -138,7 +137,7 @@ fn name(group: &Group) -> String {
     )
 }
 
-// Shards into one result: rows sorted by hash, so that the bytes tell nothing of how it was made.
+// Merging of shards. Rows are sorted by hash, so the bytes do not depend on how the shards ran.
 
 /// The version of the merged JSON's layout.
 pub const MERGE_SCHEMA: &str = "superpage.lab.sweep/1";
@@ -148,13 +147,13 @@ pub const MERGE_SCHEMA: &str = "superpage.lab.sweep/1";
 pub struct Merged {
     /// Every report, as JSON.
     pub json: String,
-    /// One row per report, as Parquet; `None`: built without the feature `parquet`.
+    /// One row per report, as Parquet; `None` without the feature `parquet`.
     pub parquet: Option<Vec<u8>>,
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
     /// Cells of the plan.
     pub planned: usize,
-    /// Files with lines that could not be used.
+    /// Files with damaged lines.
     pub damaged: Vec<Damage>,
 }
 
@@ -172,12 +171,12 @@ struct Row<'a> {
     report: &'a Report,
 }
 
-/// Merges the results in directories that were made from one plan. Reports of cells that the plan does
-/// not have (any more) are left out. Without `partial`, every cell must be there.
+/// Merges the results of directories that have the same plan. Reports of cells outside the plan are omitted. Without
+/// `partial`, every cell must have a report.
 ///
 /// # Errors
-/// [`SweepError`]: a directory without a plan or with another one, two reports of one cell, or without `partial` a cell
-/// without a report.
+/// [`SweepError`]: a directory without the plan, two different reports of a cell, or, without `partial`, a cell without
+/// a report.
 pub fn merge(stores: &[Store], partial: bool) -> Result<Merged, SweepError> {
     let (plan, reports, damaged) = read(stores)?;
     let cells: Vec<Hash> =
@@ -227,23 +226,21 @@ fn read(stores: &[Store]) -> Result<All, SweepError> {
     all.ok_or_else(|| SweepError::NoPlan("no directory".into()))
 }
 
-// Progress of each shard of a sweep. Pure.
-
 /// Progress of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
     /// The shard.
     pub shard: Shard,
-    /// Its cells.
+    /// Number of cells.
     pub cells: usize,
-    /// Cells with a report.
+    /// Number of cells with a report.
     pub done: usize,
-    /// Passes with cells without a report.
+    /// Number of passes with missing cells.
     pub passes_left: usize,
 }
 
 impl State {
-    /// Of `shard`, whose groups these are.
+    /// Computes the progress of `shard` with these groups.
     pub fn new(shard: Shard, groups: &[Group], contents: &Contents) -> Self {
         let mut state = Self { shard, cells: 0, done: 0, passes_left: 0 };
         for group in groups {
@@ -256,13 +253,13 @@ impl State {
         state
     }
 
-    /// Of the whole sweep.
+    /// Computes the progress of the whole sweep.
     pub fn of_whole(plan: &Plan, contents: &Contents) -> Self {
         Self::new(Shard::WHOLE, &plan.groups(), contents)
     }
 }
 
-/// Progress of each of `of` shards of all groups, by number.
+/// Returns the progress of each of `of` shards of all groups, by index.
 pub fn states(groups: &[Group], contents: &Contents, of: u32) -> Vec<State> {
     let shards = (0..of).filter_map(|index| Shard::new(index, of));
     shards.map(|shard| State::new(shard, &shard.select(groups), contents)).collect()

@@ -1,10 +1,9 @@
-//! The directory of a sweep. `plan.json`, `groups/*.jsonl` (one file per pass, one line per cell),
-//! `locks/` (one file per shard) and `logs/` (what jobs of a cluster print). The only file of the sweeps that touches files.
+//! `Store`: the directory of a sweep, with `plan.json`, `groups/*.jsonl` (one file per pass, one line per cell),
+//! `locks/` (one file per shard) and `logs/` (output of cluster jobs). Only this file of the sweeps accesses files.
 //!
-//! A group's file appears whole or not at all: it is written beside and renamed. Nothing in it is
-//! believed all the same: every line carries a hash of what it says, and a file with a line that was cut
-//! or changed counts as not there. Files are named by their group and members, so runs never write over each
-//! other's results, only over the same ones.
+//! A group's file is written under a temporary name and renamed, so it is never partial. Its contents are verified all
+//! the same. Every line has a checksum, and a file with a cut or changed line is ignored. File names contain group and
+//! members, so a run can overwrite only equal results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -30,35 +29,35 @@ pub struct Store {
 pub struct Contents {
     /// Reports by cell.
     pub reports: BTreeMap<Hash, Report>,
-    /// Files with lines that cannot be used.
+    /// Files with damaged lines.
     pub damaged: Vec<Damage>,
 }
 
-/// A file with lines that cannot be used.
+/// A file with damaged lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub path: PathBuf,
-    /// The first such line, from 1.
+    /// The first damaged line, from 1.
     pub line: usize,
     /// Reason.
     pub why: String,
 }
 
-/// A shard that is ours to write, until this is dropped or the process ends, however it ends.
+/// The lock of a shard, released on drop or at the end of the process.
 #[derive(Debug)]
 pub(super) struct Held {
     _file: File,
     pub(super) shard: Shard,
 }
 
-/// A sweep whose jobs are ours to submit and to watch, as long as a shard is held.
+/// The lock of the process that submits and watches the sweep's cluster jobs, released like a shard's.
 #[derive(Debug)]
 pub struct Launched {
     _file: File,
 }
 
-/// The name of that lock, and of files that are being written for it (`NAME.launch.tmp`).
+/// Name of the launch lock, and part of the names of its temporary files (`NAME.launch.tmp`).
 const LAUNCH: &str = "launch";
 
 #[derive(Serialize, Deserialize)]
@@ -69,20 +68,20 @@ struct Line<R> {
 }
 
 impl Store {
-    /// The sweep in `directory`, which need not exist before it is planned.
+    /// Returns the store of `directory`, which may not exist yet.
     pub fn at(directory: &Path) -> Self {
         Self { directory: directory.to_path_buf() }
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Writes the plan. The same plan again is no change; another one only with `replace`.
+    /// Writes the plan. Writing an equal plan changes nothing. A different plan is only replaced if `replace` is set.
     ///
     /// # Errors
-    /// [`SweepError::OtherPlan`]: another plan is there. [`SweepError::File`]: it cannot be written.
+    /// [`SweepError::OtherPlan`]: a different plan exists. [`SweepError::File`]: the file cannot be written.
     pub fn write_plan(&self, plan: &Plan, replace: bool) -> Result<(), SweepError> {
         match self.plan() {
             Ok(old) if old == *plan => return Ok(()),
@@ -98,10 +97,10 @@ impl Store {
         self.write(&self.plan_file(), &text, "plan")
     }
 
-    /// The plan that lies here.
+    /// Reads the plan of this directory.
     ///
     /// # Errors
-    /// [`SweepError::NoPlan`], [`SweepError::BadPlan`], or [`SweepError::File`]: it cannot be read.
+    /// [`SweepError::NoPlan`], [`SweepError::BadPlan`], or [`SweepError::File`] if the file cannot be read.
     pub fn plan(&self) -> Result<Plan, SweepError> {
         let path = self.plan_file();
         let text = read_limited(&path)
@@ -118,16 +117,16 @@ impl Store {
         Ok(plan)
     }
 
-    /// Everything that lies here and can be used. Of a file with a damaged line nothing is: whoever
-    /// damaged one line may have changed another, and one pass makes all of them again.
+    /// Reads all valid results. A file with a damaged line is ignored as a whole: other lines may have changed too, and
+    /// one pass restores them all.
     ///
     /// # Errors
-    /// [`SweepError::File`]: the directory or a file in it cannot be read. A damaged file is no error.
+    /// [`SweepError::File`]: the directory or a file cannot be read. A damaged file is not an error.
     pub fn read(&self) -> Result<Contents, SweepError> {
         Self::contents(self.files("jsonl")?)
     }
 
-    /// The same of some groups only: a shard of a large sweep does not read all of it.
+    /// As [`Store::read`], but reads only these groups: a shard does not need the whole sweep.
     ///
     /// # Errors
     /// As [`Store::read`].
@@ -135,7 +134,7 @@ impl Store {
         Self::contents(self.files_of(groups)?)
     }
 
-    /// The files of some groups, whatever is in them.
+    /// Returns the files of these groups without reading them.
     ///
     /// # Errors
     /// [`SweepError::File`]: the directory cannot be read.
@@ -146,7 +145,7 @@ impl Store {
         Ok(files)
     }
 
-    /// Number of passes with a file, whatever its contents.
+    /// Returns the number of passes that have a file, valid or not.
     ///
     /// # Errors
     /// [`SweepError::File`]: the directory cannot be read.
@@ -155,12 +154,12 @@ impl Store {
         Ok(files.iter().filter_map(|path| key_of(path)).collect::<BTreeSet<_>>().len())
     }
 
-    /// Directory of the results.
+    /// Returns the directory of the results.
     pub fn groups_directory(&self) -> PathBuf {
         self.directory.join("groups")
     }
 
-    /// Directory of the logs of cluster jobs.
+    /// Returns the directory of the logs of cluster jobs.
     pub fn logs_directory(&self) -> PathBuf {
         self.directory.join("logs")
     }
@@ -186,7 +185,7 @@ impl Store {
         Ok(contents)
     }
 
-    /// A directory may hold a copied plan only.
+    /// Creates the missing directories: the directory may contain only a copied plan.
     fn make_directories(&self) -> Result<(), SweepError> {
         for directory in ["groups", "locks", "logs"] {
             let path = self.directory.join(directory);
@@ -195,25 +194,24 @@ impl Store {
         Ok(())
     }
 
-    /// Takes a shard, and clears away what a killed run of it left half written.
+    /// Locks a shard, and removes the temporary files of an interrupted run.
     pub(super) fn hold(&self, shard: Shard) -> Result<Held, SweepError> {
         let locked = || SweepError::Locked { directory: self.directory.clone(), shard };
         let file = self.lock(&shard.file_name())?.ok_or_else(locked)?;
         Ok(Held { _file: file, shard })
     }
 
-    /// Takes the whole, to have it run by a cluster: one process submits its jobs and watches them. Shards
-    /// are taken by the jobs.
+    /// Locks the sweep for the process that submits and watches its cluster jobs. The jobs lock their own shards.
     ///
     /// # Errors
-    /// [`SweepError::Launched`]: another process does; [`SweepError::File`]: the directory cannot be used.
+    /// [`SweepError::Launched`]: another process has the lock. [`SweepError::File`]: the directory cannot be used.
     pub fn launch(&self) -> Result<Launched, SweepError> {
         let file = self.lock(LAUNCH)?;
         let file = file.ok_or_else(|| SweepError::Launched(self.directory.clone()))?;
         Ok(Launched { _file: file })
     }
 
-    /// Takes the lock of this name and removes its half-written files; `None`: another process holds it.
+    /// Takes the named lock and removes its temporary files. `None`: another process holds the lock.
     fn lock(&self, name: &str) -> Result<Option<File>, SweepError> {
         self.make_directories()?;
         let path = self.directory.join("locks").join(format!("{name}.lock"));
@@ -230,8 +228,8 @@ impl Store {
         Ok(Some(file))
     }
 
-    /// Adds the reports of a group's members, in their order, whole; then removes damaged files of
-    /// the same group, which have nothing any more that is not here.
+    /// Writes the reports of a group's members, in order. Then removes the group's damaged files, which the new file
+    /// replaces.
     pub(super) fn add(
         &self,
         held: &Held,
@@ -255,16 +253,16 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a temporary file and renames it, so that no reader sees a partial file.
+    /// Writes a temporary file and renames it, so no reader sees a partial file.
     fn write(&self, path: &Path, text: &str, mark: &str) -> Result<(), SweepError> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{mark}.tmp"));
         let beside = PathBuf::from(beside);
-        // A killed run's; a link that somebody put there is not followed.
+        // Removes the file of a killed run. A link in its place is not followed.
         let _ = fs::remove_file(&beside);
         let written = File::create_new(&beside).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
-            // The name must not reach the disk before what it names.
+            // Data must reach the disk before the rename.
             file.sync_data()?;
             fs::rename(&beside, path)
         });
@@ -274,7 +272,7 @@ impl Store {
         })
     }
 
-    /// Files of groups whose name ends like this, sorted.
+    /// Returns the group files with this extension, sorted.
     fn files(&self, ending: &str) -> Result<Vec<PathBuf>, SweepError> {
         let directory = self.groups_directory();
         let failed = |error| SweepError::file(&directory, error);
@@ -299,7 +297,7 @@ impl Store {
     }
 }
 
-/// The key in the name of a group's file.
+/// Returns the key in a group file's name.
 fn key_of(path: &Path) -> Option<&str> {
     Some(path.file_name()?.to_str()?.split_once('-')?.0)
 }
@@ -308,12 +306,12 @@ fn line(cell: Hash, report: &Report) -> String {
     let check = check(cell, report);
     let line =
         serde_json::to_string(&Line { cell, check, report }).expect("a report is plain data");
-    // Else it would be taken for damaged, and made again for ever.
+    // Otherwise the line would count as damaged, and the pass would repeat for ever.
     debug_assert_eq!(parse(&line).map(|_| ()), Ok(()));
     line + "\n"
 }
 
-/// The cells and reports of a file, or the first line that is damaged, and how.
+/// Parses the cells and reports of a file, or returns the first damaged line and the reason.
 fn parse_all(text: &str) -> Result<Vec<(Hash, Report)>, (usize, String)> {
     if !text.ends_with('\n') {
         return Err((text.lines().count().max(1), "was cut".to_string()));
@@ -333,7 +331,7 @@ fn check(cell: Hash, report: &Report) -> Hash {
     let report = serde_json::to_string(report).expect("a report is plain data");
     Hash::new([cell.to_string().as_str(), &report])
 }
-/// More than any plan, or the results of any pass; whoever puts a disk in its place gets an answer.
+/// Maximum size of a file, in bytes: larger than any plan or the results of any pass.
 const MAX_FILE: u64 = 256 << 20;
 
 fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -343,15 +341,15 @@ fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
     if fits { Ok(bytes) } else { Err(std::io::Error::other("more than 256 MiB")) }
 }
 
-// The hash of contents: 128 bits of XXH3, which is fast, stable over versions and platforms, and not
-// meant against an adversary; nobody gains by a collision here.
+// Hash of contents: 128-bit XXH3, fast and stable over versions and platforms. It does not resist attacks; a collision
+// benefits nobody here.
 
 /// A hash of contents, shown as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash(u128);
 
 impl Hash {
-    /// Of parts, each with its length before it, so that no two lists of parts give the same bytes.
+    /// Hashes parts, each preceded by its length, so different lists of parts give different input.
     pub fn new<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut state = Xxh3::new();
         for part in parts {
@@ -398,8 +396,7 @@ impl<'de> Deserialize<'de> for Hash {
 mod hash_tests {
     use super::*;
 
-    /// Results that lie on disk are found by these numbers: they must never change. (Computed with
-    /// xxHash 0.8 by python-xxhash.)
+    /// These hashes identify results on disk and must never change. (Computed with xxHash 0.8 by python-xxhash.)
     #[test]
     fn is_the_same_for_ever() {
         assert_eq!(Hash::new(["superpage"]).to_string(), "ec9ea8e8f3a6d20a4c9c4088044bce0a");

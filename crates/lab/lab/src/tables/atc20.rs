@@ -1,8 +1,8 @@
 //! The tables of Quicksilver's talk at ATC 2020 (Zhu, Cox, Rixner; slides 14, 17, 21 to 24).
 //!
-//! One machine, one parameter set per design, one per workload. What was fitted, and to which cell, is in
-//! `machines/e3-1245v6.toml`, `designs/*.toml` and `crates/shared/workload-streams/data/workloads.toml`; the cells are marked
-//! here. Everything else is held out, or a check: see docs/decisions/lab-model.md#13.
+//! One machine, one parameter set per design, one per workload. `machines/e3-1245v6.toml`, `designs/*.toml` and
+//! `crates/shared/workload-streams/data/workloads.toml` say which parameters were fitted to which cells. These cells
+//! are marked here; all others are held out or checks. See docs/decisions/lab-model.md#13.
 
 use machine::Stores;
 use units::ByteSize;
@@ -11,7 +11,7 @@ use super::{Better, Conditions, Entry, Reports, Role, Row, Runs, Table, done, ro
 use crate::Report;
 use crate::analysis::{Account, Made};
 
-/// The machine: indirect evidence says E3-1245 v6 with 32 GB (docs/sources/policies.md 4.1).
+/// The machine. Indirect evidence points to an E3-1245 v6 with 32 GB (docs/sources/policies.md 4.1).
 const MACHINE: &str = "e3-1245v6";
 const MEMORY: ByteSize = ByteSize::gib(32);
 
@@ -21,18 +21,18 @@ const DESIGNS: [&str; 6] =
 const WITH_BASE: [&str; 7] =
     ["base", "linux-4.3", "ingens", "hawkeye-pmu", "freebsd-11.2", "sync-1", "sync-64"];
 
-/// Figures of a workload: the slide's name, what is simulated, the published cells.
+/// A workload: name on the slide, simulated workload, published cells.
 struct Line {
     name: &'static str,
     workload: &'static str,
     published: &'static [f64],
     /// Columns to which a parameter was fitted.
     fitted: &'static [usize],
-    /// Whether the row came after all parameters were set.
+    /// Whether the row was added after all parameters were set.
     is_check: bool,
 }
 
-/// Of slides 21 and 22.
+/// Programs left out of slides 21 and 22.
 const OTHER_PROGRAMS: &str =
     "programs of the paper whose figures were not at hand (BlockSVM, freqmine, 605.mcf_s)";
 
@@ -189,7 +189,7 @@ const FRAG0: [Line; 8] = [
     check("631.deepsjeng_s", "deepsjeng", &[1.0, 0.99, 0.86, 1.0, 1.0, 1.0]),
 ];
 
-/// A row that nothing is ever fitted to.
+/// Creates a row to which no parameter is ever fitted.
 const fn check(name: &'static str, workload: &'static str, published: &'static [f64]) -> Line {
     Line { name, workload, published, fitted: &[], is_check: true }
 }
@@ -205,7 +205,7 @@ const FRAG100: [Line; 8] = [
     Line { published: &[1.0, 1.01, 0.97, 1.04, 1.1, 1.11], ..FRAG0[7] },
 ];
 
-/// Frag-0, 50, 100; columns as [`WITH_BASE`].
+/// Frag-0, 50 and 100; columns as in [`WITH_BASE`].
 const REDIS_GBPS: [[f64; 7]; 3] = [
     [1.04, 1.34, 1.0, 1.0, 1.11, 1.26, 1.2],
     [1.04, 0.92, 0.95, 1.02, 1.04, 1.25, 1.27],
@@ -216,7 +216,7 @@ const REDIS_P95: [[f64; 7]; 3] = [
     [5.7, 10.2, 5.9, 5.9, 6.2, 4.5, 4.7],
     [5.6, 9.9, 6.1, 5.8, 6.5, 4.5, 4.6],
 ];
-/// The same in steady state, to which nothing is ever fitted.
+/// Frag-0, 50 and 100 in steady state; no parameter is ever fitted to them.
 const REDIS_WARM_GBPS: [[f64; 7]; 3] = [
     [1.06, 1.32, 1.23, 1.03, 1.3, 1.32, 1.31],
     [1.07, 1.17, 1.09, 1.03, 1.18, 1.32, 1.32],
@@ -225,12 +225,14 @@ const REDIS_WARM_GBPS: [[f64; 7]; 3] = [
 const REDIS: &str = "redis-cold";
 const LEVELS: [&str; 3] = ["none", "frag-50", "frag-100"];
 const BUILD: [&str; 3] = ["sync-1", "sync-64", "freebsd-11.2"];
-/// What a build does in the kernel beside memory: programs started, files; a machine that knows only memory cannot say.
-/// Fitted to the times of the two Quicksilvers in the kernel. (docs/sources/policies.md 2.4 derives 36.9 with FreeBSD's.)
+/// Kernel time of a build outside of memory management (process start, files), which the simulated machine lacks.
+/// Fitted to the kernel times of Sync-1 and Sync-64. (docs/sources/policies.md 2.4 derives 36.9 with FreeBSD's time
+/// included.)
 const OTHER_KERNEL_SECONDS: f64 = 42.2;
-/// Bytes of value in each operation, and operations of the cold run (`crates/shared/workload-streams/data/workloads.toml`).
+/// Bytes of all values in the cold run: bytes per operation times operations
+/// (`crates/shared/workload-streams/data/workloads.toml`).
 const REDIS_BYTES: f64 = 4096.0 * 7.6e6;
-/// The same of the warm run.
+/// Bytes of all values in the warm run.
 const REDIS_WARM_BYTES: f64 = 4096.0 * 20e6;
 
 fn runs(
@@ -311,15 +313,15 @@ fn latency(entry: &Entry, reports: &Reports<'_>) -> Table {
     table(entry, "95th percentile of latency, ms", Better::Lower, &WITH_BASE, rows)
 }
 
-/// What was fitted is fitted to Sync-1, and where that does not suffice to Sync-64 too; all else are checks.
-/// See docs/decisions/lab-model.md#18.
+/// Parameters are fitted to Sync-1, and to Sync-64 if one figure is not enough. All other cells are checks. See
+/// docs/decisions/lab-model.md#18.
 fn build(entry: &Entry, reports: &Reports<'_>) -> Table {
     let row = |name, published: [f64; 3], fitted: &[usize], figure: &dyn Fn(&Report) -> f64| {
         let simulated = |column: usize| done(reports[0][column], figure);
         let role = |column| if fitted.contains(&column) { Role::Fitted } else { Role::Check };
         row(name, &published, role, simulated)
     };
-    // Follows from counts that were fitted.
+    // Figures that follow from fitted counts.
     let beyond = |name, published: f64, figure: &dyn Fn(&Report, &Report) -> f64| {
         let both = (reports[0][0], reports[0][1]);
         let simulated = |column: usize| {
@@ -342,15 +344,15 @@ fn build(entry: &Entry, reports: &Reports<'_>) -> Table {
         row("page faults", [5.3e6, 10.3e6, 30.2e6], &[0, 1], &|report| {
             report.counters.faults as f64
         }),
-        // A reserved page's cost was chosen with what docs/sources/policies.md 2.4 derives from these three in view; hardly any
-        // of FreeBSD's time is of it.
+        // docs/sources/policies.md 2.4 derives the cost of a reserved page from these three figures, so the chosen cost
+        // was not independent of them. Little of FreeBSD's time depends on it.
         row("time in the kernel, s of CPU", [89.4, 78.5, 98.0], &[0, 1], &kernel),
         row("time, s", [197.7, 196.9, 203.7], &[0], &Report::seconds),
         row("user time, s of CPU", [1409.4, 1408.8, 1436.7], &[0], &user),
         beyond("superpages that Sync-64 has not", 100_900.0, &|sync_1, sync_64| {
             made(sync_1) - made(sync_64)
         }),
-        // The slide's bound of their utilisation: had more pages been used, there had been more faults.
+        // The slide's bound of utilisation: more used pages would have meant more faults.
         beyond("pages used of each, at most", 50.0, &|sync_1, sync_64| {
             let faults = |report: &Report| report.counters.faults as f64;
             (faults(sync_64) - faults(sync_1)) / (made(sync_1) - made(sync_64))
@@ -359,7 +361,7 @@ fn build(entry: &Entry, reports: &Reports<'_>) -> Table {
     table(entry, "counts and seconds", Better::Lower, &BUILD, rows)
 }
 
-/// Slide 17 is where the machines' costs come from, so every cell is fitted: it shows that they arrive.
+/// Slide 17 is the source of the machines' costs, so every cell is fitted. The table shows that the costs take effect.
 fn zeroing(entry: &Entry, _: &Reports<'_>) -> Table {
     let published = [
         ("e3-1231v3", [92.0, 88.0, 87.0, 114.0, 99.0, 97.0]),

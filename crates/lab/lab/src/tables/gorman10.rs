@@ -1,7 +1,8 @@
 //! STREAM on explicit superpages, 2010 (Gorman and Healy, WIOSCA, section 7.1; Gorman, LWN "Huge pages" parts 4 and 5).
 //!
-//! Two inputs of `machines/ppc970.toml` are published figures: what a miss costs, and Triad's rate on superpages.
-//! Nothing else is fitted; `machines/phenom-9950.toml` has nothing from here. See docs/decisions/lab-model.md#14.
+//! Two inputs of `machines/ppc970.toml` are published figures: the cost of a miss, and Triad's rate on superpages. No
+//! other parameter is fitted, and `machines/phenom-9950.toml` uses no figure from here. See
+//! docs/decisions/lab-model.md#14.
 
 use units::ByteSize;
 use workload_streams::Tables;
@@ -10,13 +11,14 @@ use super::{Better, Conditions, Entry, Reports, Role, Row, Runs, Table, done, ro
 use crate::Report;
 use crate::analysis::Account;
 
-/// 1 GiB in three arrays, ten times: 262,325 minor faults (docs/sources/policies.md 4.3). On the Phenom the same.
+/// Three arrays of 1 GiB in total, ten iterations: 262,325 minor faults (docs/sources/policies.md 4.3), on both
+/// machines.
 const STREAM: &str = "stream:size=1G,iterations=10";
 const PPC: &str = "ppc970";
 const PHENOM: &str = "phenom-9950";
 const DESIGNS: [&str; 2] = ["base", "hugetlb"];
 const COLUMNS: [&str; 2] = ["base", "superpages"];
-/// Bytes that a run's accesses read or write, each.
+/// Bytes of one access.
 const WORD: f64 = 8.0;
 const LINE: f64 = 64.0;
 /// Not published.
@@ -68,7 +70,7 @@ fn runs(machine: &'static str) -> Runs {
     Runs { name: "STREAM", conditions, designs: &DESIGNS }
 }
 
-/// Bytes a second of all four kernels: the model has one cost for them.
+/// Returns the bytes per second of all four STREAM kernels: the model has one cost for them.
 fn rate(report: &Report) -> f64 {
     let run = report.phases.iter().find(|phase| phase.name == "run");
     let (accesses, cycles) = run.map_or((0, 1), |run| (run.accesses, run.wall_cycles));
@@ -78,7 +80,7 @@ fn rate(report: &Report) -> f64 {
 fn rates(entry: &Entry, reports: &Reports<'_>) -> Table {
     let kernel = |name: &str, published: [f64; 2]| {
         let rate = |column: usize| done(reports[0][column], |report| rate(report) / 1e6);
-        // `stream-bandwidth` is Triad's on superpages.
+        // `stream-bandwidth` is Triad's rate on superpages.
         let role = |column| match (name, column) {
             ("Triad", 1) => Role::Fitted,
             _ => Role::HeldOut,
@@ -133,10 +135,10 @@ fn times(entry: &Entry, reports: &Reports<'_>) -> Table {
     entry.grid("seconds and faults", Better::Lower, &COLUMNS, rows)
 }
 
-/// Cycles of whole walks, as a counter has them: also those that the program does not wait for.
+/// Returns the cycles of whole page walks, as a hardware counter would, including cycles that overlap with the program.
 fn walk_cycles(report: &Report) -> f64 {
     let machine = machine::preset(&report.cell.machine).expect("a preset");
-    // STREAM's setup and run hide the same part.
+    // STREAM's setup and run hide the same share.
     let exposed = if machine.walk_blocks { 1.0 } else { Tables::embedded().stream.run.exposed };
     Account::Translation.cycles(&report.ledger) as f64 / exposed
 }
@@ -154,7 +156,7 @@ fn misses(entry: &Entry, reports: &Reports<'_>) -> Table {
         row(name, &published, role, simulated)
     };
     let rows = vec![
-        // `memory-cycles` of ppc970 comes from it.
+        // The machine's `memory-cycles` is fitted to this figure.
         row("cycles of a miss", [563.0, 51.0], Some(0), &|report| {
             walk_cycles(report) / walks(report)
         }),

@@ -1,8 +1,9 @@
-//! Published tables, rerun: what a paper printed beside what the laboratory gets.
+//! Published tables and their reruns.
 //!
-//! A [`Table`] is a grid of [`Cell`]s; [`Table::agreement`] is the summary that decides whether a paper
-//! was reproduced: the order of every pair that it separates, and how far the figures are off. An [`Entry`] says
-//! which [`Runs`] its rows need and makes the table of their reports; [`run`] simulates what several need, each once.
+//! A [`Table`] is a grid of published and simulated [`Cell`]s. [`Table::agreement`] decides whether a paper was
+//! reproduced: the order of every pair of cells that the paper separates, and the error of the figures. An [`Entry`]
+//! lists the [`Runs`] that its rows need and makes the table from the reports. [`run`] simulates a run once, even if
+//! several tables need it.
 
 mod atc20;
 pub mod faults;
@@ -35,22 +36,22 @@ pub struct Entry {
     pub summary: &'static str,
     /// What was published with the table and is not included.
     pub left_out: &'static str,
-    /// What its rows need.
+    /// The runs that its rows need.
     pub(crate) runs: fn() -> Vec<Runs>,
-    /// Makes the table of the reports.
+    /// Makes the table from the reports.
     pub(crate) table: fn(&Self, &Reports<'_>) -> Table,
 }
 
-/// What a row needs: a report for each of the designs.
+/// The runs of a row: one report per design.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Runs {
-    /// The row's name, to tell what is run.
+    /// Name of the row, for progress.
     pub name: &'static str,
     pub conditions: Conditions,
     pub designs: &'static [&'static str],
 }
 
-/// What a design is run under. Equal ones give equal reports.
+/// Conditions of a run. A design under equal conditions gives equal reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Conditions {
     /// A preset.
@@ -61,10 +62,10 @@ pub(crate) struct Conditions {
     pub seed: u64,
 }
 
-/// The reports of each of an entry's runs, in the order of their designs.
+/// Reports of each of an entry's runs, in the order of the designs.
 pub(crate) type Reports<'a> = [Vec<&'a Report>];
 
-/// A published table and its rerun.
+/// A published table with its rerun.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Table {
     /// Its name.
@@ -73,7 +74,7 @@ pub struct Table {
     pub source: String,
     /// What was published with the table and is not included.
     pub left_out: String,
-    /// What the figures are: `speed-up over base pages`.
+    /// Unit of the figures, e.g. `speed-up over base pages`.
     pub figure: String,
     /// Which direction is better.
     pub better: Better,
@@ -98,7 +99,7 @@ pub enum Better {
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// One per column.
+    /// One cell per column.
     pub cells: Vec<Cell>,
 }
 
@@ -113,7 +114,7 @@ pub struct Cell {
     pub role: Role,
 }
 
-/// What a cell is evidence of.
+/// Role of a cell as evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -121,33 +122,33 @@ pub enum Role {
     Fitted,
     /// No parameter was fitted to the cell.
     HeldOut,
-    /// It came after all parameters were set, or was taken out of what sets them, and nothing is ever fitted to it.
+    /// The cell was published or added after all parameters were set. No parameter is ever fitted to it.
     Check,
-    /// The cell is 1 by definition: what others are relative to.
+    /// The cell is 1 by definition: the reference of the others.
     Base,
 }
 
 impl Role {
-    /// Whether the figure was known while parameters were set.
+    /// Returns whether the figure was known when parameters were set.
     fn is_known(self) -> bool {
         matches!(self, Self::Fitted | Self::HeldOut)
     }
 }
 
 impl Cell {
-    /// Relative error of the simulation, as a share: simulated / published - 1.
+    /// Returns the relative error of the simulation: simulated / published - 1.
     pub fn error(&self) -> Option<f64> {
         let published = self.published.filter(|published| *published != 0.0)?;
         Some(self.simulated? / published - 1.0)
     }
 }
 
-/// Every table, in order.
+/// Returns every table, in order.
 pub fn list() -> impl Iterator<Item = &'static Entry> {
     atc20::TABLES.iter().chain(&gorman10::TABLES)
 }
 
-/// The table of this name.
+/// Returns the table of this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
     list().find(|entry| entry.name == name)
 }
@@ -156,7 +157,7 @@ fn done(report: &Report, figure: impl Fn(&Report) -> f64) -> Option<f64> {
     (report.end == End::Done).then(|| figure(report))
 }
 
-/// A row of these figures; NaN is one that was not published. `simulated` is asked by column.
+/// Makes a row. NaN in `published` means not published. `simulated` is called with each column.
 fn row(
     name: &str,
     published: &[f64],
@@ -172,7 +173,7 @@ fn row(
 }
 
 impl Entry {
-    /// Its table of these rows.
+    /// Makes the entry's table from rows.
     fn grid(&self, figure: &str, better: Better, columns: &[&str], rows: Vec<Row>) -> Table {
         Table {
             name: self.name.to_string(),
@@ -185,10 +186,10 @@ impl Entry {
         }
     }
 
-    /// Runs the table; `step` is called with its progress.
+    /// Runs the table and calls `step` with the progress.
     ///
     /// # Errors
-    /// [`LabError`], of the first experiment that cannot be run.
+    /// [`LabError`] of the first experiment that fails.
     pub fn run(&self, step: &mut (dyn FnMut(Step<'_>) + Send)) -> Result<Table, LabError> {
         let mut made = None;
         let mut whole = |table| {
@@ -200,13 +201,13 @@ impl Entry {
     }
 }
 
-// Tables run together: what their rows need, each design under each conditions once, in one queue over all threads.
+// Runs several tables together. Each design under each condition runs once, in one queue over all threads.
 //
-// The longest pass begins first, so that no thread is left with a long one at the end. Reports are kept until the
-// last table is made of them: some 50 KB each. A pass takes the memory of its machines, some 100 MB each of 32 GB
-// fragmented; there are as many passes at a time as threads.
+// The longest pass begins first, so no thread is left with a long one at the end. Reports, about 50 KB each, are kept
+// until the last table is made. A pass needs the memory of its machines, about 100 MB for each with 32 GB of fragmented
+// memory. As many passes run at a time as there are threads.
 
-/// How far a rerun is. A cell is a design under one workload and fragmentation; several tables may need it.
+/// Progress of a rerun. A cell is a design under one set of conditions; several tables may need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step<'a> {
     /// Number of completed cells.
@@ -215,19 +216,20 @@ pub struct Step<'a> {
     pub of: u64,
     /// The next row.
     pub row: &'a str,
-    /// Its fragmentation.
+    /// Fragmentation of the next row.
     pub fragmentation: &'a str,
 }
 
-/// Designs that share a pass: to make a stream takes up to as long as a design's machine takes to run it.
+/// Designs that share a pass. Generating a stream takes up to as long as simulating one design.
 const TOGETHER: usize = 2;
 
-/// Runs these tables. `step` is called before each pass with its progress; `whole` is given each table, in their order, as
-/// soon as it and those before it are whole, and may break: then no further pass is begun. `going` is asked before each
-/// piece of a pass, and may break: then passes under way are given up.
+/// Runs the tables. `step` gets the progress before each pass. `whole` gets each table in order, once it and all tables
+/// before it are complete; if it breaks, no further pass begins. `going` is called before each piece of a pass; if it
+/// breaks, passes in progress are abandoned.
 ///
 /// # Errors
-/// The first pass that could not be run, or was given up; no further one is begun, and the tables that need it are not made.
+/// [`LabError`] of the first pass that failed or was abandoned. No further pass begins, and tables that need it are not
+/// made.
 pub fn run(
     entries: &[&Entry],
     step: &mut (dyn FnMut(Step<'_>) + Send),
@@ -237,7 +239,7 @@ pub fn run(
     let passes = longest_first(passes(entries))?;
     let of = passes.iter().map(|pass| pass.designs.len() as u64).sum();
     let mut board = Board { waiting: entries, reports: BTreeMap::new(), of, step, whole };
-    // A table may need nothing.
+    // A table may need no runs.
     if board.give().is_break() {
         return Ok(());
     }
@@ -258,16 +260,16 @@ pub fn run(
     board.into_inner().expect("nothing in it panics").1
 }
 
-/// Designs that take one pass over a workload's stream.
+/// Designs simulated in one pass over a workload's stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pass {
-    /// The row that needs it first.
+    /// The first row that needs the pass.
     name: &'static str,
     pub conditions: Conditions,
     pub designs: Vec<&'static str>,
 }
 
-/// What the tables need, each cell once.
+/// Returns the passes that the tables need, with each cell once.
 fn passes(entries: &[&Entry]) -> Vec<Pass> {
     let mut needed: BTreeMap<Conditions, (&'static str, Vec<&'static str>)> = BTreeMap::new();
     for Runs { name, conditions, designs } in entries.iter().flat_map(|entry| (entry.runs)()) {
@@ -286,8 +288,8 @@ fn passes(entries: &[&Entry]) -> Vec<Pass> {
     passes
 }
 
-/// Those of the longest streams first; of equally long ones those on memory that is fragmented, where designs have
-/// more to do.
+/// Sorts passes by decreasing length of their streams. Among equal lengths, fragmented memory comes first, because
+/// designs have more to do there.
 fn longest_first(passes: Vec<Pass>) -> Result<Vec<Pass>, LabError> {
     let mut known = Vec::new();
     for pass in passes {
@@ -300,7 +302,7 @@ fn longest_first(passes: Vec<Pass>) -> Result<Vec<Pass>, LabError> {
 }
 
 impl Pass {
-    /// Records that its machines carry out. A stream of which nobody knows is taken for a long one.
+    /// Returns the number of records that the machines execute. A stream of unknown length counts as very long.
     fn expected(&self) -> Result<u64, LabError> {
         let (description, _) = self.experiment().workload.build()?;
         let records = description.records.unwrap_or(u64::MAX);
@@ -331,7 +333,7 @@ impl Pass {
     }
 }
 
-/// What is done, and the tables that wait for what is not.
+/// Completed reports, and the tables that wait for more.
 struct Board<'a> {
     waiting: &'a [&'a Entry],
     reports: BTreeMap<(Conditions, &'static str), Report>,
@@ -354,7 +356,7 @@ impl Board<'_> {
         self.give()
     }
 
-    /// Gives the tables that are whole, up to the first that is not.
+    /// Hands out the complete tables, up to the first incomplete one.
     fn give(&mut self) -> ControlFlow<()> {
         while let Some((entry, rest)) = self.waiting.split_first() {
             let Some(table) = self.made(entry) else { break };
@@ -374,32 +376,32 @@ impl Board<'_> {
     }
 }
 
-// How well a table was reproduced. Pure.
+// Computes how well a table was reproduced. Pure.
 
-/// Published figures that differ by no more than this are taken as equal: papers do not separate them.
+/// Published figures whose ratio is below this count as equal.
 const MIN_DIFFERENCE: f64 = 1.05;
 
 /// Agreement of a table with its rerun.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Agreement {
-    /// Pairs of cells in one row that the paper separates by more than 5 %, and that were simulated.
+    /// Number of simulated pairs of cells in a row that the paper separates by more than 5 %.
     pub pairs: usize,
-    /// Pairs that the simulation orders the other way, or not at all.
+    /// Pairs that the simulation orders the other way or does not separate.
     pub wrong: Vec<Pair>,
-    /// Each column's geometric mean over the rows that have both figures.
+    /// Geometric mean of each column, over the rows with both figures.
     pub means: Vec<GeometricMean>,
-    /// The mean factor by which a cell is off, less one: over all cells but bases and checks.
+    /// Mean factor of the errors, minus one, over all cells except bases and checks.
     pub typical_error: Option<f64>,
-    /// The same over held-out cells only.
+    /// As `typical_error`, over held-out cells only.
     pub held_out_error: Option<f64>,
-    /// Of the cells that nothing is ever fitted to, of which nothing above is.
+    /// Agreement of the check cells, which the figures above exclude.
     pub checks: Option<Checks>,
 }
 
-/// How well cells agree that nothing is ever fitted to.
+/// Agreement of the check cells.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checks {
-    /// As [`Agreement::pairs`], where one of the two cells is a check.
+    /// As [`Agreement::pairs`], if at least one of the two cells is a check.
     pub pairs: usize,
     /// As [`Agreement::wrong`].
     pub wrong: Vec<Pair>,
@@ -412,13 +414,13 @@ pub struct Checks {
 pub struct Pair {
     /// The row.
     pub row: String,
-    /// The column that the paper has higher.
+    /// The column with the higher published figure.
     pub higher: String,
-    /// The column that it has lower.
+    /// The column with the lower published figure.
     pub lower: String,
-    /// The published ratio of the two: above 1.
+    /// Ratio of the published figures: above 1.
     pub published: f64,
-    /// The simulated one: 1 or below.
+    /// Ratio of the simulated figures: 1 or below.
     pub simulated: f64,
 }
 
@@ -427,16 +429,16 @@ pub struct Pair {
 pub struct GeometricMean {
     /// The column.
     pub column: String,
-    /// Of the published figures.
+    /// Mean of the published figures.
     pub published: f64,
-    /// Of the simulated ones.
+    /// Mean of the simulated figures.
     pub simulated: f64,
-    /// How far the latter is off.
+    /// Relative error of the simulated mean.
     pub error: f64,
 }
 
 impl Table {
-    /// Agreement of the table with its rerun.
+    /// Computes the agreement of the table with its rerun.
     pub fn agreement(&self) -> Agreement {
         let is_check = |cell: &Cell| cell.role == Role::Check;
         let is_checked = |a: &Cell, b: &Cell| is_check(a) || is_check(b);
@@ -456,7 +458,7 @@ impl Table {
         }
     }
 
-    /// Some pairs of cells of one row, and those that are in the wrong order.
+    /// Returns the number of separated pairs in rows that `counts` selects, and the pairs in the wrong order.
     fn pairs(&self, counts: impl Fn(&Cell, &Cell) -> bool) -> (usize, Vec<Pair>) {
         let (mut pairs, mut wrong) = (0, Vec::new());
         for row in &self.rows {
@@ -503,7 +505,7 @@ impl Table {
         self.columns.iter().enumerate().filter_map(column).collect()
     }
 
-    /// The geometric mean of max(simulated/published, published/simulated), less one.
+    /// Returns the geometric mean of max(simulated/published, published/simulated), minus one.
     fn typical_error(&self, counts: impl Fn(Role) -> bool) -> Option<f64> {
         let cells = self.rows.iter().flat_map(|row| &row.cells).filter(|cell| counts(cell.role));
         typical(
@@ -512,7 +514,7 @@ impl Table {
     }
 }
 
-/// By what factors of simulated over published are off, less one: the geometric mean, whichever way.
+/// Returns the geometric mean of the factors (simulated/published, or its inverse if below 1), minus one.
 pub(crate) fn typical(factors: impl Iterator<Item = f64>) -> Option<f64> {
     let factors: Vec<f64> = factors.map(|factor| factor.max(1.0 / factor)).collect();
     geometric(&factors).map(|mean| mean - 1.0)
@@ -522,7 +524,7 @@ fn positive(value: Option<f64>) -> Option<f64> {
     value.filter(|value| *value > 0.0)
 }
 
-/// The geometric mean; `None` without values.
+/// Returns the geometric mean, or `None` without values.
 pub(crate) fn geometric(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().map(|value| value.ln()).sum();
     (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
@@ -556,7 +558,7 @@ mod agreement_tests {
 
     #[test]
     fn pairs_that_a_paper_separates_must_be_in_its_order() {
-        // base-a and base-b are apart in both rows; a-b is within 5 % in the first.
+        // base-a and base-b are separated in both rows; a-b is within 5 % in the first.
         let table = table(&[
             &[(1.0, 1.0), (1.50, 1.4), (1.52, 1.3)],
             &[(1.0, 1.0), (1.20, 0.9), (1.40, 1.4)],
@@ -586,7 +588,7 @@ mod agreement_tests {
         let mut table = table(&[&[(1.0, 1.0), (2.0, 2.2), (3.0, 2.0)]]);
         table.rows[0].cells[2].role = Role::Check;
         let agreement = table.agreement();
-        // Base and a; base and b, a and b.
+        // base-a is no check; base-b and a-b are.
         assert_eq!((agreement.pairs, agreement.wrong.len()), (1, 0));
         let checks = agreement.checks.expect("b is one");
         assert_eq!((checks.pairs, checks.wrong.len()), (2, 1));

@@ -15,7 +15,7 @@ const SMALL: Conditions = Conditions {
 const LARGE: Conditions = Conditions { workload: "gups:size=16M,operations=100K", ..SMALL };
 const FRAGMENTED: Conditions = Conditions { fragmentation: "frag-50", ..SMALL };
 
-/// A table with the time of each report, which tells two designs or conditions apart.
+/// Makes a table of the reports' times, which differ between designs and conditions.
 fn times(entry: &Entry, reports: &Reports<'_>) -> Table {
     let cell = |report: &&Report| Cell {
         published: None,
@@ -49,7 +49,7 @@ const NOTHING: Entry = entry("nothing", Vec::new);
 const FIRST: Entry = entry("first", || {
     vec![runs(SMALL, &["base", "linux-4.3", "sync-64"]), runs(FRAGMENTED, &["linux-4.3"])]
 });
-/// Shares two cells with the first, in another order.
+/// Shares two cells with `FIRST`, in another order.
 const SECOND: Entry = entry("second", || {
     vec![runs(LARGE, &["sync-64", "base"]), runs(SMALL, &["sync-64", "ingens", "base"])]
 });
@@ -82,7 +82,7 @@ fn what_several_tables_need_is_simulated_once() {
     let mut step = |step: Step<'_>| told.push((step.done, step.of));
     run(&[&FIRST, &SECOND], &mut step, &mut |_| ControlFlow::Continue(()), TO_THE_END)
         .expect("they run");
-    // Of nine: four on small memory, two large, one fragmented.
+    // Seven of nine cells are distinct: four on small memory, two on large, one fragmented.
     assert!(told.iter().all(|&(done, of)| of == 7 && done < of), "{told:?}");
     assert!(told.is_sorted() && told[0].0 == 0, "{told:?}");
 }
@@ -103,8 +103,8 @@ fn every_published_cell_is_in_one_pass() {
             assert!(cells.contains(&(conditions, design)), "{conditions:?}: {design}");
         }
     }
-    // The latency of Redis is of the runs that its three tables from a cold start need, GraphChi on a fresh boot of slide 21's;
-    // all of STREAM is of two runs on each of two machines.
+    // Redis latency uses the runs of the three cold-start tables. GraphChi on a fresh boot uses slide 21's. All of
+    // STREAM uses two runs on each of two machines.
     assert_eq!(count, 8 * 6 + 8 * 6 + 4 + 3 * 7 + 3 * 7 + 3 + 2 * 2);
 }
 

@@ -1,6 +1,6 @@
-//! The same designs in the laboratory and live, side by side: how far simulated figures are from measured ones. Pure.
+//! Compares the same designs in the laboratory and live. Pure.
 //!
-//! A [`Validation`] is what was measured and simulated; speed-ups, errors and orders are computed from it again.
+//! A [`Validation`] contains measured and simulated figures; speed-ups, errors and orders are computed from them.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use crate::tables::typical;
 /// The version of [`Validation`]'s layout.
 pub const SCHEMA: &str = "superpage.validate/1";
 
-/// Minimum ratio of two times to count as ordered.
+/// Minimum ratio of two times for a defined order.
 const MIN_DIFFERENCE: f64 = 1.05;
 
 /// Measured and simulated figures. `null` means unknown.
@@ -22,18 +22,18 @@ const MIN_DIFFERENCE: f64 = 1.05;
 pub struct Validation {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The computer that the live runs were made on, in words.
+    /// Description of the computer of the live runs.
     pub computer: String,
     /// The simulated machine.
     pub machine: String,
     /// Memory of the simulated machine, in bytes.
     #[serde(deserialize_with = "units::bytes")]
     pub memory_bytes: u64,
-    /// Fragmentation, in both.
+    /// Fragmentation, live and simulated.
     pub fragmentation: String,
-    /// The seed of both.
+    /// Seed, live and simulated.
     pub seed: u64,
-    /// Confidence of the intervals of live ratios.
+    /// Confidence level of the intervals of live ratios.
     #[serde(deserialize_with = "units::share")]
     pub confidence: f64,
     /// By workload.
@@ -44,7 +44,7 @@ pub struct Validation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Compared {
-    /// As the laboratory had it.
+    /// Workload in the laboratory.
     pub workload: String,
     /// The live command.
     pub command: Vec<String>,
@@ -52,7 +52,7 @@ pub struct Compared {
     pub runs: u32,
     /// Designs; base pages first, as the reference.
     pub designs: Vec<Row>,
-    /// Live ratios of designs to each other, by their places in `designs`.
+    /// Live ratios between designs, by their indices in `designs`.
     pub pairs: Vec<Pair>,
 }
 
@@ -62,26 +62,26 @@ pub struct Compared {
 pub struct Row {
     /// Its name.
     pub design: String,
-    /// Measured.
+    /// Measured figures.
     pub live: Side,
-    /// Simulated, as it is written.
+    /// Figures simulated from the design as written.
     pub lab: Side,
-    /// Simulated as it was carried out live; `null` where that is as it is written.
+    /// Figures simulated from the design as it ran live; `null` if it ran as written.
     pub as_live: Option<AsLive>,
-    /// What was done live about its rules.
+    /// How the live run applied each rule.
     pub rules: Vec<String>,
-    /// What is to be known of the live runs.
+    /// Notes on the live runs.
     pub notes: Vec<String>,
 }
 
-/// What carried a design out live, simulated.
+/// Simulation of the design as it ran live.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AsLive {
-    /// What it does, in words.
+    /// Description.
     pub summary: String,
-    /// The design that was simulated, as a file.
+    /// The simulated design, as a file.
     pub design: String,
-    /// Its figures.
+    /// Simulated figures.
     pub lab: Side,
 }
 
@@ -89,25 +89,25 @@ pub struct AsLive {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Side {
-    /// From its first allocation to the end of its timed phase.
+    /// Seconds from the first allocation to the end of the timed phase.
     #[serde(deserialize_with = "units::elapsed")]
     pub seconds: f64,
-    /// Of it, the timed phase.
+    /// Seconds of the timed phase.
     #[serde(deserialize_with = "units::seconds")]
     pub timed_seconds: Option<f64>,
-    /// Its faults without I/O: live all of the process, with its start.
+    /// Page faults without I/O. The live number covers the whole process, including its start.
     #[serde(deserialize_with = "units::count")]
     pub faults: Option<f64>,
-    /// Its time in the kernel: live all of the process.
+    /// Seconds in the kernel. The live number covers the whole process.
     #[serde(deserialize_with = "units::seconds")]
     pub kernel_seconds: Option<f64>,
-    /// CPU time of daemons that made superpages beside it; live only where superpage did.
+    /// CPU seconds of daemons that made superpages for the program. Live, only `superpage`'s own daemon is counted.
     #[serde(deserialize_with = "units::seconds")]
     pub beside_seconds: Option<f64>,
     /// Maximum number of superpages.
     #[serde(deserialize_with = "units::count")]
     pub superpages: Option<f64>,
-    /// When there were how many.
+    /// Number of superpages over time.
     pub steps: Vec<Step>,
 }
 
@@ -126,9 +126,9 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Pair {
-    /// An index in [`Compared::designs`].
+    /// Index of the reference in [`Compared::designs`].
     pub than: usize,
-    /// Another index.
+    /// Index of the design.
     pub design: usize,
     /// The ratio of medians.
     #[serde(deserialize_with = "units::ratio")]
@@ -140,7 +140,6 @@ pub struct Pair {
 
 units::checked!(Compared, Row, Side, Pair);
 
-/// `Ok` if it holds, else why not.
 fn holds(condition: bool, why: impl Into<String>) -> Result<(), String> {
     if condition { Ok(()) } else { Err(why.into()) }
 }
@@ -151,7 +150,7 @@ impl Side {
         holds(steps.is_sorted(), "steps are not in the order of `at`")
     }
 
-    /// What a simulation says of itself. A live side's steps are those of one run, and `superpages` is a median.
+    /// Checks of simulated figures. Live steps come from one run and `superpages` is a median, so these need not agree.
     fn check_simulated(&self) -> Result<(), String> {
         let most = self.steps.iter().map(|step| step.superpages).reduce(f64::max);
         let has_most = most.is_none_or(|most| self.superpages == Some(most));
@@ -170,7 +169,7 @@ impl Row {
 
 impl Pair {
     fn check(&self) -> Result<(), String> {
-        // Both are exponentials of logarithms.
+        // Tolerates rounding: both are exponentials of logarithms.
         let has = |[low, high]: [f64; 2]| {
             low <= self.ratio * (1.0 + 1e-9) && self.ratio <= high * (1.0 + 1e-9)
         };
@@ -201,7 +200,7 @@ impl Compared {
     }
 }
 
-/// Agreement on the order of designs.
+/// Agreement on the order of pairs of designs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Order {
     /// Pairs whose simulated times differ by more than 5 %.
@@ -210,23 +209,23 @@ pub struct Order {
     pub agree: usize,
     /// Pairs in the opposite order.
     pub disagree: usize,
-    /// Pairs undecided: the interval of the ratio contains 1.
+    /// Undecided pairs: the interval of the ratio contains 1.
     pub undecided: usize,
 }
 
-/// How far the laboratory is off, over all workloads and designs.
+/// Errors of the laboratory over all workloads and designs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Agreement {
     /// The order of designs.
     pub order: Order,
-    /// By what factor speed-ups over base pages are off, less one: the geometric mean, whichever way.
+    /// Geometric mean of the factors by which speed-ups over base pages are wrong, minus one.
     pub error: Option<f64>,
-    /// The same of base pages' times.
+    /// As `error`, for the times on base pages.
     pub base_error: Option<f64>,
 }
 
 impl Side {
-    /// Of a report.
+    /// Computes the figures of a report.
     pub fn from_report(report: &Report) -> Self {
         let seconds = |cycles: u64| cycles as f64 / (f64::from(report.mhz) * 1e6);
         let kernel = [Account::Faults, Account::Upkeep];
@@ -237,7 +236,7 @@ impl Side {
             superpages: moment.superpages as f64,
         };
         let moments = match report.timeline.split_last() {
-            // At its end its memory is freed.
+            // Memory is freed at the program's end.
             Some((last, before)) if last.resident_pages == 0 => before,
             _ => &report.timeline,
         };
@@ -253,12 +252,13 @@ impl Side {
         }
     }
 
-    /// Speed-up over `base`: how many times as fast.
+    /// Returns the speed-up over `base`: the ratio of times.
     pub fn speedup(&self, base: &Self) -> Option<f64> {
         (self.seconds > 0.0 && base.seconds > 0.0).then(|| base.seconds / self.seconds)
     }
 
-    /// From which share of its time on it had half of the most superpages; `None` if it had none, or nobody saw.
+    /// Returns the share of the run's time at which half of the maximum number of superpages was reached. `None`: no
+    /// superpages, or unknown.
     pub fn half_at(&self) -> Option<f64> {
         let most = self.steps.iter().map(|step| step.superpages).fold(0.0, f64::max);
         let there = |step: &&Step| step.superpages >= most / 2.0;
@@ -267,21 +267,21 @@ impl Side {
 }
 
 impl Row {
-    /// The figures of the laboratory that are nearest to what ran: as it was carried out live.
+    /// Returns the simulated figures that are closest to what ran live.
     pub fn simulated(&self) -> &Side {
         self.as_live.as_ref().map_or(&self.lab, |as_live| &as_live.lab)
     }
 }
 
 impl Compared {
-    /// How far a simulated speed-up over base pages is from the measured one: 0.1 is 10 % more.
+    /// Returns the relative error of a simulated speed-up over base pages: 0.1 is 10 % too high.
     pub fn error(&self, row: &Row, of: fn(&Row) -> &Side) -> Option<f64> {
         let base = self.designs.first()?;
         let (lab, live) = (of(row).speedup(of(base))?, row.live.speedup(&base.live)?);
         Some(lab / live - 1.0)
     }
 
-    /// How far a simulation of the design at a place is off: base pages in their time, others in their speed-up.
+    /// Returns the relative error of the design at an index: of the time for base pages, of the speed-up for others.
     pub fn off(&self, place: usize, of: fn(&Row) -> &Side) -> Option<f64> {
         let row = self.designs.get(place)?;
         match place {
@@ -290,7 +290,7 @@ impl Compared {
         }
     }
 
-    /// Live ratio of a design to base pages.
+    /// Returns the live ratio of a design to base pages.
     pub fn against_base(&self, place: usize) -> Option<&Pair> {
         self.pairs.iter().find(|pair| pair.than == 0 && pair.design == place)
     }
@@ -307,7 +307,7 @@ impl Compared {
                 continue;
             }
             order.pairs += 1;
-            // Turned so that the laboratory's is above 1.
+            // Inverts the interval if the simulated ratio is below 1.
             let live = pair.interval.map(|[low, high]| match lab > 1.0 {
                 true => [low, high],
                 false => [1.0 / high, 1.0 / low],
@@ -322,12 +322,12 @@ impl Compared {
 }
 
 impl Validation {
-    /// How well designs as they are written agree.
+    /// Returns the agreement of designs as written.
     pub fn as_written(&self) -> Agreement {
         self.agreement(|row| &row.lab)
     }
 
-    /// How well designs as they were carried out live agree.
+    /// Returns the agreement of designs as they ran live.
     pub fn as_live(&self) -> Agreement {
         self.agreement(Row::simulated)
     }

@@ -1,4 +1,4 @@
-//! The arithmetic, by made-up figures.
+//! Tests the arithmetic with made-up figures.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn pair(than: usize, design: usize, ratio: f64, interval: [f64; 2]) -> Pair {
     Pair { than, design, ratio, interval: Some(interval) }
 }
 
-/// Base pages 4 s; `a` 2 s, simulated 1.6 s, as it was carried out 2.5 s; `b` 5 s, simulated 4 s.
+/// Base pages: 4 s live, 4.4 s simulated. `a`: 2 s, 1.6 s as written, 2.5 s as it ran live. `b`: 5 s, simulated 4 s.
 pub(super) fn validation() -> Validation {
     let compared = Compared {
         workload: "gups:size=1GiB".to_string(),
@@ -59,10 +59,10 @@ fn errors_are_of_speed_ups_over_each_sides_own_base() {
     let all = validation();
     let one = &all.workloads[0];
     let [_, a, b] = &one.designs[..] else { panic!("three") };
-    // 4.4 / 1.6 = 2.75 where 2 was measured; 4.4 / 2.5 = 1.76.
+    // Simulated 4.4 / 1.6 = 2.75 as written and 4.4 / 2.5 = 1.76 as live; measured 2.
     near(one.error(a, |row| &row.lab), 0.375);
     near(one.error(a, Row::simulated), -0.12);
-    // 1.1 where 0.8 was measured, in both.
+    // Simulated 1.1, measured 0.8, both as written and as live.
     near(one.error(b, |row| &row.lab), 0.375);
     near(one.error(b, Row::simulated), 0.375);
     near(all.as_written().error, 0.375);
@@ -73,15 +73,15 @@ fn errors_are_of_speed_ups_over_each_sides_own_base() {
 #[test]
 fn only_pairs_that_the_laboratory_separates_count() {
     let mut all = validation();
-    // b is faster than base pages by 10 % in the laboratory, and slower live.
+    // b is 10 % faster than base pages in the laboratory, but slower live.
     let of = |all: &Validation| all.as_written().order;
     assert_eq!(of(&all), Order { pairs: 3, agree: 2, disagree: 1, undecided: 0 });
-    // No slower for certain.
+    // The interval contains 1: undecided.
     all.workloads[0].pairs[1].interval = Some([0.7, 1.02]);
     assert_eq!(of(&all), Order { pairs: 3, agree: 2, disagree: 0, undecided: 1 });
     all.workloads[0].pairs[1].interval = None;
     assert_eq!(of(&all).undecided, 1);
-    // 4 % is no order.
+    // A difference of 4 % is no order.
     all.workloads[0].designs[2].lab.seconds = 4.4 / 1.04;
     assert_eq!(of(&all), Order { pairs: 2, agree: 2, ..Order::default() });
 }

@@ -1,13 +1,12 @@
-//! `Artifact`: Frag-L as the artifact of Quicksilver (ATC 2020) makes it; docs/sources/policies.md 4.1.
+//! `Artifact`: makes Frag-L as the artifact of Quicksilver (ATC 2020) does; docs/sources/policies.md 4.1.
 //!
-//! Three programs one after the other. `frag_compact` provokes synchronous compaction,
-//! `frag_background` background compaction; both end. `fragment_level` then leaves as many
-//! superpages free as the level says and holds on to 16 pages in each of the others. All its pages
-//! are movable and idle: nothing here is pinned.
+//! Runs three programs in sequence. `frag_compact` provokes synchronous compaction and ends. `frag_background` provokes
+//! background compaction and ends. `fragment_level` leaves the level's number of superpages free, and keeps 16 pages in
+//! each other superpage. All its pages are movable and idle, none is pinned.
 //!
-//! Interpretations, where the scripts leave a choice: "touch one word in each of n superpages" is a
-//! fresh mapping; the fine-tuning fragments one more superpage or gives one back until the count is
-//! right, and stops when a whole pass over what it holds did not bring it there.
+//! The scripts leave two choices open. "Touch one word in each of n superpages" is taken as a fresh mapping. The
+//! fine-tuning fragments one more superpage, or frees one, until the count is right. It stops after a pass over all its
+//! superpages without success.
 
 use serde::{Deserialize, Serialize};
 use trace::{Access, Backing, Block, Event, Page, Pages, Process, Region, SLOTS};
@@ -17,7 +16,7 @@ use crate::memory::Mobility;
 
 /// Pages kept at the end of each superpage by `frag_background` and `fragment_level`: 64 KiB.
 const KEPT: u32 = 16;
-/// Writes that fill a page (memset, one write per word).
+/// Writes per page (memset, one write per word).
 const FILL: u32 = 512;
 /// Start of the programs' memory, as a virtual page number.
 const ADDRESS: u64 = 0x7e00_0000_0000 >> 12;
@@ -90,7 +89,7 @@ enum State {
     },
     LevelFill(u32),
     LevelEmpty(u32),
-    /// `held` superpages are fragmented; the first `given` of them were freed again.
+    /// The program has fragmented `held` superpages and freed the first `given` of them again.
     Tune {
         held: u32,
         given: u32,
@@ -107,7 +106,7 @@ enum Tune {
 }
 
 impl Artifact {
-    /// The programs that leave all but `level` percent of the needed superpages free.
+    /// Creates the programs, which leave all but `level` percent of the needed superpages free.
     pub fn new(level: u8, place: Place) -> Self {
         let Place { needed, blocks, first_region, first_process, .. } = place;
         let target = (100 - u64::from(level.min(100))) * needed / 100;
@@ -115,7 +114,7 @@ impl Artifact {
         Self { scale, target, first_region, first_process, state }
     }
 
-    /// Superpages left free, if memory has that many.
+    /// Returns the number of superpages to leave free, if memory has that many.
     pub fn target(&self) -> u64 {
         self.target
     }
@@ -244,8 +243,8 @@ impl Fragmenter for Artifact {
                     block.event(Event::Unmap(self.pages(given, SLOTS - KEPT, SLOTS)));
                     State::Tune { held, given: given + 1, last: Some(Tune::GaveBack) }
                 } else {
-                    // The scripts sleep for this long before they start the workload; the sleep
-                    // makes the 16 pages of each superpage inactive.
+                    // The scripts sleep this long before the workload starts. The sleep makes the 16 pages of each
+                    // superpage inactive.
                     block.event(Event::Wait(60_000_000));
                     State::Done
                 }
@@ -265,8 +264,8 @@ impl Fragmenter for Artifact {
     }
 }
 
-// `FreeBlocks`: the contents of /proc/buddyinfo and /proc/pagetypeinfo, as a target. The parsers are total: they
-// accept any text and name the wrong line.
+// `FreeBlocks`: free blocks from /proc/buddyinfo and /proc/pagetypeinfo, as a target. The parsers accept any text;
+// errors name the line.
 
 /// Number of orders kept; a larger block counts as several of the largest order.
 pub const ORDERS: usize = 11;
@@ -275,7 +274,7 @@ const MAX_ORDERS: usize = 32;
 /// Maximum number of blocks of one order; no machine has more.
 const MAX_BLOCKS: u64 = 1 << 40;
 
-/// A machine's description of its free memory, verbatim; everything else is derived from it.
+/// A machine's description of its free memory, verbatim. Everything else is computed from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreeLists {
     /// The text of /proc/buddyinfo.
@@ -301,11 +300,10 @@ const BUDDYINFO: &str = "/proc/buddyinfo";
 const PAGETYPEINFO: &str = "/proc/pagetypeinfo";
 
 impl FreeBlocks {
-    /// Parses the texts of the two files. With pagetypeinfo, free blocks are split by mobility; without, all
-    /// count as movable.
+    /// Parses the two files. Without pagetypeinfo, all free blocks count as movable.
     ///
     /// # Errors
-    /// [`FragmentError`]: a line that cannot be read, with its number, or no free memory at all.
+    /// [`FragmentError`]: an invalid line with its number, or no free memory at all.
     pub fn parse(
         buddyinfo: &str,
         pagetypeinfo: Option<&str>,
@@ -332,13 +330,13 @@ impl FreeBlocks {
         Ok(target)
     }
 
-    /// Free frames.
+    /// Returns the number of free frames.
     pub fn frames_free(&self) -> u64 {
         let order = |(order, count): (usize, &u64)| count << order;
         self.free.iter().flat_map(|orders| orders.iter().enumerate().map(order)).sum()
     }
 
-    /// The free blocks scaled to a machine with `frames` frames, if this machine's frames are known.
+    /// Scales the free blocks to a machine with `frames` frames, if this machine's frames are known.
     pub fn scaled(&self, frames: u64) -> Self {
         let Some(own) = self.frames.filter(|&own| own > 0) else { return self.clone() };
         let scale = |count: u64| {
@@ -353,8 +351,8 @@ impl FreeBlocks {
         }
     }
 
-    /// Splits buddyinfo's counts by mobility with pagetypeinfo. Pagetypeinfo's counts replace buddyinfo's: both
-    /// files are read at about the same time, and pagetypeinfo stops counting at 100000 (`>100000`).
+    /// Splits buddyinfo's counts by mobility. Pagetypeinfo's counts replace buddyinfo's, up to pagetypeinfo's limit of
+    /// 100000 (`>100000`). Both files are read at about the same time.
     fn add_types(&mut self, text: &str) -> Result<(), FragmentError> {
         let all = self.free[0];
         let mut free = [[0; ORDERS]; 3];
@@ -390,7 +388,7 @@ impl FreeBlocks {
         if !found {
             return Err(FragmentError::Empty { file: PAGETYPEINFO });
         }
-        // Where counting stopped early, the missing blocks count as movable.
+        // Blocks beyond pagetypeinfo's limit count as movable.
         for order in 0..ORDERS {
             let typed = free.iter().map(|orders| orders[order]).sum::<u64>();
             free[0][order] += all[order].saturating_sub(typed);
@@ -401,7 +399,7 @@ impl FreeBlocks {
     }
 }
 
-/// The mobility for a kernel migrate-type name; `None` for types that nobody allocates from (Isolate).
+/// Returns the mobility of a kernel migrate type; `None` for types without allocations (Isolate).
 fn mobility(name: &str) -> Option<Mobility> {
     match name {
         "Movable" | "CMA" => Some(Mobility::Movable),
@@ -451,7 +449,7 @@ impl<'a> Line<'a> {
         Ok(number)
     }
 
-    /// Adds the counts by order.
+    /// Adds the counts of a line, by order.
     fn add(&self, orders: &mut [u64; ORDERS], text: &str) -> Result<(), FragmentError> {
         let mut seen = 0;
         for (order, number) in text.split_whitespace().enumerate() {

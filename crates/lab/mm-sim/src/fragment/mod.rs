@@ -1,9 +1,8 @@
 //! Fragments memory before a workload runs.
 //!
-//! Fragmenters are programs too: they map, touch and unmap, so any design carries them out and the
-//! memory ends up as that design leaves it. Because Frag-L looks at the free memory after each step,
-//! a [`Fragmenter`] is asked step by step with the [`PhysicalMemoryView`] it stands on; what no program can do
-//! (frames that the kernel itself holds) it asks of the memory.
+//! Fragmenters are programs: they map, touch and unmap, so the memory ends up as the design under test leaves it.
+//! Frag-L depends on the free memory after each step, so the caller asks a [`Fragmenter`] for one step at a time and
+//! passes it the [`PhysicalMemoryView`]. The view also takes frames for the kernel, which no program can do.
 
 mod artifact;
 #[cfg(test)]
@@ -20,38 +19,38 @@ use workload::rng::{SplitMix64, below};
 
 /// The physical memory under a fragmenter.
 pub trait PhysicalMemoryView {
-    /// Superpage-sized, aligned blocks of the machine.
+    /// Returns the number of superpage-sized, aligned blocks of the machine.
     fn blocks(&self) -> u64;
-    /// Superpages that could be allocated now: order 9 + 2 x order 10 of buddyinfo, as the artifact counts, or
-    /// the design's own allocator's count.
+    /// Returns the number of superpages that could be allocated now: order 9 + 2 x order 10 of buddyinfo, as the
+    /// artifact counts, or the count of the design's own allocator.
     fn free_superpages(&self) -> u64;
-    /// Free frames.
+    /// Returns the number of free frames.
     fn free_frames(&self) -> u64;
-    /// Whether a block is wholly free.
+    /// Returns whether a block is wholly free.
     fn is_whole(&self, block: u64) -> bool;
-    /// Takes the free frames in `from..to` of a block for the kernel, permanently; takes no unmovable frames
-    /// where only movable pages are allowed. Returns the number of frames taken.
+    /// Takes the free frames in `from..to` of a block for the kernel, permanently. Takes no unmovable frames from
+    /// movable-only memory. Returns the number of frames taken.
     fn occupy(&mut self, block: u64, from: u16, to: u16, mobility: Mobility) -> u64;
 }
 
 /// A program that fragments memory.
 pub trait Fragmenter: Send {
-    /// Replaces `block` by the program's next piece; the caller executes the piece before the next call.
-    /// `false`: the program is done (and keeps its memory), and the block is empty.
+    /// Replaces `block` by the program's next piece, which the caller executes before the next call. `false`: the
+    /// program is done and keeps its memory; the block is empty.
     fn step(&mut self, memory: &mut dyn PhysicalMemoryView, block: &mut Block) -> bool;
 
-    /// Number of regions used, from the first one on. The workload's regions follow.
+    /// Returns the number of regions used. The workload's regions follow.
     fn regions(&self) -> u32 {
         0
     }
 
-    /// Number of processes used.
+    /// Returns the number of processes used.
     fn processes(&self) -> u32 {
         0
     }
 }
 
-// `Fragmentation`: which fragmenter, read from a specification.
+// `Fragmentation`: the choice of a fragmenter, parsed from text.
 
 /// How memory is fragmented.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,11 +65,11 @@ pub enum Fragmentation {
     IngensNormal,
     /// Ingens' `frag_severe`.
     IngensSevere,
-    /// The free lists of a real machine, and their text if captured.
+    /// The free lists of a real machine, and their original text if captured.
     Machine(Box<FreeBlocks>, Option<Box<FreeLists>>),
 }
 
-/// What every fragmenter knows about its machine and workload.
+/// Facts about the machine and the workload that fragmenters need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Superpages that the workload needs.
@@ -148,7 +147,7 @@ impl fmt::Display for Fragmentation {
 }
 
 impl Fragmentation {
-    /// Fragmentation as on a real machine.
+    /// Creates the fragmentation of a real machine.
     ///
     /// # Errors
     /// [`FragmentError`]: the free lists cannot be read.
@@ -158,7 +157,7 @@ impl Fragmentation {
         Ok(Self::Machine(Box::new(free), Some(Box::new(lists.clone()))))
     }
 
-    /// The captured free lists that memory is made to match, if any.
+    /// Returns the captured free lists that memory is made to match, if any.
     pub fn free_lists(&self) -> Option<&FreeLists> {
         match self {
             Self::Machine(_, lists) => lists.as_deref(),
@@ -166,12 +165,12 @@ impl Fragmentation {
         }
     }
 
-    /// The fragmenting program; `None` if nothing needs doing.
+    /// Returns the fragmenting program; `None` if none is needed.
     pub fn program(&self, place: Place) -> Option<Box<dyn Fragmenter>> {
         match self {
             Self::None => None,
-            // The scripts run `frag_compact` and `frag_background` before `fragment_level 0` too,
-            // but the slides call this level a fresh boot, so nothing is run.
+            // The scripts run `frag_compact` and `frag_background` before `fragment_level 0` too. The slides call this
+            // level a fresh boot, so no program runs.
             Self::Level(0) | Self::Pinned(0) => None,
             Self::Level(level) => Some(Box::new(Artifact::new(*level, place))),
             Self::Pinned(percent) => Some(Box::new(Pinned::new(*percent, place.seed))),
@@ -182,12 +181,11 @@ impl Fragmentation {
     }
 }
 
-// `Machine`: makes the simulated memory's free blocks those of a real machine.
+// `Machine`: gives the simulated memory the free blocks of a real machine.
 //
-// A free block of an order stays one only while its buddy is not free. Within a superpage-sized block
-// this is a binary tree: of two halves at most one is free, the other holds at least one used frame.
-// [`pattern`] walks down that tree and leaves free what is still needed, so that as many free blocks
-// as possible fit into one superpage-sized block; the rest of the frames are taken.
+// A free block keeps its order only while its buddy is not free. So a superpage-sized block is a binary tree: of the
+// two halves of a partly free block at most one is wholly free. [`pattern`] walks down that tree and leaves needed
+// blocks free, as many as fit into one superpage-sized block. All other frames are taken.
 
 /// The order of a superpage.
 const SUPERPAGE: usize = 9;
@@ -201,14 +199,14 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The seed decides which physical block gets which pattern.
+    /// Creates the fragmenter. The seed assigns patterns to physical blocks.
     pub fn new(target: &FreeBlocks, seed: u64) -> Self {
         Self { target: target.clone(), seed, done: false }
     }
 }
 
-/// Leaves the `needed` blocks of the orders below `order` free within the frames from `first` on, and appends runs
-/// of used frames to `used`. At least one frame is used.
+/// Leaves the `needed` blocks of orders below `order` free within the frames from `first` on. Appends runs of used
+/// frames to `used`. At least one frame is used.
 fn pattern(order: usize, first: u16, needed: &mut [u64], used: &mut Vec<(u16, u16)>) {
     if needed[..order].iter().all(|&count| count == 0) {
         match used.last_mut() {
@@ -233,13 +231,13 @@ impl Fragmenter for Machine {
             return false;
         }
         let mut target = self.target.scaled(memory.blocks() << SUPERPAGE);
-        // Whole free superpages stay free, adjacent so that they can form order 10.
+        // Wholly free superpages are adjacent, so they can form order 10.
         let whole: u64 = (target.free.iter())
             .flat_map(|orders| {
                 (SUPERPAGE..ORDERS).map(|order| orders[order] << (order - SUPERPAGE))
             })
             .sum();
-        // The kernel's boot memory is full already.
+        // The kernel's boot memory is already full.
         let (fragmented, full): (Vec<u64>, Vec<u64>) =
             scattered(memory.blocks().saturating_sub(whole), self.seed)
                 .into_iter()
@@ -262,8 +260,8 @@ impl Fragmenter for Machine {
                 made[mobility as usize] += 1;
             }
         }
-        // The remaining blocks are full: as many of each mobility as the kernel counts pageblocks; the rest
-        // is movable, as is everything if the kernel did not report pageblocks.
+        // The remaining blocks are full. Unmovable and reclaimable ones match the kernel's pageblock counts. The others
+        // are movable; without counts all are.
         let pageblocks = target.pageblocks.unwrap_or_default();
         for mobility in [Mobility::Unmovable, Mobility::Reclaimable] {
             let count = pageblocks[mobility as usize].saturating_sub(made[mobility as usize]);
@@ -278,10 +276,10 @@ impl Fragmenter for Machine {
     }
 }
 
-// `Pinned`: scattered unmovable frames. Compaction cannot help; grouping by mobility affects how many blocks get
-// fragmented later, not how many are now.
+// `Pinned`: scatters unmovable frames, which compaction cannot move. Grouping by mobility affects later fragmentation,
+// not these frames.
 
-/// Takes one frame in each of a percentage of the blocks.
+/// Takes one frame in each of a percentage of all blocks.
 #[derive(Debug)]
 pub struct Pinned {
     percent: u8,
@@ -290,13 +288,13 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// The seed decides which blocks, and which frame in each.
+    /// Creates the fragmenter. The seed selects the blocks and the frame in each.
     pub fn new(percent: u8, seed: u64) -> Self {
         Self { percent, seed, done: false }
     }
 }
 
-/// The blocks, shuffled by the seed.
+/// Returns the block numbers, shuffled by the seed.
 fn scattered(blocks: u64, seed: u64) -> Vec<u64> {
     let mut order = (0..blocks).collect::<Vec<_>>();
     let mut rng = SplitMix64::new(seed);
@@ -326,13 +324,12 @@ impl Fragmenter for Pinned {
     }
 }
 
-// `Holes`: after Ingens' fragmenters (OSDI 2016). A process fills memory, then gives pieces of it back with
-// MADV_DONTNEED, and stays. How the released programs differ: docs/sources/policies.md 4.2.
+// `Holes`: models Ingens' fragmenters (OSDI 2016). A process fills memory, releases pieces with MADV_DONTNEED, and
+// stays. docs/sources/policies.md 4.2 lists the differences to the released programs.
 //
-// `frag_normal` works on chunks of 24 MB with pieces of chunk/2^j; taken here as: the chunk is cut
-// into halves, quarters, eighths..., and every second piece is given back. `frag_severe` makes a hole
-// of random size, 4 KB to 1 MB, in each 1 MB. How much of the memory they fill is not known; here as
-// much as leaves a tenth more than the workload needs.
+// `frag_normal` works on chunks of 24 MB with pieces of chunk/2^j. Here a chunk is cut into halves, quarters,
+// eighths..., and every second piece is released. `frag_severe` makes a hole of random size, 4 KB to 1 MB, in each 1
+// MB. How much memory the programs fill is not known. Here they leave a tenth more than the workload needs.
 
 /// Pages in a chunk of `frag_normal`, 24 MB.
 const CHUNK: u32 = 24 << 8;
@@ -354,26 +351,26 @@ enum Kind {
 pub struct Holes {
     kind: Kind,
     place: Place,
-    /// Superpages to fill; `None` before the first look at memory.
+    /// Superpages to fill; `None` before the first step.
     fill: Option<u32>,
-    /// Superpages filled; afterwards, pages in which holes were made.
+    /// Superpages filled, then pages processed for holes.
     filled: u32,
     holed: u32,
 }
 
 impl Holes {
-    /// `frag_normal`.
+    /// Creates `frag_normal`.
     pub fn normal(place: Place) -> Self {
         Self { kind: Kind::Normal, place, fill: None, filled: 0, holed: 0 }
     }
 
-    /// `frag_severe`.
+    /// Creates `frag_severe`.
     pub fn severe(place: Place) -> Self {
         Self { kind: Kind::Severe, ..Self::normal(place) }
     }
 
-    /// The share that is freed, in 1/1024: every second piece of halves, quarters... is a third; a hole of
-    /// uniform size averages half of its part.
+    /// Returns the released share, in 1/1024. Every second piece of halves, quarters... is a third; a hole of uniform
+    /// size averages half of its part.
     fn given_back(&self) -> u64 {
         match self.kind {
             Kind::Normal => 341,
@@ -393,7 +390,7 @@ impl Holes {
         Pages { first: Page(Region(self.place.first_region).first().0 + from), count }
     }
 
-    /// The holes of the next chunk or part.
+    /// Makes the holes of the next chunk or part.
     fn holes(&mut self, all: u32, block: &mut Block) {
         let at = self.holed;
         match self.kind {

@@ -1,4 +1,4 @@
-//! Fragmenters on a toy memory: what they leave is what they say.
+//! Tests that fragmenters leave a toy memory as specified.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use trace::{Advice, Block, Event, Pages, Process};
 
 use super::{Fragmentation, Fragmenter, FreeBlocks, Mobility, ORDERS, PhysicalMemoryView, Place};
 
-/// Memory as a set of used frames, with superpages at first touch while there are whole blocks.
+/// A set of used frames. A first touch gets a superpage while a block is wholly free.
 struct Toy {
     used: Vec<[bool; 512]>,
     /// The frame of each page.
@@ -106,7 +106,7 @@ impl Toy {
         }
     }
 
-    /// Maximal free buddies of each order up to 9.
+    /// Counts maximal free buddies of each order up to 9.
     fn free_blocks(&self) -> [u64; 10] {
         fn count(used: &[bool], order: usize, counts: &mut [u64; 10]) {
             if used.iter().all(|used| !used) {
@@ -162,7 +162,7 @@ fn a_level_leaves_exactly_its_share_free() {
     for level in [100, 75, 50, 25] {
         let toy = fragmented(&Fragmentation::Level(level), 80, 128);
         assert_eq!(toy.free_superpages(), (100 - u64::from(level)) * 80 / 100, "level {level}");
-        // The artifact's 16 pages at the end of each superpage that it fragmented.
+        // Each fragmented superpage keeps 16 pages at its end.
         let fragmented =
             toy.used.iter().filter(|block| block.iter().filter(|used| **used).count() == 16);
         let fragmented = fragmented.count() as u64;

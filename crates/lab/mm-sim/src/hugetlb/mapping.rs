@@ -1,4 +1,4 @@
-//! Mappings and objects: creation, reservation, growth, inheritance.
+//! Mappings and objects: create, reserve, grow, fork.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::memory::Frame;
 pub enum Kind {
     /// Private memory: every index needs a page, even if nothing is written at first.
     Private,
-    /// An object, from index `start` on.
+    /// Shared memory: an object, from index `start` on.
     Shared {
         /// The object.
         object: ObjectId,
@@ -26,7 +26,7 @@ pub struct Request {
     pub kind: Kind,
     /// Number of pages.
     pub pages: u32,
-    /// Reserve pages (no MAP_NORESERVE).
+    /// Whether to reserve pages (no MAP_NORESERVE).
     pub reserve: bool,
     /// Nodes that the pages may come from.
     pub place: Place,
@@ -49,17 +49,16 @@ pub(super) enum Backing {
 
 #[derive(Debug)]
 pub(super) struct Private {
-    /// The reservation map; a mapping with one owns its reservation (HPAGE_RESV_OWNER). Children and mappings
-    /// without a reservation have none.
+    /// Reservation map. A mapping with a map owns its reservation (HPAGE_RESV_OWNER). Children and mappings without a
+    /// reservation have none.
     pub used: Option<Regions>,
-    /// Page number behind each index; 0: none.
+    /// Page number of each index; 0: none.
     pub pages: Vec<u32>,
-    /// The parts, between holes, from which the owner took a page (HPAGE_RESV_UNMAPPED: a flag of each of the
-    /// areas into which holes split a mapping).
+    /// Parts, between holes, from which the owner took a page (HPAGE_RESV_UNMAPPED). In the kernel this is a flag of a
+    /// VMA, and holes split a mapping into several VMAs.
     pub robbed: Regions,
 }
 
-/// A shared object.
 #[derive(Debug, Default)]
 pub(super) struct Object {
     pub reserved: Regions,
@@ -67,12 +66,12 @@ pub(super) struct Object {
     /// Length in pages; a fault past the end fails.
     pub length: u32,
     pub mappings: u32,
-    /// The object has a name or a descriptor and outlives its mappings.
+    /// Whether the object has a name or a descriptor, so it outlives its mappings.
     pub open: bool,
 }
 
 impl HugetlbPool {
-    /// Creates an empty object; the object lives until it is [`close`](Self::close)d and no longer mapped.
+    /// Creates an empty object. It lives until it is [`close`](Self::close)d and no longer mapped.
     pub fn create_object(&mut self) -> ObjectId {
         let id = ObjectId(self.next_object);
         self.next_object += 1;
@@ -80,10 +79,10 @@ impl HugetlbPool {
         id
     }
 
-    /// Maps pages, and reserves the pages that have no reservation yet (`hugetlb_reserve_pages`).
+    /// Maps pages, and reserves those without a reservation (`hugetlb_reserve_pages`).
     ///
     /// # Errors
-    /// [`TooFew`]: the pool has too few pages to reserve; nothing is mapped.
+    /// [`TooFew`]: the pool cannot reserve the pages; nothing is mapped.
     pub fn map(&mut self, request: Request, frames: &mut impl Frames) -> Result<MappingId, TooFew> {
         let Request { kind, pages, reserve, place } = request;
         let kind = match kind {
@@ -127,11 +126,11 @@ impl HugetlbPool {
         id
     }
 
-    /// Extends a private mapping by `pages`; the owner of a reservation also reserves these pages. Models a heap
-    /// on the pool growing (in reality by further mappings).
+    /// Extends a private mapping by `pages`. The owner of a reservation also reserves these pages. Models the growth of
+    /// a heap on the pool (in reality with further mappings).
     ///
     /// # Errors
-    /// [`TooFew`]: the pool has too few pages to reserve; the mapping is as it was.
+    /// [`TooFew`]: the pool cannot reserve the pages; the mapping is unchanged.
     pub fn extend(
         &mut self,
         mapping: MappingId,
@@ -153,7 +152,7 @@ impl HugetlbPool {
         Ok(())
     }
 
-    /// A child's copy of a mapping: shares the pages, owns no reservation.
+    /// Copies a mapping for a child: the copy shares the pages and owns no reservation.
     pub fn fork(&mut self, mapping: MappingId) -> MappingId {
         let parent = &self.mappings[&mapping];
         let kind = match &parent.kind {
@@ -177,8 +176,8 @@ impl HugetlbPool {
     }
 }
 
-// Faults: a page for an index, copying on write, and what happens when the pool is short
-// (`hugetlb_fault`, `hugetlb_no_page`, `hugetlb_wp`, `alloc_hugetlb_folio`).
+// Faults: page allocation, copy on write, and the shortage of pages (`hugetlb_fault`, `hugetlb_no_page`, `hugetlb_wp`,
+// `alloc_hugetlb_folio`).
 
 /// Outcome of a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,21 +186,21 @@ pub enum Fault {
     Fresh {
         /// The page.
         frame: Frame,
-        /// The page was reserved for this index.
+        /// Whether the page was reserved for this index.
         reserved: bool,
     },
-    /// The page is present and mapped unchanged.
+    /// The page was present and is mapped unchanged.
     Present(Frame),
-    /// A write to a page shared since a fork: the caller copies the page.
+    /// A write to a page that is shared since a fork; the caller copies the page.
     Copied {
-        /// The old page, which the other sharers keep.
+        /// The old page; other sharers keep it.
         from: Frame,
         /// The writer's new page.
         to: Frame,
     },
-    /// The reservation's owner wrote to a shared page and the pool is empty: the owner keeps the page and these
-    /// children lose it (`unmap_ref_private`). A child that faults on a missing page of such a mapping, up to
-    /// its next holes, is killed.
+    /// The reservation's owner wrote to a shared page while the pool was empty. The owner keeps the page and the
+    /// children lose it (`unmap_ref_private`). Later a child is killed if it faults on a missing page in the same part
+    /// of its mapping, between two holes.
     Robbed {
         /// The page.
         frame: Frame,
@@ -217,7 +216,7 @@ pub enum Fault {
 pub enum Why {
     /// No page was reserved, and none is available.
     PoolEmpty,
-    /// A page was reserved, but the allowed nodes have none: memory policy and cpuset break the reservation.
+    /// The page was reserved, but the allowed nodes have none free: memory policy and cpuset break the reservation.
     NodesEmpty,
     /// The owner of the reservation has taken the page.
     Robbed,
@@ -226,7 +225,7 @@ pub enum Why {
 }
 
 impl HugetlbPool {
-    /// A fault at an index of a mapping. `write`: the page will be written.
+    /// Handles a fault at an index of a mapping. `write`: the page will be written.
     pub fn fault(
         &mut self,
         mapping: MappingId,
@@ -282,8 +281,8 @@ impl HugetlbPool {
         }
     }
 
-    /// The copy never uses a reservation: the owner's was used for the shared page, and other mappings have none
-    /// (`cow_from_owner`).
+    /// Copies a shared page. The copy uses no reservation: the shared page used the owner's, and other mappings have
+    /// none (`cow_from_owner`).
     fn copy_on_write(
         &mut self,
         mapping: MappingId,
@@ -321,11 +320,11 @@ impl HugetlbPool {
         Fault::Robbed { frame: from, children }
     }
 
-    /// Undoes a [`Fault::Fresh`] that could not be completed; the reservation it used is restored
+    /// Undoes a [`Fault::Fresh`] that could not be completed, and restores its reservation
     /// (`restore_reserve_on_error`).
     ///
-    /// The kernel frees such a page to memory if its node has surplus, even if the restored reservation needs
-    /// the page; the simulation then keeps the page.
+    /// The kernel frees such a page to memory if its node has surplus, even if the restored reservation needs the page.
+    /// The simulation keeps the page then.
     pub fn undo(
         &mut self,
         mapping: MappingId,
@@ -369,8 +368,8 @@ fn why_none(reserved: bool) -> Why {
 // Freeing pages: unmap, discard, truncate.
 
 impl HugetlbPool {
-    /// Unmaps `from..to` of a mapping, and releases its unused reservation (`hugetlb_vm_op_close`). A mapping
-    /// with nothing left is removed; an object's pages stay until the object is removed.
+    /// Unmaps `from..to` of a mapping, and releases its unused reservation (`hugetlb_vm_op_close`). A mapping without
+    /// pages left is removed. An object's pages stay until the object is removed.
     pub fn unmap(&mut self, mapping: MappingId, from: u32, to: u32, frames: &mut impl Frames) {
         let found = self.mappings.get_mut(&mapping).expect("a live mapping");
         let parts: Vec<(u32, u32)> = found.live.within(from, to).collect();
@@ -411,14 +410,13 @@ impl HugetlbPool {
         self.unmap(mapping, 0, length, frames);
     }
 
-    /// Empties `from..to` of a mapping that stays (MADV_DONTNEED). The owner's promise for a page is
-    /// renewed with the page, unless there is surplus (`__unmap_hugepage_range`, mm/hugetlb.c, Linux 6.7 and later).
+    /// Frees the pages in `from..to` of a mapping (MADV_DONTNEED). The owner's reservation is restored with each freed
+    /// page, unless the pool has surplus (`__unmap_hugepage_range`, mm/hugetlb.c, Linux 6.7 and later).
     ///
-    /// The kernel also marks it unused in the map for a page that a child still has, and counts it as
-    /// promised only when the child lets go. If the owner unmaps in between, it takes back what was not
-    /// counted: HugePages_Rsvd read 2^64 - 1 on Linux 6.18 (measured: three pages mapped, one touched,
-    /// fork, munmap by the parent). Here the promise is renewed only with the page. Shared objects keep
-    /// their pages.
+    /// If a child still shares the page, the kernel removes the map's entry at once, but counts the reservation only
+    /// when the child releases the page. If the owner unmaps in between, the kernel subtracts a reservation that was
+    /// not counted: HugePages_Rsvd read 2^64 - 1 on Linux 6.18 (measured: three pages mapped, one touched, fork, munmap
+    /// by the parent). The simulation restores a reservation only with a freed page. Shared objects keep their pages.
     pub fn discard(&mut self, mapping: MappingId, from: u32, to: u32, frames: &mut impl Frames) {
         let found = self.mappings.get_mut(&mapping).expect("a live mapping");
         let Backing::Private(private) = &mut found.kind else { return };
@@ -444,8 +442,8 @@ impl HugetlbPool {
         self.store.unreserve(promised.into(), frames);
     }
 
-    /// Frees the pages in `from..to` of an object (FALLOC_FL_PUNCH_HOLE). A later fault there has no
-    /// reservation; a reservation without a page stays.
+    /// Frees the pages in `from..to` of an object (FALLOC_FL_PUNCH_HOLE). Later faults there have no reservation. A
+    /// reservation whose page was never allocated stays.
     pub fn punch(&mut self, object: ObjectId, from: u32, to: u32, frames: &mut impl Frames) {
         let object = self.objects.get_mut(&object).expect("an object that was made");
         let gone: Vec<u32> = object.pages.range(from..to).map(|(&index, _)| index).collect();

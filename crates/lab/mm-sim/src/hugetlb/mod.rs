@@ -1,19 +1,16 @@
-//! The explicit superpage pool: pages set aside beforehand, reserved when memory is mapped so that no
-//! fault fails later, and its accounting as the kernel does it (Linux `mm/hugetlb.c`, the kernel's
-//! hugetlbfs_reserv document, docs/sources/policies.md 3.7).
+//! The explicit superpage pool. Pages are set aside beforehand and reserved at mmap, so that later faults succeed. The
+//! accounting follows the kernel (Linux `mm/hugetlb.c`, the kernel's hugetlbfs_reserv document,
+//! docs/sources/policies.md 3.7).
 //!
-//! The simulated system owns one [`HugetlbPool`] per superpage size. Everything is counted in pages of
-//! the pool; physical memory comes and goes through [`Frames`], which the system passes in. The pool
-//! keeps the reservation maps, which page backs which index, and who shares it after a fork; page
-//! tables and costs are the caller's.
+//! The simulated system owns one [`HugetlbPool`] per superpage size. All counts are in pages of the pool. The pool
+//! allocates and frees physical memory through [`Frames`]. It stores the reservation maps, the page of each index, and
+//! the sharers of a page after a fork. The caller handles page tables and costs.
 //!
-//! Life of a page: free in the pool (persistent, from [`resize`](HugetlbPool::resize); or surplus, from
-//! overcommit) → backing one index of mappings or of an object → free again, or back to memory while
-//! its node has surplus.
+//! Life of a page: free in the pool (persistent, from [`resize`](HugetlbPool::resize); or surplus, from overcommit),
+//! then backing one index of mappings or of an object, then free again, or back to memory while its node has surplus.
 //!
-//! Three departures from the kernel, where its counters and its intent differ, are documented at
-//! [`undo`](HugetlbPool::undo), [`discard`](HugetlbPool::discard) and in
-//! [`resize`](HugetlbPool::resize).
+//! [`undo`](HugetlbPool::undo), [`discard`](HugetlbPool::discard) and [`resize`](HugetlbPool::resize) each document a
+//! deviation from the kernel, where its counters contradict its intent.
 
 mod mapping;
 mod regions;
@@ -29,7 +26,7 @@ use crate::memory::Frame;
 use self::mapping::{Mapping, Object};
 use regions::Store;
 
-/// Physical memory, as the pool asks for it.
+/// The physical memory that the pool uses.
 pub trait Frames {
     /// Allocates a free block of a pool page's size on this node only.
     fn allocate(&mut self, node: u8) -> Option<Frame>;
@@ -50,15 +47,15 @@ pub struct ObjectId(pub u32);
 pub struct Counts {
     /// HugePages_Total: all pages, including surplus.
     pub total: u64,
-    /// HugePages_Free: pages that back nothing.
+    /// HugePages_Free: pages that back no index.
     pub free: u64,
     /// HugePages_Rsvd: free pages that are reserved. Never more than `free`.
     pub reserved: u64,
-    /// HugePages_Surp: pages beyond the persistent size; returned to memory when free.
+    /// HugePages_Surp: pages beyond the persistent size; freed pages return to memory.
     pub surplus: u64,
 }
 
-/// Where pages may come from: memory policy and cpuset.
+/// Allowed nodes: memory policy and cpuset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The preferred node.
@@ -105,7 +102,7 @@ struct Pages {
 struct Page {
     frame: Frame,
     node: u8,
-    /// Number of mappings, or 1 for an object.
+    /// Number of mappings that share the page; 1 for an object.
     users: u32,
 }
 
@@ -122,7 +119,7 @@ impl Pages {
     fn get(&mut self, number: u32) -> &mut Page {
         &mut self.all[number as usize - 1]
     }
-    /// Drops one user. The last user gets the page, to return it to the store.
+    /// Drops one user. Returns the page after the last user, for the store.
     fn drop_user(&mut self, number: u32) -> Option<(Frame, u8)> {
         let page = &mut self.all[number as usize - 1];
         page.users -= 1;
@@ -134,8 +131,8 @@ impl Pages {
 }
 
 impl HugetlbPool {
-    /// An empty pool on a machine with `nodes` nodes; up to `overcommit` surplus pages are allocated from memory
-    /// on demand (nr_overcommit_hugepages).
+    /// Creates an empty pool on a machine with `nodes` nodes. Up to `overcommit` surplus pages are allocated from
+    /// memory on demand (nr_overcommit_hugepages).
     pub fn new(nodes: u8, overcommit: u64) -> Self {
         Self {
             store: Store::new(nodes, overcommit),
@@ -147,17 +144,17 @@ impl HugetlbPool {
         }
     }
 
-    /// The counters.
+    /// Returns the pool's counters.
     pub fn counts(&self) -> Counts {
         self.store.counts()
     }
 
-    /// The counters of a node. The kernel reserves pages of no particular node: `reserved` is 0.
+    /// Returns a node's counters. Reservations belong to no node, so `reserved` is 0.
     pub fn node_counts(&self, node: u8) -> Counts {
         self.store.node_counts(node)
     }
 
-    /// Whether the pool may allocate more surplus pages.
+    /// Returns whether the pool may allocate more surplus pages.
     pub fn grows(&self) -> bool {
         self.store.surplus() < self.store.overcommit
     }
@@ -167,7 +164,7 @@ impl HugetlbPool {
         self.store.overcommit = pages;
     }
 
-    /// The page behind an index of a mapping, if any.
+    /// Returns the page of an index of a mapping, if any.
     pub fn page(&self, mapping: MappingId, index: u32) -> Option<Frame> {
         let number = match &self.mappings[&mapping].kind {
             mapping::Backing::Private(private) => private.pages[index as usize],

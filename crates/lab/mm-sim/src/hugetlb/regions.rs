@@ -1,7 +1,7 @@
 //! Reservation maps: lists of ranges of indexes (the kernel's `file_region` and `resv_map`).
 //!
-//! For an object, an entry means that the page is or was reserved. For a private mapping, an entry means that the
-//! reservation was used.
+//! For an object, an entry means that the page is or was reserved. For a private mapping, it means that the reservation
+//! was used.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::mapping::Backing;
 use super::{Counts, Frames, HugetlbPool, Place, TooFew};
 use crate::memory::Frame;
 
-/// Disjoint, non-adjacent ranges, keyed by start.
+/// Disjoint, non-adjacent ranges by start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Regions(BTreeMap<u32, u32>);
 
-/// A counted addition, to be committed or aborted (`region_chg`).
+/// A prepared addition, to be committed or aborted (`region_chg`).
 #[derive(Debug)]
 #[must_use = "it ends with `add` or `abort`"]
 pub struct Pending {
@@ -23,22 +23,21 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Number of indexes of the range that are missing.
+    /// Returns the number of indexes that the addition would add.
     pub fn missing(&self) -> u32 {
         self.missing
     }
-    /// Aborts the addition (`region_abort`). The kernel returns cached descriptors here; the simulation has
-    /// none.
+    /// Aborts the addition (`region_abort`). The kernel returns cached descriptors here; the simulation caches none.
     pub fn abort(self) {}
 }
 
 impl Regions {
-    /// Counts the indexes that adding `from..to` would add.
+    /// Prepares to add `from..to` (`region_chg`).
     pub fn chg(&self, from: u32, to: u32) -> Pending {
         Pending { from, to, missing: to - from - self.count(from, to) }
     }
 
-    /// Commits the addition, joining adjacent ranges (`region_add`). Returns the number of new indexes.
+    /// Commits an addition and joins adjacent ranges (`region_add`). Returns the number of new indexes.
     pub fn add(&mut self, pending: Pending) -> u32 {
         let Pending { mut from, mut to, missing } = pending;
         if from == to {
@@ -56,7 +55,7 @@ impl Regions {
         missing
     }
 
-    /// Removes `from..to`, splitting ranges (`region_del`). Returns the number of indexes removed.
+    /// Removes `from..to`, splitting ranges (`region_del`). Returns the number of removed indexes.
     pub fn del(&mut self, from: u32, to: u32) -> u32 {
         let there = self.overlapping(from, to);
         for &(start, end) in &there {
@@ -71,22 +70,22 @@ impl Regions {
         there.iter().map(|&(start, end)| end.min(to) - start.max(from)).sum()
     }
 
-    /// Number of indexes of `from..to` present (`region_count`).
+    /// Returns the number of indexes present in `from..to` (`region_count`).
     pub fn count(&self, from: u32, to: u32) -> u32 {
         self.within(from, to).map(|(start, end)| end - start).sum()
     }
 
-    /// Whether an index is present.
+    /// Returns whether an index is present.
     pub fn contains(&self, index: u32) -> bool {
         self.0.range(..=index).next_back().is_some_and(|(_, &end)| index < end)
     }
 
-    /// Whether there are no ranges.
+    /// Returns whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The parts of `from..to` that are present, ascending, as half-open ranges of page numbers.
+    /// Returns the parts of `from..to` that are present, ascending, as half-open ranges of indexes.
     pub fn within(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let first = self.0.range(..=from).next_back().map_or(from, |(&start, _)| start);
         let ranges = (first < to).then(|| self.0.range(first..to)).into_iter().flatten();
@@ -94,7 +93,7 @@ impl Regions {
         parts.filter(|(start, end)| start < end)
     }
 
-    /// The whole ranges that overlap `from..to`.
+    /// Returns the whole ranges that overlap `from..to`.
     fn overlapping(&self, from: u32, to: u32) -> Vec<(u32, u32)> {
         if from >= to {
             return Vec::new();
@@ -105,20 +104,18 @@ impl Regions {
     }
 }
 
-// The pages themselves: free lists per node, and the four counters.
+// The pool's pages: free lists per node, and the four counters.
 
-/// A node's part of the pool.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// Free pages, last freed on top, as in the kernel's list.
+    /// Free pages, a stack as in the kernel.
     pub free: Vec<Frame>,
-    /// All pages.
+    /// Number of pages.
     pub total: u64,
-    /// Surplus pages among them.
+    /// Number of surplus pages.
     pub surplus: u64,
 }
 
-/// Free pages and counters.
 #[derive(Debug)]
 pub(super) struct Store {
     pub nodes: Vec<Node>,
@@ -155,15 +152,14 @@ impl Store {
         self.nodes.iter().map(|node| node.surplus).sum()
     }
 
-    /// The allowed nodes, the preferred one first.
+    /// Returns the allowed nodes, the preferred one first.
     fn order(&self, place: Place) -> impl Iterator<Item = usize> + use<> {
         let (count, near) = (self.nodes.len(), usize::from(place.near));
         let allowed = move |&node: &usize| place.allowed >> node & 1 != 0;
         (0..count).map(move |step| (near + step) % count).filter(allowed)
     }
 
-    /// Reserves `pages`, allocating surplus pages if too few are free (`hugetlb_acct_memory`,
-    /// `gather_surplus_pages`).
+    /// Reserves `pages`. Allocates surplus pages if too few are free (`hugetlb_acct_memory`, `gather_surplus_pages`).
     pub fn reserve(
         &mut self,
         pages: u64,
@@ -187,8 +183,8 @@ impl Store {
             self.nodes[node].free.push(frame);
         }
         self.reserved += pages;
-        // A check at one moment only: other mappings may take pages of these nodes later (the kernel's
-        // comment in `hugetlb_acct_memory` calls it best effort).
+        // A momentary check: other mappings may take pages of these nodes later (best effort, says the kernel's comment
+        // in `hugetlb_acct_memory`).
         let near: u64 = self.order(place).map(|node| self.nodes[node].free.len() as u64).sum();
         if pages > near {
             self.unreserve(pages, frames);
@@ -229,8 +225,8 @@ impl Store {
         Some((frame, node as u8))
     }
 
-    /// Releases a page that backs nothing any more (`free_huge_folio`): the page becomes free, or returns to
-    /// memory if its node has surplus and no reservation needs it. `restore`: restores the page's reservation.
+    /// Releases an unused page (`free_huge_folio`). The page becomes free, or returns to memory if its node has surplus
+    /// and no reservation needs it. `restore`: restores the page's reservation.
     pub fn give(&mut self, (frame, node): (Frame, u8), restore: bool, frames: &mut impl Frames) {
         let node = usize::from(node);
         self.reserved += u64::from(restore);
@@ -241,7 +237,7 @@ impl Store {
         }
     }
 
-    /// Allocates a surplus page from memory, counted but not yet on a free list.
+    /// Allocates a surplus page from memory and counts it; the caller puts it on a free list.
     fn grow_surplus(&mut self, place: Place, frames: &mut impl Frames) -> Option<(Frame, usize)> {
         if self.surplus() >= self.overcommit {
             return None;
@@ -263,16 +259,16 @@ impl Store {
 // The pool's persistent size (`set_max_huge_pages`, nr_hugepages).
 
 impl HugetlbPool {
-    /// Resizes the persistent pool, or one node's part of it, to `pages`; returns the resulting size.
+    /// Resizes the persistent pool, or one node's part of it, to `pages`. Returns the resulting size.
     ///
-    /// Growing first turns surplus pages into persistent ones, and ends when memory is exhausted. Shrinking
-    /// frees pages that are neither in use nor reserved; the rest becomes surplus.
+    /// Growing converts surplus pages to persistent ones first, and ends when memory is exhausted. Shrinking frees
+    /// pages that are neither in use nor reserved; the remaining excess becomes surplus.
     pub fn resize(&mut self, pages: u64, only: Option<u8>, frames: &mut impl Frames) -> u64 {
         let store = &mut self.store;
         let count = store.nodes.len();
         let nodes: Vec<usize> = only.map_or((0..count).collect(), |node| vec![node.into()]);
         let persistent = |store: &super::Store| store.total() - store.surplus();
-        // In terms of the whole pool, as the kernel counts a node's request.
+        // Converts a node's request to a size of the whole pool, as the kernel does.
         let pages = match only {
             Some(node) => pages + persistent(store) - store.nodes[usize::from(node)].persistent(),
             None => pages,
@@ -291,8 +287,7 @@ impl HugetlbPool {
         }
         let needed = pages.max(store.reserved + store.total() - store.free());
         while needed < persistent(store) {
-            // The kernel does not check the second condition, and can leave a node with more surplus than
-            // pages.
+            // The kernel lacks the second condition, so a node can end with more surplus than pages.
             let will_do = |node: &Node| !node.free.is_empty() && node.persistent() > 0;
             let Some(node) = store.next_node(&nodes, will_do) else { break };
             let frame = store.nodes[node].free.pop().expect("looked");
@@ -319,13 +314,13 @@ impl Node {
 }
 
 impl super::Store {
-    /// The nodes in round-robin order, from the current turn on.
+    /// Returns the nodes in round-robin order, beginning at the current turn.
     fn turns<'a>(&self, nodes: &'a [usize]) -> impl Iterator<Item = usize> + use<'a> {
         let first = nodes.iter().position(|&node| node >= self.turn).unwrap_or(0);
         nodes.iter().copied().cycle().skip(first).take(nodes.len())
     }
 
-    /// The first suitable node; advances the turn.
+    /// Returns the first suitable node and advances the turn.
     fn next_node(&mut self, nodes: &[usize], will_do: impl Fn(&Node) -> bool) -> Option<usize> {
         let node = self.turns(nodes).find(|&node| will_do(&self.nodes[node]))?;
         self.turn = node + 1;
@@ -333,20 +328,20 @@ impl super::Store {
     }
 }
 
-// The pool's invariants, counted by definition.
+// Invariants of the pool, computed from scratch.
 
 impl HugetlbPool {
-    /// All pages of the pool: the free ones, then those in use.
+    /// Returns all pages of the pool: free pages, then pages in use.
     pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> + '_ {
         let free = self.store.nodes.iter().flat_map(|node| node.free.iter().copied());
         let used = self.pages.all.iter().filter(|page| page.users > 0).map(|page| page.frame);
         free.chain(used)
     }
 
-    /// Checks all redundant state. Slow; for tests and for debug builds at coarse points.
+    /// Checks all redundant state. Slow: for tests, and for debug builds at rare points.
     ///
     /// # Errors
-    /// What is wrong with the pool.
+    /// A description of the violated invariant.
     pub fn verify(&self) -> Result<(), String> {
         let mut users: BTreeMap<u32, u32> = BTreeMap::new();
         let mut promised = 0;

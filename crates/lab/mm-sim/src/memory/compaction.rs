@@ -1,12 +1,12 @@
-//! Compaction: pages are migrated out of low pageblocks into free frames of high ones (Linux' mm/compaction.c,
-//! as of 6.5; docs/sources/policies.md 3.1).
+//! Compaction: migrates pages from low pageblocks to free frames in high ones (Linux' mm/compaction.c, as of 6.5;
+//! docs/sources/policies.md 3.1).
 //!
-//! In this order: the request and its answer, with the zones in turn; deferral after a failure; evacuating one
-//! pageblock or a run of them; what a run isolates from a pageblock; the fragmentation score of proactive
-//! compaction; one run over one zone, with both scanners and batches of 32.
+//! The sections of this file: requests and outcomes, for one zone after the other; deferral after a failure; evacuation
+//! of one pageblock or a run of them; isolation of pages; the fragmentation score for proactive compaction; one run
+//! over one zone, with both scanners and batches of 32.
 //!
-//! Not modelled: per-CPU lists (there are none), lock contention (a budget stands for it), and the free
-//! scanner's quick search of free lists (it goes down pageblock by pageblock).
+//! Not modelled: per-CPU lists (memory has none), lock contention (a budget replaces it), and the free scanner's fast
+//! search of free lists (the free scanner visits every pageblock).
 
 use super::layout::{Owner, is_movable};
 use super::physical::pageblocks;
@@ -38,14 +38,14 @@ impl Default for Settings {
     }
 }
 
-/// Compaction effort of a run.
+/// How hard a run tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A direct run takes pageblocks of its own mobility only, and leaves a pageblock at the first failure.
+    /// A direct run only takes pageblocks of its own mobility, and leaves a pageblock at the first failure.
     Async,
-    /// All pageblocks; failures are skipped.
+    /// Takes all pageblocks and skips pages that cannot be migrated.
     SyncLight,
-    /// As `SyncLight`, ignoring deferral (Linux' full priority).
+    /// As `SyncLight`, but ignores deferral (Linux' full priority).
     Sync,
 }
 
@@ -54,9 +54,9 @@ pub enum Mode {
 pub enum Caller {
     /// An allocation, in the fault path or khugepaged.
     Direct,
-    /// kcompactd, woken for an order.
+    /// kcompactd, woken for an allocation of some order.
     Daemon,
-    /// kcompactd, until the fragmentation score is low (proactive compaction).
+    /// kcompactd in proactive compaction, until the fragmentation score is low.
     Proactive,
 }
 
@@ -69,46 +69,46 @@ pub struct Request {
     pub order: u8,
     /// Mobility of the wanted pages.
     pub mobility: Mobility,
-    /// Effort.
+    /// How hard the run tries.
     pub mode: Mode,
-    /// Scan the whole zone from its ends, ignoring skip hints of pageblocks.
+    /// Whether to scan the whole zone from its ends, ignoring skip hints of pageblocks.
     pub whole: bool,
     /// Caller.
     pub caller: Caller,
-    /// Maximum number of pages to migrate; the run then ends as contended.
+    /// Maximum number of pages to migrate; at the limit the run ends as contended.
     pub budget: Option<u64>,
 }
 
 impl Request {
-    /// The request of a page fault.
+    /// Creates the request of a page fault.
     pub const fn direct(node: usize, order: u8, mobility: Mobility, mode: Mode) -> Self {
         Self { node, order, mobility, mode, whole: false, caller: Caller::Direct, budget: None }
     }
-    /// The request of kcompactd when woken for an order.
+    /// Creates the request of kcompactd woken for an order.
     pub const fn daemon(node: usize, order: u8) -> Self {
         let direct = Self::direct(node, order, Mobility::Movable, Mode::SyncLight);
         Self { caller: Caller::Daemon, ..direct }
     }
-    /// The request of kcompactd when the fragmentation score is high.
+    /// Creates the request of proactive kcompactd.
     pub const fn proactive(node: usize) -> Self {
         Self { caller: Caller::Proactive, whole: true, ..Self::daemon(node, 9) }
     }
 }
 
-/// How a run ended, from least to most done (Linux' `enum compact_result`).
+/// Result of a run, ordered by progress (Linux' `enum compact_result`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// No zone was suitable: too little free memory, or fragmentation is not the cause.
+    /// No zone was suitable: too little free memory, or the cause is not fragmentation.
     Skipped,
     /// Deferred after a recent failure.
     Deferred,
     /// The whole zone was scanned without success.
     Complete,
-    /// The scanners met, but had not started at the zone's ends.
+    /// The scanners met, but the run had not started at the zone's ends.
     Partial,
-    /// Aborted: no free frames as migration targets, or the budget is used up.
+    /// Aborted: no free target frame was left, or the budget was used up.
     Contended,
-    /// A block of the order is free, or can be claimed.
+    /// A block of the order is free, or the request can claim one.
     Success,
 }
 
@@ -149,15 +149,14 @@ pub struct Compaction {
     asked: u64,
 }
 
-/// Compaction state of a zone.
 #[derive(Debug, Clone)]
 struct Memo {
-    /// Pageblock where the next migration scan starts, for asynchronous and for other runs.
+    /// Pageblock at which the next migration scan starts, for asynchronous runs and for others.
     migrate: [usize; 2],
-    /// Pageblock where the next free scan starts, downwards.
+    /// Pageblock at which the next free scan starts, downwards.
     free: usize,
     deferral: Deferral,
-    /// Skip hints of pageblocks are to be reset when the page daemon goes to sleep.
+    /// Whether to reset skip hints of pageblocks when kswapd goes to sleep.
     flush: bool,
 }
 
@@ -169,13 +168,13 @@ impl Memo {
 }
 
 impl Compaction {
-    /// State before any compaction.
+    /// Creates the state before any compaction.
     pub fn new(memory: &Memory, settings: Settings) -> Self {
         let zones = memory.zones.iter().map(|zone| Memo::new(zone.blocks.len())).collect();
         Self { settings, zones, asked: 0 }
     }
 
-    /// Whether the next run finds a lock contended: `permille` of 1000 do, spread evenly.
+    /// Returns whether the next run finds a lock contended: `permille` of 1000 runs do, evenly spread.
     /// See docs/decisions/lab-model.md#2.
     pub(crate) fn is_contended(&mut self, permille: u16) -> bool {
         let each = u64::from(permille);
@@ -183,7 +182,7 @@ impl Compaction {
         self.asked * each / 1000 != (self.asked - 1) * each / 1000
     }
 
-    /// Compacts zone after zone until one satisfies the request (`try_to_compact_pages`).
+    /// Compacts one zone after the other until a zone satisfies the request (`try_to_compact_pages`).
     pub fn compact(
         &mut self,
         memory: &mut Memory,
@@ -220,7 +219,7 @@ impl Compaction {
         report
     }
 
-    /// The zones to compact: a daemon's own node's zones; for an allocation, all zones it may use.
+    /// Returns the zones to compact: the daemon's own node, or, for an allocation, all zones it may use.
     fn zones_for(&self, memory: &Memory, request: Request) -> Vec<usize> {
         let list = memory.zonelist(request.node, request.mobility);
         let own = |zone: &usize| {
@@ -247,9 +246,8 @@ impl Compaction {
         Run::new(memory, zone, &mut self.zones[zone], self.settings, request).go(residents)
     }
 
-    /// Why a zone is not to be compacted (`compaction_suitable`): the block is there already; too little is
-    /// free to move pages to (twice the block beyond the watermark); or, for costly orders, the
-    /// fragmentation index says that memory lacks, not contiguity.
+    /// Returns why not to compact a zone (`compaction_suitable`): a block is free already; fewer frames are free than
+    /// the watermark plus twice the block; or, for costly orders, the fragmentation index blames lack of memory.
     fn unsuitable(&self, memory: &Memory, zone: usize, request: Request) -> Option<Outcome> {
         let order = request.order;
         let watermarks = memory.zone_watermarks(zone);
@@ -266,13 +264,13 @@ impl Compaction {
         (order > COSTLY_ORDER && lacking).then_some(Outcome::Skipped)
     }
 
-    /// Resets the deferral of a zone after an allocation of this order succeeded (`compaction_defer_reset`).
+    /// Resets a zone's deferral after a successful allocation of this order (`compaction_defer_reset`).
     pub fn allocated(&mut self, memory: &Memory, frame: Frame, order: u8) {
         self.zones[memory.zone_of(frame)].deferral.reset(order, true);
     }
 
-    /// Resets skip hints of pageblocks when the page daemon goes to sleep, if a direct run scanned a zone since
-    /// (`reset_isolation_suitable`).
+    /// Resets skip hints of pageblocks when kswapd goes to sleep, if a direct run has scanned a zone since the last
+    /// reset (`reset_isolation_suitable`).
     pub fn reset_hints(&mut self, memory: &mut Memory, node: usize) {
         for zone in 0..self.zones.len() {
             if memory.zones[zone].node == node && self.zones[zone].flush {
@@ -289,21 +287,20 @@ impl Compaction {
     }
 }
 
-// Back-off of compaction in a zone after failures (Linux' `compact_defer_shift`).
+// Deferral: exponential back-off of compaction in a zone after failures (Linux' `compact_defer_shift`).
 
-/// Deferral counters of a zone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Deferral {
-    /// Attempts considered since the last failure.
+    /// Attempts since the last failed run.
     considered: u32,
-    /// 2^shift attempts are considered before one runs.
+    /// log2 of the number of attempts per run.
     shift: u8,
-    /// The smallest order that failed; smaller orders are not deferred.
+    /// The smallest order that failed. Smaller orders are not deferred.
     failed: u8,
 }
 
 impl Deferral {
-    /// Whether to skip this attempt; counts it as considered (`compaction_deferred`).
+    /// Counts an attempt. Returns whether to skip it (`compaction_deferred`).
     fn defers(&mut self, order: u8, most: u8) -> bool {
         if order < self.failed {
             return false;
@@ -317,14 +314,14 @@ impl Deferral {
         true
     }
 
-    /// Records a run that scanned its zone without success (`defer_compaction`).
+    /// Records a run that scanned its whole zone without success (`defer_compaction`).
     fn failed(&mut self, order: u8, most: u8) {
         self.considered = 0;
         self.shift = (self.shift + 1).min(most);
         self.failed = self.failed.min(order);
     }
 
-    /// Records that a run, or even the allocation, succeeded (`compaction_defer_reset`).
+    /// Records a successful run or, with `allocated`, a successful allocation (`compaction_defer_reset`).
     fn reset(&mut self, order: u8, allocated: bool) {
         if allocated {
             self.considered = 0;
@@ -335,31 +332,30 @@ impl Deferral {
         }
     }
 
-    /// Whether this attempt follows the maximum deferral, so that skip hints are stale
+    /// Returns whether this attempt follows the longest deferral, so that skip hints are stale
     /// (`compaction_restarting`).
     fn restarts(&self, order: u8, most: u8) -> bool {
         order >= self.failed && self.shift >= most && self.considered >= 1 << self.shift
     }
 }
 
-// Emptying one pageblock, or a run of them: all their pages are migrated (Linux' `alloc_contig_range`, FreeBSD's
+// Evacuation: migrates all pages of a pageblock or a run of pageblocks (Linux' `alloc_contig_range`, FreeBSD's
 // `vm_page_reclaim_contig`, which Quicksilver calls for inactive reservations).
 
-/// Result of emptying a pageblock.
+/// Result of evacuating a pageblock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Evacuation {
     /// Pages migrated.
     pub moved: u32,
-    /// Frames whose pages stay: migration failed, they are unmovable, or no frame was free.
+    /// Frames whose pages stay: unmovable, failed to migrate, or no target frame was free.
     pub stay: u32,
-    /// Frames that were free, now held.
+    /// Frames that were free and are now held.
     pub taken: u32,
 }
 
-/// Moves every page out of the pageblock that begins at `block`. Afterwards none of its frames is free: those that
-/// were, and those that were emptied, are held without an owner, as are those that were so before (a
-/// reservation's). With `stay` 0 the caller holds the pageblock as one block of order 9; else it may
-/// give back what it holds ([`Memory::free_unowned`]).
+/// Migrates every page out of the pageblock at `block`. Afterwards none of its frames is free. Free and emptied frames
+/// are held without an owner, like those that a reservation held before. If `stay` is 0, the caller holds the pageblock
+/// as one block of order 9. Otherwise the caller may free the held frames ([`Memory::free_unowned`]).
 pub fn evacuate(memory: &mut Memory, residents: &mut impl Residents, block: Frame) -> Evacuation {
     let frames = (block.0..block.0 + PAGEBLOCK).map(Frame);
     let mut report = Evacuation::default();
@@ -390,8 +386,8 @@ pub fn evacuate(memory: &mut Memory, residents: &mut impl Residents, block: Fram
     report
 }
 
-/// Moves pages out of the way of 2^`order` frames that lie together and aligned, more than a pageblock, on a node:
-/// until a run of them is free, from the lowest on (`alloc_contig_pages`). What was moved, and what stays of the last.
+/// Frees a run of 2^`order` aligned, contiguous frames on a node, larger than a pageblock: evacuates runs in ascending
+/// order until one is empty (`alloc_contig_pages`). Returns all moved pages, and the pages that stay in the last run.
 pub fn evacuate_run(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -401,7 +397,7 @@ pub fn evacuate_run(
     let mut report = Evacuation::default();
     for run in memory.movable_runs(order, node) {
         report.stay = 0;
-        // Take all free frames first, so that no page moves from one of the run's pageblocks into another.
+        // Claims all free frames first, so no page moves into another pageblock of the run.
         for frame in run.clone().map(Frame) {
             report.taken += u32::from(memory.is_free(frame) && memory.claim(frame, 0));
         }
@@ -418,11 +414,10 @@ pub fn evacuate_run(
     report
 }
 
-// Isolation: the pages to migrate and the free target frames that a run takes from pageblocks.
+// Isolation: takes pages to migrate and free target frames from pageblocks.
 
-/// Result of isolating pages to migrate.
 enum Isolated {
-    /// A batch, or the end of a pageblock without one.
+    /// A batch, or the end of a pageblock without pages to migrate.
     Batch,
     /// The scanners met.
     Met,
@@ -461,8 +456,8 @@ impl Run<'_> {
         self.memory.zones[self.zone].blocks[block].flags & flag != 0
     }
 
-    /// Whether a pageblock is a migration source (`suitable_migration_source`). An asynchronous direct run uses
-    /// its own mobility only, since it must free blocks that its own allocation may use; superpages stay.
+    /// Returns whether a pageblock is a migration source (`suitable_migration_source`). An asynchronous direct run
+    /// takes only its own mobility, because its allocation must be able to use the freed block. Superpages stay.
     fn is_source(&self, block: usize) -> bool {
         let record = &self.memory.zones[self.zone].blocks[block];
         if record.flags & WHOLE != 0 || record.is_wholly_free() {
@@ -472,7 +467,7 @@ impl Run<'_> {
         !picky || record.mobility == self.memory.list_of(self.request.mobility)
     }
 
-    /// Starts the next runs past a pageblock in which nothing was found (`update_cached_migrate`).
+    /// Lets later runs start after a pageblock in which nothing was found (`update_cached_migrate`).
     fn remember(&mut self, block: usize) {
         let starts = &mut self.memo.migrate;
         starts[0] = starts[0].max(block);
@@ -481,8 +476,8 @@ impl Run<'_> {
         }
     }
 
-    /// Takes pages of a pageblock from the scanner's position on (`isolate_migratepages_block`). A run that gives
-    /// up puts back what it took of a block of the wanted order when something in it cannot be moved.
+    /// Isolates pages of a pageblock from the scanner's position on (`isolate_migratepages_block`). An asynchronous
+    /// direct run puts back the pages of a block of the wanted order if one of them cannot be moved.
     fn isolate_from(&mut self, block: usize) {
         let zone = &self.memory.zones[self.zone];
         let map = zone.map(block);
@@ -508,7 +503,6 @@ impl Run<'_> {
         self.migrate = block as u32 * PAGEBLOCK + slot;
     }
 
-    /// A free frame as migration target.
     fn spare_frame(&mut self, wanted: usize) -> Option<Frame> {
         if self.spare.is_empty() {
             self.isolate_free(wanted);
@@ -516,7 +510,7 @@ impl Run<'_> {
         self.spare.pop()
     }
 
-    /// Isolates free frames, downwards from the zone's end, until `wanted` are available (`isolate_freepages`).
+    /// Isolates free frames downwards from the zone's end, until `wanted` are available (`isolate_freepages`).
     fn isolate_free(&mut self, wanted: usize) {
         while !self.met() && self.spare.len() < wanted {
             let (block, from) = self.free;
@@ -533,11 +527,11 @@ impl Run<'_> {
             self.memo.free = self.memo.free.min(block - 1);
             self.free = (block - 1, 0);
         }
-        // Lowest frames last, so that they are filled first.
+        // Sorts descending: the lowest frames are used first.
         self.spare.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// Whether a pageblock is a migration target (`suitable_migration_target`): movable and not wholly free.
+    /// Returns whether a pageblock is a migration target (`suitable_migration_target`): movable and not wholly free.
     fn is_target(&self, block: usize) -> bool {
         let record = &self.memory.zones[self.zone].blocks[block];
         let skipped = !self.request.whole && record.flags & SKIP != 0 && self.free.1 == 0;
@@ -547,7 +541,7 @@ impl Run<'_> {
             && record.mobility == Mobility::Movable
     }
 
-    /// Takes the free blocks of a pageblock, ascending. Returns the slot where the scan continues.
+    /// Isolates the free blocks of a pageblock, ascending. Returns the slot where the scan continues.
     fn isolate_free_from(&mut self, block: usize, from: u32, wanted: usize) -> u32 {
         let zone = &mut self.memory.zones[self.zone];
         let mut slot = from;
@@ -568,10 +562,10 @@ impl Run<'_> {
     }
 }
 
-// The fragmentation score: when kcompactd compacts proactively (Linux since 5.9).
+// Fragmentation score, which starts proactive compaction (Linux since 5.9).
 
 impl Zone {
-    /// Share of the zone's free memory that is not in superpages, in percent (`extfrag_for_order`).
+    /// Returns the percentage of the zone's free memory that is not in superpages (`extfrag_for_order`).
     pub(crate) fn score(&self) -> u32 {
         let contiguity = self.contiguity(PAGEBLOCK_ORDER);
         if contiguity.free == 0 {
@@ -583,7 +577,7 @@ impl Zone {
 }
 
 impl Settings {
-    /// The scores at which proactive compaction stops and starts (`fragmentation_score_wmark`).
+    /// Returns the scores at which proactive compaction stops and starts (`fragmentation_score_wmark`).
     pub(crate) const fn score_limits(self) -> (u32, u32) {
         let low = 100u32.saturating_sub(self.proactiveness as u32);
         let low = if low < 5 { 5 } else { low };
@@ -593,7 +587,7 @@ impl Settings {
 }
 
 impl Compaction {
-    /// A node's fragmentation score, 0 to 100: the sum of its zones' scores weighted by size, each rounded down
+    /// Returns a node's fragmentation score, 0 to 100: the sum of the zones' scores weighted by size, each rounded down
     /// (`fragmentation_score_node`).
     pub fn score(&self, memory: &Memory, node: usize) -> u32 {
         let zones = || memory.zones.iter().filter(|zone| zone.node == node);
@@ -602,20 +596,20 @@ impl Compaction {
         zones().map(|zone| (u64::from(zone.score()) * frames(zone) / (all + 1)) as u32).sum()
     }
 
-    /// Whether kcompactd should compact a node proactively now (`should_proactive_compact_node`).
+    /// Returns whether kcompactd should compact a node proactively now (`should_proactive_compact_node`).
     pub fn is_wanted(&self, memory: &Memory, node: usize) -> bool {
         let (_, high) = self.settings.score_limits();
         self.settings.proactiveness > 0 && self.score(memory, node) > high
     }
 }
 
-// One run of compaction over one zone: the migration scanner goes up, the free scanner down, until
-// there is what was asked for or they meet (`compact_zone`).
+// One run over one zone. The migration scanner moves up and the free scanner down, until the request is satisfied or
+// the scanners meet (`compact_zone`).
 
 /// Pages taken per batch (Linux' COMPACT_CLUSTER_MAX).
 const BATCH: usize = 32;
 
-/// A run. Positions are frames counted from the zone's start.
+/// A run. Positions are frames relative to the zone's start.
 struct Run<'a> {
     memory: &'a mut Memory,
     zone: usize,
@@ -624,17 +618,16 @@ struct Run<'a> {
     request: Request,
     /// The next frame of the migration scanner.
     migrate: u32,
-    /// The free scanner's pageblock, and its position in it.
+    /// Pageblock of the free scanner, and its position in the pageblock.
     free: (usize, u32),
-    /// The run started at the zone's start.
+    /// Whether the run began at the zone's start.
     whole: bool,
     /// Isolated free frames, not yet filled.
     spare: Vec<Frame>,
-    /// Pages to migrate.
     batch: Vec<Frame>,
-    /// Fruitless searches of the free lists.
+    /// Number of free-list searches without success.
     fruitless: u32,
-    /// The lowest pageblock that such a search jumped to; the scan resumes there afterwards.
+    /// The lowest pageblock that a search jumped to; the scan resumes there later.
     jumped: Option<usize>,
     report: Report,
 }
@@ -670,7 +663,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs until finished.
     fn go(mut self, residents: &mut impl Residents) -> Report {
         self.report.result = loop {
             if let Some(result) = self.finished() {
@@ -688,12 +680,12 @@ impl<'a> Run<'a> {
         self.report
     }
 
-    /// Whether the scanners are in the same pageblock, or have passed each other.
+    /// Returns whether the scanners are in the same pageblock or have passed each other.
     fn met(&self) -> bool {
         self.free.0 <= (self.migrate / PAGEBLOCK) as usize
     }
 
-    /// The outcome, if the run is finished (`__compact_finished`). A run always completes its pageblock first.
+    /// Returns the outcome if the run is finished (`__compact_finished`). A run completes its pageblock first.
     fn finished(&mut self) -> Option<Outcome> {
         let zone = &self.memory.zones[self.zone];
         if self.met() {
@@ -714,7 +706,7 @@ impl<'a> Run<'a> {
         zone.suits(mobility, self.request.order).then_some(Outcome::Success)
     }
 
-    /// Migrates the batch to spare frames. Unmovable pages stay; an asynchronous direct run then skips the rest
+    /// Migrates the batch to spare frames. Pages that cannot move stay. An asynchronous direct run then skips the rest
     /// of the block that it wanted to free.
     fn migrate_batch(&mut self, residents: &mut impl Residents) -> Option<Outcome> {
         let mut refused = 0;
@@ -725,7 +717,7 @@ impl<'a> Run<'a> {
                 return Some(Outcome::Contended);
             }
             let Some(to) = self.spare_frame(self.batch.len() - at) else {
-                // The free scanner met the migration scanner without finding a frame.
+                // The scanners met and no free frame is left.
                 self.batch.clear();
                 return None;
             };
@@ -750,14 +742,14 @@ impl<'a> Run<'a> {
         None
     }
 
-    /// Whether one page that stays makes migrating the rest of its block pointless.
+    /// Returns whether a page that stays makes migrating the rest of its block pointless.
     fn gives_up(&self) -> bool {
         self.request.caller == Caller::Direct && self.request.mode == Mode::Async
     }
 
-    /// The pageblock to migrate from next, for a request that wants a large block: one below the middle between
-    /// the scanners (later: the first eighth) that has free blocks nearly as large already
-    /// (`fast_find_migrateblock`). `None`: go on in order.
+    /// Returns the pageblock to migrate from next, for a request of a large block (`fast_find_migrateblock`). The
+    /// pageblock has free blocks that are nearly large enough, and lies below the middle between the scanners (later:
+    /// in the first eighth). `None`: continue in order.
     fn search(&mut self) -> Option<usize> {
         let order = self.request.order;
         let direct = self.request.caller == Caller::Direct;
@@ -795,7 +787,7 @@ impl<'a> Run<'a> {
         None
     }
 
-    /// Frees the spare frames; the next free scan starts at the highest of them.
+    /// Frees the spare frames. The next free scan starts at the highest of them.
     fn release(&mut self) {
         let Some(&highest) = self.spare.iter().max() else { return };
         let block = self.memory.zones[self.zone].block_of(highest);
@@ -810,7 +802,7 @@ impl<'a> Run<'a> {
 mod deferral_tests {
     use super::*;
 
-    /// Attempts skipped between two runs when every run fails.
+    /// Counts attempts skipped between two runs when every run fails.
     #[test]
     fn doubles_up_to_64_attempts() {
         let mut deferral = Deferral::default();
@@ -821,7 +813,7 @@ mod deferral_tests {
                 skipped as u32
             })
             .collect();
-        // 2^k attempts are considered, and the last of them runs.
+        // The last of each 2^k attempts runs.
         assert_eq!(skipped, [0, 1, 3, 7, 15, 31, 63, 63, 63]);
         assert!(!deferral.restarts(9, 6));
         while deferral.defers(9, 6) {}

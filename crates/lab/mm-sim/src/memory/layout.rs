@@ -1,4 +1,4 @@
-//! Division of a machine's memory into nodes, each with an optional partition for movable pages.
+//! Division of a machine's memory into nodes, each with an optional movable-only partition.
 //! See docs/decisions/lab-model.md#16.
 
 use std::fmt;
@@ -11,12 +11,12 @@ use units::ByteSize;
 use super::zone::{Zone, ZoneKind};
 use super::{FRAME_BYTES, Frame, MAX_ORDER, Memory, PAGEBLOCK, PAGEBLOCK_ORDER};
 
-/// Division of memory. Default: one node with all memory, for pages of any kind.
+/// Division of memory. The default is one node without a movable-only partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
     /// The NUMA nodes.
     pub nodes: Nodes,
-    /// Size of the movable-only partitions (Linux' `movablecore=`), spread evenly over the nodes; 0: none.
+    /// Total size of the movable-only partitions (Linux' `movablecore=`), spread evenly over the nodes; 0: none.
     pub movable: ByteSize,
 }
 
@@ -24,22 +24,22 @@ pub struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Nodes {
-    /// Number of nodes, of equal size as far as possible.
+    /// A number of nodes of equal size, as far as possible.
     Equal(u64),
     /// One node per size.
     Of(Vec<ByteSize>),
 }
 
-/// Maximum number of nodes: a program's nodes are a bitmap of 64 bits.
+/// Maximum number of nodes: a program's node mask has 64 bits.
 pub const MAX_NODES: usize = 64;
 
-/// Why a division of memory is invalid. Each message begins with the name of the wrong setting.
+/// Why a division of memory is invalid. Each message begins with the invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// Too many or too few nodes.
     #[error("nodes {0}: a machine has 1 to {MAX_NODES}")]
     Count(Nodes),
-    /// The nodes do not add up to the machine's memory.
+    /// The sizes of the nodes do not sum up to the machine's memory.
     #[error("nodes {nodes}: together {sum}, and --memory is {memory}: make them equal")]
     Sum {
         /// The requested nodes.
@@ -71,7 +71,7 @@ pub enum LayoutError {
         /// Minimum size.
         needs: ByteSize,
     },
-    /// A partition that leaves too little memory, or has less than a block on each node.
+    /// A partition that leaves too little memory, or is smaller than one block per node.
     #[error("movable {movable}: {least} to {most} of this machine can be for movable pages only")]
     Partition {
         /// The requested size.
@@ -106,7 +106,7 @@ impl FromStr for Nodes {
 }
 
 impl fmt::Display for Nodes {
-    /// The format that parsing accepts.
+    /// Writes the format that `FromStr` parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Equal(count) => count.fmt(f),
@@ -132,7 +132,7 @@ impl TryFrom<String> for Nodes {
 }
 
 impl Nodes {
-    /// Sum of the nodes' sizes, if sizes are given.
+    /// Returns the sum of the nodes' sizes, if sizes are given.
     pub fn memory(&self) -> Option<ByteSize> {
         let Self::Of(sizes) = self else { return None };
         Some(ByteSize(sizes.iter().fold(0, |sum, size| size.bytes().saturating_add(sum))))
@@ -140,11 +140,11 @@ impl Nodes {
 }
 
 impl Layout {
-    /// The nodes of a machine with this much memory and base pages of `base_page` bytes, `kernel` bytes of which
-    /// belong to its kernel.
+    /// Returns the nodes of a machine with `memory` bytes and base pages of `base_page` bytes. The machine's kernel
+    /// uses `kernel` bytes.
     ///
     /// # Errors
-    /// [`LayoutError`]: memory cannot be divided so.
+    /// [`LayoutError`]: this memory cannot be divided so.
     pub fn shape(
         &self,
         memory: ByteSize,
@@ -155,8 +155,7 @@ impl Layout {
         let size = |blocks: u64| ByteSize(blocks * unit);
         let nodes = self.nodes_of(memory, unit)?;
         let count = nodes.len() as u64;
-        // The kernel's memory is spread evenly (`Memory::boot`); at least one further block of any kind must
-        // remain.
+        // The kernel's memory is spread evenly (`Memory::boot`). At least one more block per node must remain.
         let needs = kernel.bytes().div_ceil(count).div_ceil(unit) + 1;
         let smallest = nodes.iter().copied().min().unwrap_or(0);
         if *self == Self::default() {
@@ -176,7 +175,7 @@ impl Layout {
         Ok(nodes.into_iter().zip(parts).map(|(all, movable)| shape_of(all, movable)).collect())
     }
 
-    /// Memory of each node.
+    /// Returns the memory of each node, in bytes.
     ///
     /// # Errors
     /// As [`Self::shape`].
@@ -191,7 +190,7 @@ impl Layout {
         Ok(nodes.iter().map(size).collect())
     }
 
-    /// Number of blocks of the largest order of each node.
+    /// Returns the number of blocks of the largest order on each node.
     fn nodes_of(&self, memory: ByteSize, unit: u64) -> Result<Vec<u64>, LayoutError> {
         let count = match &self.nodes {
             Nodes::Equal(count) => usize::try_from(*count).unwrap_or(usize::MAX),
@@ -210,37 +209,37 @@ impl Layout {
     }
 }
 
-/// A node of `all` blocks of the largest order, the last `movable` of them movable-only.
+/// Creates a node of `all` blocks of the largest order, the last `movable` of them movable-only.
 fn shape_of(all: u64, movable: u64) -> NodeShape {
     let bytes = |blocks: u64| ByteSize(blocks * (FRAME_BYTES << MAX_ORDER));
     NodeShape { bytes: bytes(all), movable_partition: (movable > 0).then(|| bytes(movable)) }
 }
 
-/// Number of whole blocks of `unit` bytes.
+/// Returns the number of whole blocks of `unit` bytes.
 fn blocks(name: &'static str, size: ByteSize, unit: u64) -> Result<u64, LayoutError> {
     let uneven = LayoutError::Uneven { name, size, unit: ByteSize(unit) };
     if size.bytes().is_multiple_of(unit) { Ok(size.bytes() / unit) } else { Err(uneven) }
 }
 
-/// `total` in `count` parts that differ by at most one.
+/// Splits `total` into `count` parts that differ by at most one.
 fn evenly(total: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |number| total / count + u64::from(number < total % count))
 }
 
-// The owner of a frame: one word per frame, which is also the reverse map from frames to pages.
+// The owner of a frame, in one word. The words form the reverse map from frames to pages.
 
 /// The owner of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// No owner: the frame is free, or held without contents (a reservation's unpopulated part).
+    /// No owner: the frame is free, or held without contents (unpopulated part of a reservation).
     None,
     /// The kernel; neither movable nor evictable.
     Kernel,
     /// A program that pins the frame (mlock is movable, a long-term pin is not).
     Pinned,
-    /// The page cache: a clean page of a file, by its own number (30 bits).
+    /// The page cache: a clean page of a file, by its number in the cache (30 bits).
     Cache(u32),
-    /// Anonymous memory: the stream's page number (31 bits).
+    /// Anonymous memory: the page's number in the stream (31 bits).
     Page(Page),
 }
 
@@ -250,12 +249,12 @@ const CACHE: u32 = 1 << 30;
 const PAGE: u32 = 1 << 31;
 
 impl Owner {
-    /// Whether compaction and reclaim may try to move the page.
+    /// Returns whether compaction and reclaim may try to move the page.
     pub const fn movable(self) -> bool {
         matches!(self, Self::Cache(_) | Self::Page(_))
     }
 
-    /// Packs into a frame's word. Zero is `None`, so that never-used memory costs nothing.
+    /// Packs the owner into a word. `None` is zero, so untouched words cost no host memory.
     pub(crate) const fn pack(self) -> u32 {
         match self {
             Self::None => 0,
@@ -266,7 +265,6 @@ impl Owner {
         }
     }
 
-    /// Unpacks a frame's word.
     pub(crate) const fn unpack(word: u32) -> Self {
         if word & PAGE != 0 {
             return Self::Page(Page(word & !PAGE));
@@ -282,31 +280,28 @@ impl Owner {
     }
 }
 
-/// Whether a frame's word denotes the page cache.
 pub(crate) const fn is_cache(word: u32) -> bool {
     word >> 30 == 1
 }
 
-/// Whether a frame's word denotes a movable page.
+/// Returns whether a word denotes a movable page.
 pub(crate) const fn is_movable(word: u32) -> bool {
     word >> 30 != 0
 }
-
-// Memory of a machine before anything runs.
 
 /// The memory of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
     /// The NUMA nodes, by number.
     pub nodes: Vec<NodeShape>,
-    /// Whether pages are grouped by mobility (Gorman). Without, all share one set of free lists.
+    /// Whether pages are grouped by mobility (Gorman). Without grouping all share one set of free lists.
     pub grouping: bool,
     /// When a pageblock changes its mobility.
     pub claiming: Claiming,
-    /// Memory that the kernel took at boot and never gives back, on each node at the lowest addresses, split
-    /// evenly (Linux' memblock takes it from the top; where it lies changes no count).
+    /// Memory that the kernel takes at boot and never frees: the lowest addresses of each node, split evenly. Linux'
+    /// memblock takes the highest; the counts are the same.
     pub kernel: ByteSize,
-    /// Whether the watermarks are raised for superpages, as Linux does once THP is enabled
+    /// Whether the watermarks are raised for superpages, as Linux does when THP is enabled
     /// (`set_recommended_min_free_kbytes` in mm/khugepaged.c).
     pub raised_watermarks: bool,
 }
@@ -314,24 +309,24 @@ pub struct Shape {
 /// Memory of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeShape {
-    /// Size, rounded down to 4 MB, the largest block.
+    /// Size in bytes, rounded down to 4 MB, the largest block.
     pub bytes: ByteSize,
     /// Size of the movable-only partition at the node's end (Linux' ZONE_MOVABLE, Gorman's partition).
     pub movable_partition: Option<ByteSize>,
 }
 
-/// When an allocation without a free block of its own mobility claims a whole pageblock.
+/// When an allocation that falls back to another mobility claims the whole pageblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
     /// When half of the pageblock is free (`steal_suitable_fallback`, Linux until 4.11).
     HalfFree,
-    /// When half is free or used by pages of a compatible mobility; and a movable request that cannot
-    /// claim takes the smallest block instead of the largest (Linux since 4.12).
+    /// When half of the pageblock is free or holds pages of a compatible mobility. A movable request that cannot claim
+    /// takes the smallest block instead of the largest (Linux since 4.12).
     HalfCompatible,
 }
 
 impl Shape {
-    /// One node of `bytes`, with the rules of current Linux and no kernel memory.
+    /// Creates one node of `bytes` bytes, with the rules of current Linux and no kernel memory.
     pub fn simple(bytes: ByteSize) -> Self {
         Self {
             nodes: vec![NodeShape { bytes, movable_partition: None }],
@@ -343,18 +338,16 @@ impl Shape {
     }
 }
 
-// Use of each part of memory.
-
 /// Use of a part of memory, in base pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartUse {
     /// The node.
     pub node: usize,
-    /// The part is movable-only.
+    /// Whether the part is movable-only.
     pub movable_only: bool,
-    /// All pages.
+    /// All base pages.
     pub pages: u64,
-    /// Kernel pages, neither movable nor evictable.
+    /// Pages of the kernel, neither movable nor evictable.
     pub unmovable_pages: u64,
     /// Pages of the explicit pool.
     pub pool_pages: u64,
@@ -362,18 +355,18 @@ pub struct PartUse {
     pub movable_pages: u64,
     /// Free pages.
     pub free_pages: u64,
-    /// Superpages of 512 base pages available from free memory.
+    /// Superpages of 512 base pages in free memory.
     pub free_superpages: u64,
 }
 
 impl Memory {
-    /// Use of each node and of its movable-only partition.
+    /// Returns the use of each node's zones.
     pub fn uses(&self) -> Vec<PartUse> {
         self.zones.iter().map(|zone| self.use_of(zone)).collect()
     }
 
-    /// Updates the uses without scanning all frames, assuming that the kernel's pages are unchanged; `pool`
-    /// yields the pool's superpages.
+    /// Updates the uses without a scan of all frames. Assumes that the kernel's pages are unchanged. `pool` yields the
+    /// pool's superpages.
     pub(crate) fn update_uses(&self, uses: &mut [PartUse], pool: impl Iterator<Item = Frame>) {
         uses.iter_mut().for_each(|part| part.pool_pages = 0);
         pool.for_each(|frame| uses[self.zone_of(frame)].pool_pages += u64::from(PAGEBLOCK));
@@ -388,8 +381,8 @@ impl Memory {
         let frames = zone.frame(0, 0).0..zone.end().0;
         let words = &self.owners[frames.start as usize..frames.end as usize];
         let owned = |by: Owner| words.iter().filter(|&&word| word == by.pack()).count() as u64;
-        // Frames taken by the kernel at boot have no words; a page of the pool has one for the first frame of
-        // each pageblock.
+        // Frames that the kernel took at boot have no words. A pool page has one word per pageblock, for its first
+        // frame.
         let boot = self
             .boot
             .iter()
@@ -418,7 +411,7 @@ mod tests {
         Layout { nodes: nodes.parse().unwrap(), movable: movable.parse().unwrap() }
     }
 
-    /// Mebibytes of each node, and of its partition.
+    /// Returns the mebibytes of each node and of its partition.
     fn divided(nodes: &str, movable: &str) -> Result<Vec<(u64, u64)>, String> {
         let memory = ByteSize::mib(64);
         let shape = layout(nodes, movable).shape(memory, 4096, ByteSize::mib(5));

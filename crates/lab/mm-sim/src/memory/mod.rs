@@ -1,16 +1,15 @@
-//! The simulated machine's physical memory: frames, their owners, and how contiguity is recovered.
+//! The simulated machine's physical memory: frames, their owners, and compaction.
 //!
-//! A **pageblock** is 512 frames (Linux' name; Gorman's arena). Buddies merge at once, so the buddy
-//! allocator's state *is* the set of free frames: a pageblock keeps a bitmap of its free frames and
-//! which orders it has free blocks of, and per mobility and order a tree of bits over the
-//! pageblocks finds the lowest. Allocation is address-ordered: the smallest order that suffices, and of
-//! it the lowest address. Linux' lists are last-in-first-out, so there a frame that was just freed is
-//! handed out again first (and is warm in the cache), and the history of frees decides which pageblocks
-//! get mixed. Here low addresses fill up first, so memory is somewhat less scattered than Linux' after the same
-//! history, and everything is deterministic.
+//! A **pageblock** is 512 frames (Linux' name; Gorman calls it an arena). Buddies merge at once, so the set of free
+//! frames *is* the buddy allocator's state. A pageblock stores a bitmap of its free frames and the orders of its free
+//! blocks. Per mobility and order, a tree of bits over the pageblocks finds the lowest one. Allocation is
+//! address-ordered: it takes the smallest sufficient order, and of that order the lowest address. Linux' lists are
+//! last-in-first-out: a freed frame is allocated again first (while warm in the cache), and the history of frees
+//! decides which pageblocks become mixed. Here low addresses fill up first. So memory is deterministic, and somewhat
+//! less scattered than Linux' after the same history.
 //!
-//! A pageblock costs 16 bytes (its record and its bits in the trees), 88 more while it is partly free (its bitmap and
-//! counts), and 4 per frame that was in use by others than the kernel at boot.
+//! A pageblock costs 16 bytes (its record and its bits in the trees). A partly free one costs 88 bytes more (bitmap and
+//! counts). Each frame that was ever used, except by the kernel at boot, costs 4 bytes.
 //!
 //! | file | what it owns |
 //! |---|---|
@@ -19,7 +18,7 @@
 //! | `zone` | one zone's buddy allocator, and its zeroed free memory |
 //! | `physical` | [`Memory`]: zones, owners, the calls of the system |
 //! | `compaction` | migrating pages so that large blocks become free |
-//! | `reclaim` | pages given up when memory is short; what compaction and reclaim ask of frame users |
+//! | `reclaim` | page reclaim; the trait through which compaction and reclaim call the users of frames |
 //! | `statistics` | /proc/buddyinfo, the fragmentation indices and the watermarks |
 //!
 //! See docs/decisions/lab.md#2.
@@ -52,8 +51,8 @@ pub const MAX_ORDER: u8 = 10;
 pub const PAGEBLOCK_ORDER: u8 = 9;
 /// Frames in a pageblock.
 pub const PAGEBLOCK: u32 = 1 << PAGEBLOCK_ORDER;
-/// Bytes of a frame in a [`Shape`]. A machine with larger base pages has a correspondingly smaller shape;
-/// watermarks, which Linux computes from kilobytes, are then those of the smaller memory.
+/// Bytes of a frame in a [`Shape`]. A machine with larger base pages gets a proportionally smaller shape. Its
+/// watermarks, which Linux computes from kilobytes, are those of the smaller memory.
 pub const FRAME_BYTES: u64 = 4096;
 
 /// A page frame's number.
@@ -61,11 +60,11 @@ pub const FRAME_BYTES: u64 = 4096;
 pub struct Frame(pub u32);
 
 impl Frame {
-    /// The first frame of this frame's pageblock.
+    /// Returns the first frame of this frame's pageblock.
     pub const fn pageblock(self) -> Self {
         Self(self.0 & !(PAGEBLOCK - 1))
     }
-    /// Index in the pageblock, 0 to 511.
+    /// Returns the frame's index in its pageblock, 0 to 511.
     pub const fn slot(self) -> u32 {
         self.0 & (PAGEBLOCK - 1)
     }
@@ -76,7 +75,7 @@ impl Frame {
 pub enum Mobility {
     /// Migratable: memory of programs, page cache.
     Movable,
-    /// Not migratable, but reclaimable: caches of the kernel.
+    /// Not migratable but reclaimable: caches of the kernel.
     Reclaimable,
     /// Neither migratable nor reclaimable.
     Unmovable,
@@ -86,7 +85,7 @@ impl Mobility {
     /// All mobilities.
     pub const ALL: [Self; 3] = [Self::Movable, Self::Reclaimable, Self::Unmovable];
 
-    /// Index in tables by mobility.
+    /// Returns the index in tables by mobility.
     pub(crate) const fn index(self) -> usize {
         self as usize
     }

@@ -1,4 +1,4 @@
-//! The machine's memory as the system uses it: allocation, freeing, owners.
+//! `Memory`: allocation, freeing, and owners of frames.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub struct Memory {
     pub(crate) zones: Vec<Zone>,
     /// One word per frame; see [`Owner`]. The word of a free frame is zero.
     pub(crate) owners: Vec<u32>,
-    /// By node: the zones to try, in order, for movable and for other requests.
+    /// Per node: the zones to try in order, for movable and for other requests.
     zonelists: Vec<[Vec<usize>; 2]>,
     /// Frames of the page cache.
     cache: u64,
@@ -31,14 +31,14 @@ pub struct Memory {
 pub struct Allocated {
     /// The first of the frames.
     pub frame: Frame,
-    /// All frames hold zeros already.
+    /// Whether all frames hold zeros already.
     pub zeroed: bool,
-    /// The frames came from another mobility's lists.
+    /// Whether the frames came from another mobility's lists.
     pub stolen: bool,
 }
 
 impl Memory {
-    /// The memory of a machine after its kernel has booted.
+    /// Creates the memory of a machine after its kernel has booted.
     pub fn new(shape: &Shape) -> Self {
         let mut zones = Vec::new();
         let mut first = 0;
@@ -88,14 +88,14 @@ impl Memory {
         }
     }
 
-    /// Number of frames.
+    /// Returns the number of frames.
     pub fn frames(&self) -> u32 {
         self.owners.len() as u32
     }
 
-    /// Allocates 2^`order` frames, preferably on `node`, from free memory only: the smallest sufficient order of
-    /// this mobility at the lowest address, else from another mobility's lists, else from the next zone and
-    /// node. With `zeroed`, prefers memory that holds zeros.
+    /// Allocates 2^`order` frames from free memory, preferably on `node`. Takes the smallest sufficient order of this
+    /// mobility at the lowest address, else from another mobility's lists, else from the next zone and node. `zeroed`:
+    /// prefers memory that holds zeros.
     #[inline]
     pub fn allocate(
         &mut self,
@@ -121,7 +121,7 @@ impl Memory {
         None
     }
 
-    /// [`Self::allocate`] on this node only.
+    /// As [`Self::allocate`], on this node only.
     pub fn allocate_on(&mut self, order: u8, mobility: Mobility, node: usize) -> Option<Allocated> {
         let list = self.list_of(mobility);
         let zones = self.zonelist(node, mobility).iter().copied();
@@ -129,15 +129,15 @@ impl Memory {
         own.into_iter().find_map(|zone| self.allocate_in(zone, order, list))
     }
 
-    /// Number of single frames that [`Self::allocate`] would return next as ascending neighbours, none known to
-    /// hold zeros; 0 also if finding out needs a search.
+    /// Returns the number of ascending neighbours that successive single-frame allocations would return, none of them
+    /// known to hold zeros. 0 also if the answer needs a search.
     #[inline]
     pub fn side_by_side(&self, mobility: Mobility, node: usize) -> u32 {
         let zone = &self.zones[self.zonelist(node, mobility)[0]];
         if zone.zeroed.is_some() { 0 } else { zone.side_by_side(self.list_of(mobility)) }
     }
 
-    /// The first of these frames and their number; `None` if there are none.
+    /// Returns the first of these neighbours and their number; `None` if there are none.
     #[inline]
     pub(crate) fn next_side_by_side(
         &self,
@@ -149,7 +149,7 @@ impl Memory {
         (count > 0).then(|| (zone.next_side_by_side(self.list_of(mobility)), count))
     }
 
-    /// Takes `count` of these frames at once; returns the first.
+    /// Allocates `count` of these neighbours at once. Returns the first.
     #[inline]
     pub fn allocate_side_by_side(&mut self, mobility: Mobility, node: usize, count: u32) -> Frame {
         let zone = self.zonelist(node, mobility)[0];
@@ -157,7 +157,7 @@ impl Memory {
         self.zones[zone].take_side_by_side(mobility, count)
     }
 
-    /// [`Self::allocate`] in one zone.
+    /// As [`Self::allocate`], in one zone.
     #[inline]
     fn allocate_in(&mut self, number: usize, order: u8, mobility: Mobility) -> Option<Allocated> {
         let zone = &mut self.zones[number];
@@ -171,18 +171,18 @@ impl Memory {
         Some(Allocated { frame, zeroed, stolen: true })
     }
 
-    /// The zones that a request tries, in order.
+    /// Returns the zones that a request tries, in order.
     pub(crate) fn zonelist(&self, node: usize, mobility: Mobility) -> &[usize] {
         &self.zonelists[node][usize::from(mobility != Mobility::Movable)]
     }
 
-    /// The lists for a mobility's requests; one set for all without grouping.
+    /// Returns the free lists for a mobility's requests; without grouping, the same lists for all.
     pub(crate) const fn list_of(&self, mobility: Mobility) -> Mobility {
         if self.grouping { mobility } else { Mobility::Movable }
     }
 
-    /// Takes the lowest free, aligned run of 2^`order` contiguous frames, more than a pageblock. Linux
-    /// (`alloc_contig_pages`) also migrates pages out of the way.
+    /// Allocates the lowest free, aligned run of 2^`order` frames, larger than a pageblock. Linux
+    /// (`alloc_contig_pages`) also migrates pages out of the run.
     pub(crate) fn allocate_contiguous(&mut self, order: u8, node: usize) -> Option<Frame> {
         let is_free = |run: &Range<u32>| {
             pageblocks(run).all(|block| {
@@ -195,7 +195,7 @@ impl Memory {
         Some(Frame(run.start))
     }
 
-    /// The aligned runs of 2^`order` frames, more than a pageblock, of a node, ascending. Linux treats an
+    /// Returns a node's aligned runs of 2^`order` frames, larger than a pageblock, ascending. Linux treats an
     /// allocation larger than any free block as unmovable (`htlb_alloc_mask`).
     fn aligned_runs(&self, order: u8, node: usize) -> impl Iterator<Item = Range<u32>> {
         let length = 1 << order;
@@ -209,7 +209,7 @@ impl Memory {
         })
     }
 
-    /// The runs in which every page is movable and none is part of a program's superpage.
+    /// Returns the runs in which every page is movable and none belongs to a superpage.
     pub(crate) fn movable_runs(&self, order: u8, node: usize) -> Vec<Range<u32>> {
         let is_movable =
             |frame: Frame| layout::is_movable(self.owners[frame.0 as usize]) || self.is_free(frame);
@@ -220,23 +220,23 @@ impl Memory {
         self.aligned_runs(order, node).filter(moves).collect()
     }
 
-    /// Takes these 2^`order` frames if all are free.
+    /// Takes these 2^`order` frames if all of them are free. Returns whether they were.
     pub fn claim(&mut self, frame: Frame, order: u8) -> bool {
         let (zone, block) = self.locate_mut(frame);
         zone.claim(block, frame.slot(), order)
     }
 
-    /// Frees 2^`order` frames; they lose their owner. Any aligned part of an allocation can be freed by itself.
-    /// A page of the page cache must be disowned first ([`Self::set_owner`]), which updates the cache's count:
-    /// checking here whether a frame is in the page cache would halve the speed of frees in random order, since
-    /// its word is rarely in the host's cache and a store need not wait for it.
+    /// Frees 2^`order` frames and clears their owners. Any aligned part of an allocation can be freed alone. A page of
+    /// the page cache must be disowned first ([`Self::set_owner`]), which updates the cache's count. A check here would
+    /// halve the speed of frees in random order: it would load a word that is rarely in the host's cache, while a store
+    /// need not wait.
     #[inline]
     pub fn free(&mut self, frame: Frame, order: u8) {
         debug_assert!(order <= MAX_ORDER && frame.0 & ((1 << order) - 1) == 0);
         let start = frame.0 as usize;
         let words = &mut self.owners[start..start + (1 << order)];
         debug_assert!(!words.iter().any(|&word| layout::is_cache(word)), "{frame:?} is cache");
-        // A single word is stored directly: a call to fill it would take longer than the rest.
+        // A single word is stored directly: calling `fill` would take longer than the rest.
         if let [word] = words {
             *word = 0;
         } else {
@@ -257,14 +257,14 @@ impl Memory {
         }
     }
 
-    /// Prefetches the record of a frame's pageblock, which freeing the frame reads, into the host's caches.
+    /// Prefetches the record of a frame's pageblock into the host's caches, for a later free.
     #[inline]
     pub(crate) fn prefetch_block(&self, frame: Frame) {
         let (zone, block) = self.locate(frame);
         zone.prefetch(block);
     }
 
-    /// Frees every ownerless held frame of the pageblock at `block`.
+    /// Frees the held frames without owner in the pageblock at `block`.
     pub fn free_unowned(&mut self, block: Frame) {
         for frame in (block.0..block.0 + PAGEBLOCK).map(Frame) {
             if self.owner(frame) == Owner::None && !self.is_free(frame) {
@@ -305,7 +305,7 @@ impl Memory {
         }
     }
 
-    /// The owner of a frame.
+    /// Returns the owner of a frame.
     #[inline]
     pub fn owner(&self, frame: Frame) -> Owner {
         match Owner::unpack(self.owners[frame.0 as usize]) {
@@ -314,64 +314,63 @@ impl Memory {
         }
     }
 
-    /// Whether a frame is free.
+    /// Returns whether a frame is free.
     pub fn is_free(&self, frame: Frame) -> bool {
         self.zones[self.zone_of(frame)].is_free(frame)
     }
 
-    /// Marks the pageblock of `frame` as one superpage of a program, or clears the mark: compaction skips
-    /// superpages. Freeing any part clears the mark.
+    /// Marks the pageblock of `frame` as one superpage of a program, or clears the mark. Compaction skips marked
+    /// pageblocks. Freeing any part clears the mark.
     pub fn set_superpage(&mut self, frame: Frame, whole: bool) {
         let (zone, block) = self.locate_mut(frame);
         let flags = &mut zone.blocks[block].flags;
         *flags = if whole { *flags | WHOLE } else { *flags & !WHOLE };
     }
 
-    /// Whether the pageblock is marked as a superpage.
+    /// Returns whether the pageblock is marked as a superpage.
     pub fn is_superpage(&self, frame: Frame) -> bool {
         let (zone, block) = self.locate(frame);
         zone.blocks[block].flags & WHOLE != 0
     }
 
-    /// Node number of a frame.
+    /// Returns the node number of a frame.
     pub fn node(&self, frame: Frame) -> usize {
         self.zones[self.zone_of(frame)].node
     }
 
-    /// Whether there are several nodes, or a partition.
+    /// Returns whether there are several nodes, or a movable-only partition.
     pub fn is_divided(&self) -> bool {
         self.zones.len() > 1
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
         self.zonelists.len()
     }
 
-    /// Whether a frame lies in a movable-only partition.
+    /// Returns whether a frame lies in a movable-only partition.
     pub fn is_movable_only(&self, frame: Frame) -> bool {
         self.zones[self.zone_of(frame)].kind == ZoneKind::Movable
     }
 
-    /// The mobility of a frame's pageblock.
+    /// Returns the mobility of a frame's pageblock.
     pub fn mobility(&self, frame: Frame) -> Mobility {
         let (zone, block) = self.locate(frame);
         zone.blocks[block].mobility
     }
 
-    /// Number of frames in the page cache.
+    /// Returns the number of frames in the page cache.
     pub const fn cache_frames(&self) -> u64 {
         self.cache
     }
 
-    /// The zone of a frame, and the frame's pageblock in the zone.
+    /// Returns the zone of a frame, and the index of the frame's pageblock in the zone.
     #[inline]
     fn locate(&self, frame: Frame) -> (&Zone, usize) {
         let zone = &self.zones[self.zone_of(frame)];
         (zone, zone.block_of(frame))
     }
 
-    /// Mutable [`Self::locate`].
     #[inline]
     pub(crate) fn locate_mut(&mut self, frame: Frame) -> (&mut Zone, usize) {
         let zone = self.zone_of(frame);
@@ -380,7 +379,6 @@ impl Memory {
         (zone, block)
     }
 
-    /// Zone number of a frame.
     #[inline]
     pub(crate) fn zone_of(&self, frame: Frame) -> usize {
         let mut number = 0;
@@ -391,18 +389,18 @@ impl Memory {
     }
 }
 
-/// The first frames of a run's pageblocks.
+/// Returns the first frame of each pageblock in a run.
 pub(super) fn pageblocks(run: &Range<u32>) -> impl Iterator<Item = Frame> + use<> {
     run.clone().step_by(PAGEBLOCK as usize).map(Frame)
 }
 
-/// Number of pageblocks in `bytes`, rounded down to pairs.
+/// Returns the number of pageblocks in `bytes`, rounded down to pairs.
 const fn pairs(bytes: u64) -> usize {
     (bytes / (FRAME_BYTES << MAX_ORDER)) as usize * 2
 }
 
-/// The zones that a request on `node` tries: its own node's first, then the other nodes' by number, wrapping around;
-/// within a node the movable-only partition first, if the request may use it (Linux' zonelists).
+/// Returns the zones that a request on `node` tries: those of `node`, then those of the other nodes by number, wrapping
+/// around. Within a node, the movable-only partition comes first if the request may use it (Linux' zonelists).
 fn zonelists(zones: &[Zone], node: usize, shape: &Shape) -> [Vec<usize>; 2] {
     let count = shape.nodes.len();
     let nodes = || (0..count).map(move |step| (node + step) % count);

@@ -1,20 +1,19 @@
 //! Page reclaim: which pages are evicted when memory is short.
 //!
-//! Linux keeps an active and an inactive list per kind of page. Here a hand goes round the frames of a zone,
-//! one for the page cache and one for anonymous memory (the clock, Corbato 1968): a page that was
-//! referenced since the hand last passed is spared once; that is what the inactive list's second chance
-//! comes to, in order of frames instead of age. The page cache goes first (Linux prefers it by
-//! swappiness; it is clean here, so it costs no write). Reclaim priorities and the balance of the lists
-//! are not modelled.
+//! Linux keeps an active and an inactive list per kind of page. Here each zone has two clock hands (Corbato 1968), one
+//! for the page cache and one for anonymous memory. A hand spares a page once if the page was referenced since the
+//! hand's last pass. This equals the inactive list's second chance, in order of frames instead of age. The page cache
+//! goes first (Linux prefers it by swappiness; here it is clean and costs no write). Reclaim priorities and the balance
+//! of the lists are not modelled.
 //!
-//! [`lumpy`] is Gorman's Age-Biased reclaim (WIOSCA 2010, section 3.2; Linux 2.6.23 to 3.4): an old page is
-//! taken as a reference, and then its whole aligned block, whatever the age of the pages in it.
+//! [`lumpy`] is Gorman's Age-Biased reclaim (WIOSCA 2010, section 3.2; Linux 2.6.23 to 3.4). It picks an old page as
+//! reference, and evicts the whole aligned block around it, whatever the age of the other pages.
 
 use super::layout::{Owner, is_cache, is_movable};
 use super::zone::WHOLE;
 use super::{Frame, Memory, PAGEBLOCK};
 
-/// Number of reference pages per call of [`lumpy`] (Linux' SWAP_CLUSTER_MAX).
+/// Maximum number of reference pages per call of [`lumpy`] (Linux' SWAP_CLUSTER_MAX).
 const REFERENCES: u32 = 32;
 
 /// Results of reclaim.
@@ -22,7 +21,7 @@ const REFERENCES: u32 = 32;
 pub struct Reclaimed {
     /// Pages scanned.
     pub scanned: u64,
-    /// Pages evicted, i.e. frames freed.
+    /// Pages evicted, equal to frames freed.
     pub evicted: u64,
     /// Evicted pages written to swap.
     pub written: u64,
@@ -55,8 +54,8 @@ impl Kind {
     }
 }
 
-/// Frees up to `wanted` frames of a node. Each hand goes around at most twice: once past referenced pages, once more
-/// to evict pages not referenced since.
+/// Frees up to `wanted` frames of a node. Each hand goes around at most twice: the first round spares referenced pages
+/// and clears their marks, the second evicts those not referenced since.
 pub fn reclaim(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -76,8 +75,8 @@ pub fn reclaim(
     report
 }
 
-/// Frees blocks of `order` around old pages of a node until one is free or 32 references were tried. A block is
-/// scanned upwards until a page in it stays; pages evicted before that remain free.
+/// Frees blocks of `order` around old pages of a node, until one block is free or 32 references were tried. Evicts a
+/// block upwards until a page stays; pages evicted before remain free.
 pub fn lumpy(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -100,7 +99,7 @@ pub fn lumpy(
     report
 }
 
-/// The hands of a node in the order in which they move: kind and zone.
+/// Returns the hands of a node (kind and zone), in the order in which they move.
 fn hands(memory: &Memory, node: usize) -> Vec<(Kind, usize)> {
     let own = (0..memory.zones.len()).filter(|&zone| memory.zones[zone].node == node);
     [Kind::Cache, Kind::Anonymous]
@@ -109,13 +108,12 @@ fn hands(memory: &Memory, node: usize) -> Vec<(Kind, usize)> {
         .collect()
 }
 
-/// Frames in two rounds of a zone.
 fn twice_round(memory: &Memory, zone: usize) -> u32 {
     2 * memory.zones[zone].blocks.len() as u32 * PAGEBLOCK
 }
 
-/// The next page of a kind, from the hand on, that was not referenced recently. `left` counts the frames that the
-/// hand may still pass.
+/// Returns the hand's next page that was not referenced recently. `left` counts the frames that the hand may still
+/// pass.
 fn next_old(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -149,7 +147,7 @@ fn next_old(
     found
 }
 
-/// Evicts the page in a frame. A superpage that stays is skipped whole.
+/// Evicts the page in a frame. If a superpage stays, the hand skips all of it.
 fn evict(
     memory: &mut Memory,
     residents: &mut impl Residents,
@@ -202,18 +200,18 @@ fn evict_block(
     }
 }
 
-// The calls of compaction and reclaim to the users of frames. Implemented by the system.
+// Callbacks from compaction and reclaim to the users of frames. The system implements them.
 
 /// The users of frames: page tables, the page cache, pins.
 ///
-/// The memory itself frees the old frame and sets owners; an implementation updates its own records and must not
-/// call the memory.
+/// The memory frees the old frame and sets owners. An implementation updates only its own records and must not call the
+/// memory.
 pub trait Residents {
-    /// Remaps a page that is being migrated. `false`: the page cannot be moved now (locked or pinned); nothing
-    /// changes.
+    /// Remaps a page that is being migrated. `false`: the page cannot be moved now (locked or pinned), and nothing has
+    /// changed.
     fn moved(&mut self, owner: Owner, from: Frame, to: Frame) -> bool;
 
-    /// Whether the page was referenced since the last call; clears the mark.
+    /// Returns whether the page was referenced since the last call, and clears the mark.
     fn referenced(&mut self, owner: Owner, frame: Frame) -> bool;
 
     /// Evicts the page: unmaps it, and writes it out if needed.

@@ -1,8 +1,8 @@
-//! Aligned runs of free frames in a pageblock's bitmap: what the buddy allocator calls free blocks.
+//! Aligned runs of free frames in a pageblock's bitmap: the free blocks of the buddy allocator.
 //!
-//! A **maximal** run of 2^k frames is aligned, all free, and its buddy is not: exactly the blocks on
-//! the lists of a buddy allocator that merges at once. Orders 0 to 5 lie within words; 6 to 8 are
-//! runs of whole words, found by the same arithmetic on a byte that tells which words are full.
+//! A run of 2^k frames is **maximal** if it is aligned and free and its buddy is not free. The maximal runs are the
+//! blocks on the lists of a buddy allocator that merges at once. Orders 0 to 5 lie within words. Orders 6 to 8 are runs
+//! of whole words; the same arithmetic finds them in a byte with one bit per full word.
 
 use super::layout::is_movable;
 use super::zone::Zone;
@@ -11,7 +11,7 @@ use super::{Claiming, Frame, MAX_ORDER, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
 /// One bit per frame of a pageblock, set if free.
 pub(crate) type Map = [u64; 8];
 
-/// Possible starts of an aligned run of 2^order bits, by order.
+/// Possible starts of an aligned run of 2^order bits in a word, by order.
 const STARTS: [u64; 7] = [
     u64::MAX,
     0x5555_5555_5555_5555,
@@ -22,7 +22,7 @@ const STARTS: [u64; 7] = [
     1,
 ];
 
-/// Starts of maximal runs of order 0 to 5 in a word.
+/// Returns the starts of maximal runs in a word, for orders 0 to 5.
 #[inline]
 const fn maximal(word: u64, order: u8) -> u64 {
     let mut runs = word;
@@ -36,7 +36,7 @@ const fn maximal(word: u64, order: u8) -> u64 {
     runs & !(pairs | pairs << (1 << order))
 }
 
-/// The full words, as a byte.
+/// Returns a byte with one bit per full word.
 #[inline]
 fn full(map: &Map) -> u64 {
     let mut full = 0;
@@ -46,19 +46,19 @@ fn full(map: &Map) -> u64 {
     full
 }
 
-/// Whether the map has a maximal run of this order, 0 to 8.
+/// Returns whether the map has a maximal run of this order (0 to 8).
 pub(crate) fn has(map: &Map, order: u8) -> bool {
     count(map, order) > 0
 }
 
-/// Order of the maximal run around `slot`, whose own aligned run of 2^order is free; 9 if the pageblock is wholly
-/// free.
+/// Returns the order of the maximal run around `slot`, given that the aligned run of 2^order there is free. 9 if the
+/// pageblock is wholly free.
 #[inline]
 pub(crate) fn order_of(map: &Map, slot: u32, order: u8) -> u8 {
     let mut found = order;
     if order < 6 {
-        // Each larger run contains the smaller ones, so the order is the number of free runs around the slot.
-        // Branchless, since merges of random frames are unpredictable.
+        // Larger runs contain the smaller ones, so the number of free runs around the slot is the order. The loop is
+        // branchless, because merges of random frames are unpredictable.
         let word = map[(slot >> 6) as usize];
         found = (1..=6)
             .map(|order: u8| {
@@ -75,7 +75,7 @@ pub(crate) fn order_of(map: &Map, slot: u32, order: u8) -> u8 {
     found
 }
 
-/// Start of the lowest maximal run of this order (0 to 8). There must be one.
+/// Returns the start of the lowest maximal run of this order (0 to 8). At least one must exist.
 #[inline]
 pub(crate) fn first(map: &Map, order: u8) -> u32 {
     if order >= 6 {
@@ -90,7 +90,7 @@ pub(crate) fn first(map: &Map, order: u8) -> u32 {
     unreachable!("a pageblock's orders say what its bitmap has")
 }
 
-/// Number of maximal runs of this order (0 to 8).
+/// Returns the number of maximal runs of this order (0 to 8).
 pub(crate) fn count(map: &Map, order: u8) -> u32 {
     match order {
         0..6 => map.iter().map(|&word| maximal(word, order).count_ones()).sum(),
@@ -98,7 +98,7 @@ pub(crate) fn count(map: &Map, order: u8) -> u32 {
     }
 }
 
-/// Whether all 2^order frames from `slot` on, aligned, are free.
+/// Returns whether the 2^order aligned frames from `slot` on are all free.
 #[inline]
 pub(crate) fn is_free(map: &Map, slot: u32, order: u8) -> bool {
     let word = (slot >> 6) as usize;
@@ -109,7 +109,6 @@ pub(crate) fn is_free(map: &Map, slot: u32, order: u8) -> bool {
     map[word..word + (1 << (order - 6))].iter().all(|&word| word == u64::MAX)
 }
 
-/// Whether none of these frames is free.
 #[inline]
 pub(crate) fn is_used(map: &Map, slot: u32, order: u8) -> bool {
     let word = (slot >> 6) as usize;
@@ -119,7 +118,6 @@ pub(crate) fn is_used(map: &Map, slot: u32, order: u8) -> bool {
     map[word..word + (1 << (order - 6))].iter().all(|&word| word == 0)
 }
 
-/// Marks these frames free.
 #[inline]
 pub(crate) fn set(map: &mut Map, slot: u32, order: u8) {
     let word = (slot >> 6) as usize;
@@ -130,7 +128,6 @@ pub(crate) fn set(map: &mut Map, slot: u32, order: u8) {
     }
 }
 
-/// Marks these frames used.
 #[inline]
 pub(crate) fn clear(map: &mut Map, slot: u32, order: u8) {
     let word = (slot >> 6) as usize;
@@ -141,7 +138,7 @@ pub(crate) fn clear(map: &mut Map, slot: u32, order: u8) {
     }
 }
 
-/// Marks `count` frames from `slot` on used; no frame before `slot` is free.
+/// Marks `count` frames from `slot` on used. No frame before `slot` may be free.
 #[inline]
 pub(crate) fn clear_until(map: &mut Map, slot: u32, count: u32) {
     if count == 1 {
@@ -153,18 +150,17 @@ pub(crate) fn clear_until(map: &mut Map, slot: u32, count: u32) {
     }
 }
 
-/// The bits of 2^order frames (order 0 to 5) in their word.
+/// Returns the bits of 2^order frames (order 0 to 5) in their word.
 #[inline]
 const fn mask(slot: u32, order: u8) -> u64 {
     ((1 << (1 << order)) - 1) << (slot & 63)
 }
 
-// A set of pageblocks with a fast minimum: a bitmap, and above each 64 bits one summary bit.
+// A set of pageblocks with a fast minimum: a bitmap, with one summary bit per 64 bits of the level below.
 //
-// Three levels find the lowest of 262,144 pageblocks (512 GB) in three words; beyond that the top
-// is scanned. 65/64 bits per pageblock.
+// Three levels find the lowest of 262,144 pageblocks (512 GB) with three words. Beyond that, the top level is scanned.
+// The size is about 65/64 bits per pageblock.
 
-/// The set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tree {
     leaves: Vec<u64>,
@@ -173,14 +169,13 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// An empty set of numbers below `count`.
+    /// Creates an empty set for numbers below `count`.
     pub(crate) fn new(count: usize) -> Self {
         let leaves = count.div_ceil(64);
         let middle = leaves.div_ceil(64);
         Self { leaves: vec![0; leaves], middle: vec![0; middle], top: vec![0; middle.div_ceil(64)] }
     }
 
-    /// Adds a number.
     #[inline]
     pub(crate) fn insert(&mut self, number: usize) {
         let leaf = &mut self.leaves[number >> 6];
@@ -196,7 +191,6 @@ impl Tree {
         }
     }
 
-    /// Removes a number.
     #[inline]
     pub(crate) fn remove(&mut self, number: usize) {
         let leaf = &mut self.leaves[number >> 6];
@@ -210,12 +204,10 @@ impl Tree {
         }
     }
 
-    /// Whether the set contains a number.
     pub(crate) fn contains(&self, number: usize) -> bool {
         self.leaves[number >> 6] >> (number & 63) & 1 != 0
     }
 
-    /// The lowest number.
     #[inline]
     pub(crate) fn first(&self) -> Option<usize> {
         let (index, word) = self.top.iter().enumerate().find(|(_, word)| **word != 0)?;
@@ -224,7 +216,7 @@ impl Tree {
         Some(leaf << 6 | self.leaves[leaf].trailing_zeros() as usize)
     }
 
-    /// The numbers from `start` on, ascending.
+    /// Returns the numbers from `start` on, ascending.
     pub(crate) fn from(&self, start: usize) -> impl Iterator<Item = usize> + '_ {
         let mut index = start >> 6;
         let mut word = self.leaves.get(index).map_or(0, |word| word & (u64::MAX << (start & 63)));
@@ -240,19 +232,19 @@ impl Tree {
     }
 }
 
-// What an allocation does when its own mobility type has no free block (Linux' `__rmqueue_fallback`).
+// Fallback of an allocation whose own mobility type has no free block (Linux' `__rmqueue_fallback`).
 //
-// The search is for the largest free block of another type, from the largest order down: stealing where much is free
-// mixes few pageblocks. A pageblock of which half would be alike is claimed whole; otherwise only the needed frames
-// are taken.
+// The fallback takes the largest free block of another type: stealing from nearly free pageblocks mixes fewer
+// pageblocks. If half of a pageblock is free or compatible, the request claims the whole pageblock. Otherwise it takes
+// only the needed frames.
 
-/// Minimum order of a found block for a movable request to claim its pageblock: half of a pageblock's order
+/// Minimum order of a block for a movable request to claim its pageblock: half of a pageblock's order
 /// (`can_steal_fallback`).
 const CLAIM_ORDER: u8 = PAGEBLOCK_ORDER / 2;
-/// Minimum number of alike frames to claim a pageblock.
+/// Minimum number of free or compatible frames to claim a pageblock.
 const HALF: u32 = PAGEBLOCK / 2;
 
-/// The fallback types, in order (Linux' table `fallbacks`).
+/// Returns the fallback types in order (Linux' table `fallbacks`).
 pub(crate) const fn others(mobility: Mobility) -> [Mobility; 2] {
     match mobility {
         Mobility::Unmovable => [Mobility::Reclaimable, Mobility::Movable],
@@ -262,7 +254,7 @@ pub(crate) const fn others(mobility: Mobility) -> [Mobility; 2] {
 }
 
 impl Zone {
-    /// Takes 2^order frames from another mobility's lists. `owners` are the words of the zone's frames.
+    /// Takes 2^order frames from another mobility's lists. `owners` has the words of the zone's frames.
     pub(crate) fn take_fallback(
         &mut self,
         mobility: Mobility,
@@ -286,12 +278,10 @@ impl Zone {
         Some(self.take_from(other, found, order))
     }
 
-    /// The largest free block of another type.
     fn largest(&self, mobility: Mobility, order: u8) -> Option<(u8, Mobility)> {
         (order..=MAX_ORDER).rev().find_map(|order| self.first_other(mobility, order))
     }
 
-    /// The smallest free block of another type.
     fn smallest(&self, mobility: Mobility, order: u8) -> Option<(u8, Mobility)> {
         (order..=MAX_ORDER).find_map(|order| self.first_other(mobility, order))
     }
@@ -302,8 +292,8 @@ impl Zone {
         Some((order, other))
     }
 
-    /// Number of frames of a pageblock that would match this mobility: the free ones and, with the newer rule,
-    /// used ones of compatible mobility (`steal_suitable_fallback`).
+    /// Returns the number of frames in a pageblock that match this mobility: the free frames and, with the newer rule,
+    /// used frames of compatible mobility (`steal_suitable_fallback`).
     fn alike(&self, block: usize, mobility: Mobility, rule: Claiming, owners: &[u32]) -> u32 {
         let free = u32::from(self.blocks[block].free);
         if rule == Claiming::HalfFree {
@@ -319,15 +309,15 @@ impl Zone {
         }
     }
 
-    /// Whether any type has a block of this order; a request may take from other types (`__zone_watermark_ok`
-    /// counts every type's list).
+    /// Returns whether any type has a block of at least this order: a request may take from other types
+    /// (`__zone_watermark_ok` counts every type's list).
     pub(crate) fn has(&self, mobility: Mobility, order: u8) -> bool {
         let own = self.orders(mobility) >> order != 0;
         own || self.smallest(mobility, order).is_some()
     }
 
-    /// Whether an allocation would find a block, or claim one (`find_suitable_fallback` with `only_stealable`);
-    /// compaction's test whether it is finished.
+    /// Returns whether an allocation would find a block or claim one (`find_suitable_fallback` with `only_stealable`).
+    /// A compaction run ends when this holds.
     pub(crate) fn suits(&self, mobility: Mobility, order: u8) -> bool {
         let own = self.orders(mobility) >> order != 0;
         let claims = |found: u8| found >= CLAIM_ORDER || mobility != Mobility::Movable;
@@ -341,7 +331,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Reference: a run is on the list of its order if it is free and its buddy is not.
+    /// Reference model: a run is on its order's list if it is free and its buddy is not.
     fn starts(map: &Map, order: u8) -> Vec<u32> {
         let free = |slot: u32, order: u8| {
             (slot..slot + (1 << order)).all(|slot| map[slot as usize / 64] >> (slot % 64) & 1 == 1)

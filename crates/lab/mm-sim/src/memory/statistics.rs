@@ -1,9 +1,9 @@
-//! Statistics of memory: /proc/buddyinfo, the fragmentation indices, the watermarks.
+//! Statistics of memory: /proc/buddyinfo, fragmentation indices, watermarks.
 
 use super::zone::{ORDERS, Zone, ZoneKind};
 use super::{FRAME_BYTES, Memory, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER};
 
-/// A row of /proc/buddyinfo and /proc/pagetypeinfo: a zone's free blocks.
+/// The free blocks of a zone, as in /proc/buddyinfo and /proc/pagetypeinfo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuddyInfo {
     /// Node.
@@ -17,11 +17,11 @@ pub struct BuddyInfo {
 /// Frames that must stay free (Linux' zone watermarks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Below this, only the kernel's own emergencies allocate.
+    /// Below this, only emergency allocations of the kernel succeed.
     pub min: u64,
-    /// Below this, the page daemon is woken.
+    /// Below this, kswapd is woken.
     pub low: u64,
-    /// The page daemon stops here.
+    /// At this level, kswapd stops.
     pub high: u64,
 }
 
@@ -39,7 +39,6 @@ pub enum Level {
 /// Inputs of the fragmentation indices (`fill_contig_page_info` in mm/vmstat.c).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Contiguity {
-    /// Free frames.
     pub(crate) free: u64,
     /// Free blocks of any order.
     pub(crate) blocks: u64,
@@ -48,7 +47,7 @@ pub(crate) struct Contiguity {
 }
 
 impl Zone {
-    /// Free memory of the zone, seen by a request of `order`.
+    /// Returns the free memory of the zone, as seen by a request of `order`.
     pub(crate) fn contiguity(&self, order: u8) -> Contiguity {
         let counts = self.counts();
         let mut sum = Contiguity { free: self.free, ..Contiguity::default() };
@@ -64,7 +63,7 @@ impl Zone {
 }
 
 impl Watermarks {
-    /// The watermark of a level, in frames.
+    /// Returns the watermark of a level, in frames.
     pub const fn at(self, level: Level) -> u64 {
         match level {
             Level::Min => self.min,
@@ -83,8 +82,8 @@ impl Contiguity {
         }
     }
 
-    /// The fragmentation index, per mille: towards 0 a request fails for lack of memory, towards 1000 for
-    /// fragmentation; -1000 if it would not fail (`__fragmentation_index`; Gorman and Whitcroft 2006).
+    /// Returns the fragmentation index, per mille. Near 0 a request fails for lack of memory, near 1000 because of
+    /// fragmentation. -1000: it would succeed (`__fragmentation_index`; Gorman and Whitcroft 2006).
     pub(crate) fn fragmentation_index(self, order: u8) -> i32 {
         if self.blocks == 0 {
             return 0;
@@ -95,7 +94,7 @@ impl Contiguity {
         1000 - ((1000 + self.free * 1000 / (1 << order)) / self.blocks) as i32
     }
 
-    /// Share of free memory that a request cannot use, per mille (`unusable_free_index`).
+    /// Returns the share of free memory that a request cannot use, per mille (`unusable_free_index`).
     pub(crate) fn unusable_index(self, order: u8) -> u32 {
         if self.free == 0 {
             return 1000;
@@ -105,29 +104,29 @@ impl Contiguity {
 }
 
 impl Memory {
-    /// Free frames.
+    /// Returns the number of free frames.
     pub fn free_frames(&self) -> u64 {
         self.zones.iter().map(|zone| zone.free).sum()
     }
 
-    /// Free blocks of exactly this order, not part of a larger one.
+    /// Returns the number of free blocks of exactly this order.
     pub fn free_blocks(&self, order: u8) -> u64 {
         let counts = self.zones.iter().flat_map(Zone::counts);
         counts.map(|counts| u64::from(counts[order as usize])).sum()
     }
 
-    /// Superpages available from free memory.
+    /// Returns the number of superpages available from free memory.
     pub fn free_superpages(&self) -> u64 {
         self.contiguity(PAGEBLOCK_ORDER).suitable
     }
 
-    /// The fragmentation index of an order over all zones, per mille: see Linux'
-    /// `/sys/kernel/debug/extfrag/extfrag_index`. -1000: a request would not fail.
+    /// Returns the fragmentation index of an order over all zones, per mille, as in Linux'
+    /// `/sys/kernel/debug/extfrag/extfrag_index`. -1000: a request would succeed.
     pub fn fragmentation_index(&self, order: u8) -> i32 {
         self.contiguity(order).fragmentation_index(order)
     }
 
-    /// Share of free memory that a request of this order cannot use, per mille (Ingens' free memory
+    /// Returns the share of free memory that a request of this order cannot use, per mille (Ingens' free memory
     /// fragmentation index, FMFI).
     pub fn unusable_index(&self, order: u8) -> u32 {
         self.contiguity(order).unusable_index(order)
@@ -138,14 +137,14 @@ impl Memory {
         zones.fold(Contiguity::default(), Contiguity::add)
     }
 
-    /// The free blocks of each zone.
+    /// Returns the free blocks of each zone.
     pub fn buddyinfo(&self) -> Vec<BuddyInfo> {
         let row =
             |zone: &Zone| BuddyInfo { node: zone.node, kind: zone.kind, blocks: zone.counts() };
         self.zones.iter().map(row).collect()
     }
 
-    /// Pageblocks of each mobility, by `Mobility`'s order (the last lines of /proc/pagetypeinfo).
+    /// Returns the number of pageblocks per mobility, in `Mobility`'s order (last lines of /proc/pagetypeinfo).
     pub fn pageblocks(&self) -> [u64; 3] {
         let mut counts = [0; 3];
         for block in self.zones.iter().flat_map(|zone| &zone.blocks) {
@@ -154,7 +153,7 @@ impl Memory {
         counts
     }
 
-    /// The watermarks of a node: the sums over its zones.
+    /// Returns the watermarks of a node: the sums over its zones.
     pub fn watermarks(&self, node: usize) -> Watermarks {
         let numbers = (0..self.zones.len()).filter(|&zone| self.zones[zone].node == node);
         let zones = numbers.map(|zone| self.zone_watermarks(zone));
@@ -165,9 +164,9 @@ impl Memory {
         })
     }
 
-    /// The watermarks of a zone (`__setup_per_zone_wmarks`, mm/page_alloc.c): its share of
-    /// `min_free_kbytes`; low and high lie a quarter of that above, or 1/1000 of the zone
-    /// (`watermark_scale_factor` 10) if that is more.
+    /// Returns the watermarks of a zone (`__setup_per_zone_wmarks`, mm/page_alloc.c). `min` is its share of
+    /// `min_free_kbytes`; `low` lies one step above `min`, `high` two. A step is a quarter of `min`, or 1/1000 of the
+    /// zone (`watermark_scale_factor` 10) if that is more.
     pub(crate) fn zone_watermarks(&self, zone: usize) -> Watermarks {
         let frames = (self.zones[zone].blocks.len() as u64) << PAGEBLOCK_ORDER;
         let all = self.owners.len() as u64;
@@ -176,8 +175,8 @@ impl Memory {
         Watermarks { min, low: min + step, high: min + 2 * step }
     }
 
-    /// Whether a zone could satisfy a request without going below a watermark (`__zone_watermark_ok`): enough
-    /// frames stay free, and a block is available, of this mobility or from another.
+    /// Returns whether a zone could satisfy a request without going below a watermark (`__zone_watermark_ok`): enough
+    /// frames stay free, and a block of this or another mobility is available.
     pub(crate) fn zone_allows(
         &self,
         zone: usize,
@@ -190,8 +189,8 @@ impl Memory {
         zone.free >= mark + (1 << order) && (order == 0 || zone.has(self.list_of(mobility), order))
     }
 
-    /// Whether one of the node's zones could satisfy a request without going below a watermark. If not, the page
-    /// daemon is to be woken (low), or the request must reclaim directly (min).
+    /// Returns whether one of the node's zones could satisfy a request without going below a watermark. If not, kswapd
+    /// must be woken (low), or the request must reclaim directly (min).
     pub fn allows(&self, level: Level, order: u8, mobility: Mobility, node: usize) -> bool {
         let zones = self.zonelist(node, mobility).iter();
         zones
@@ -199,9 +198,9 @@ impl Memory {
             .any(|&zone| self.zone_allows(zone, level, order, mobility))
     }
 
-    /// `min_free_kbytes` in frames: the square root of 16 times the memory in KB, 128 KB to 256 MB
-    /// (`calculate_min_free_kbytes`; 64 MB before 5.9); with superpages at least two pageblocks per zone and one
-    /// for each pair of the three mobilities on per-CPU lists, at most 5 % of memory
+    /// Returns `min_free_kbytes` in frames: the square root of 16 times the memory in KB, 128 KB to 256 MB
+    /// (`calculate_min_free_kbytes`; 64 MB before 5.9). With raised watermarks at least two pageblocks per zone plus
+    /// one for each pair of the three mobilities on per-CPU lists, at most 5 % of memory
     /// (`set_recommended_min_free_kbytes`, mm/khugepaged.c).
     fn min_free_frames(&self) -> u64 {
         let frames = self.owners.len() as u64;

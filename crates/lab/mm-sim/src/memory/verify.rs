@@ -1,14 +1,14 @@
-//! The invariants of physical memory, checked from scratch.
+//! Checks the invariants of physical memory from scratch.
 
 use super::zone::{ORDERS, Zone, ZoneKind};
 use super::{MAX_ORDER, Memory, Owner, PAGEBLOCK, PAGEBLOCK_ORDER, layout, runs};
 
 impl Memory {
-    /// Recomputes all redundant state from the bitmaps and reports the first difference. Free frames have no
-    /// owner; counters are conserved. For tests, and for coarse points of debug builds.
+    /// Recomputes all redundant state from the bitmaps, and checks that free frames have no owner and that counters add
+    /// up. For tests, and for debug builds at rare points.
     ///
     /// # Errors
-    /// The first difference.
+    /// The first difference found.
     pub fn verify(&self) -> Result<(), String> {
         let mut cache = 0;
         for (number, zone) in self.zones.iter().enumerate() {
@@ -122,7 +122,7 @@ impl Zone {
         Ok(())
     }
 
-    /// Maximal free blocks of an order that begin in a pageblock.
+    /// Counts the maximal free blocks of an order that begin in a pageblock.
     fn maximal(&self, block: usize, order: u8) -> u32 {
         let whole = |block: usize| self.blocks[block].is_wholly_free();
         match order {

@@ -1,16 +1,15 @@
-//! One zone: a contiguous range of pageblocks with its buddy allocator.
+//! A zone: a contiguous range of pageblocks with its buddy allocator.
 //!
-//! Life of a pageblock: wholly free -> partly free (it has a bitmap) -> wholly used -> and back. `orders` has bit k while the pageblock has a maximal free block of
-//! order k; two wholly free neighbours are one block of order 10, recorded at the even one. Free
-//! blocks are on the lists of their pageblock's mobility always, as in Linux since 6.10; before, pages
-//! could lie on another type's list until they were allocated again.
+//! Life of a pageblock: wholly free -> partly free (with a bitmap) -> wholly used -> and back. Bit k of `orders` is set
+//! while the pageblock has a maximal free block of order k. Two wholly free neighbours form one block of order 10,
+//! recorded at the even one. Free blocks are always on the lists of their pageblock's mobility, as in Linux since 6.10.
+//! Before, pages could be on another type's list until the next allocation.
 
 use prefetch_index::prefetch_index;
 
 use super::runs::{Map, Tree};
 use super::{Allocated, Frame, MAX_ORDER, Memory, Mobility, PAGEBLOCK, PAGEBLOCK_ORDER, runs};
 
-/// Number of orders, 0 to the largest.
 pub(crate) const ORDERS: usize = MAX_ORDER as usize + 1;
 
 /// Pages that a zone accepts.
@@ -22,26 +21,23 @@ pub enum ZoneKind {
     Movable,
 }
 
-/// A pageblock's record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pageblock {
-    /// Number of the pageblock's [`Partial`], kept only while partly free: full memory costs less.
+    /// Number of the pageblock's [`Partial`], which only partly free pageblocks have: full memory costs less.
     partial: u32,
     /// Free frames, 0 to 512.
     pub(crate) free: u16,
     /// Bit k: the pageblock has a maximal free block of order k.
     pub(crate) orders: u16,
-    /// The lists of its free blocks.
+    /// Mobility of the lists with its free blocks.
     pub(crate) mobility: Mobility,
-    /// See the constants.
+    /// [`WHOLE`] and [`SKIP`].
     pub(crate) flags: u8,
 }
 
-/// Free frames of a wholly free pageblock.
 const WHOLE_BLOCK: u16 = PAGEBLOCK as u16;
 
 impl Pageblock {
-    /// Whether all frames are free.
     #[inline]
     pub(crate) const fn is_wholly_free(&self) -> bool {
         self.free == WHOLE_BLOCK
@@ -57,7 +53,7 @@ pub(crate) struct Partial {
     pub(crate) lists: [u16; 9],
 }
 
-/// No bitmap.
+/// No [`Partial`]: the pageblock is wholly free or wholly used.
 const WHOLLY: u32 = u32::MAX;
 
 /// The pageblock is allocated and mapped as one superpage.
@@ -65,10 +61,8 @@ pub(crate) const WHOLE: u8 = 1;
 /// Compaction recently found nothing to do here (Linux' PB_migrate_skip).
 pub(crate) const SKIP: u8 = 2;
 
-/// No pageblock.
 const NONE: usize = usize::MAX;
 
-/// A zone.
 #[derive(Debug, Clone)]
 pub(crate) struct Zone {
     pub(crate) node: usize,
@@ -76,32 +70,31 @@ pub(crate) struct Zone {
     /// Number of the first pageblock; even.
     pub(crate) first: usize,
     pub(crate) blocks: Vec<Pageblock>,
-    /// Records of the partly free pageblocks, and unused records.
+    /// Records of the partly free pageblocks, and numbers of unused records.
     partials: Vec<Partial>,
     spare: Vec<u32>,
-    /// By mobility: the pageblock that was broken last, which serves the next small allocations if its blocks
-    /// fit. It is not in `index`, `counts` and `available`, whose upkeep would cost more than the allocations.
-    /// The choice of frames does not depend on this pageblock.
+    /// By mobility: the last pageblock that was broken up. It serves the next small allocations if its blocks fit.
+    /// `index`, `counts` and `available` exclude it, because updating them would cost more than the allocations. The
+    /// choice of frames is the same as if it were included.
     pub(crate) current: [usize; 3],
-    /// The pageblock's free frames are its last ones, so that single frames are taken in order.
+    /// By mobility: whether the free frames of the current pageblock are its last ones, so single frames come in order.
     pub(crate) in_order: [bool; 3],
-    /// The other pageblocks with a maximal free block, by mobility and order.
+    /// Other pageblocks with a maximal free block, by mobility and order.
     pub(crate) index: [[Tree; ORDERS]; 3],
-    /// Number of such blocks.
+    /// Number of free blocks in `index`.
     pub(crate) counts: [[u32; ORDERS]; 3],
-    /// Bitmap of the orders with any block, by mobility.
+    /// Bitmap of the orders with a free block in `index`, by mobility.
     pub(crate) available: [u16; 3],
-    /// Free frames.
     pub(crate) free: u64,
-    /// The zeroed free frames, once any was zeroed.
+    /// Zeroed free frames; `None` until a frame was zeroed.
     pub(crate) zeroed: Option<Box<Zeroed>>,
-    /// Positions of reclaim's hands, for the page cache and for anonymous memory, in frames from the zone's
+    /// Positions of reclaim's hands for the page cache and for anonymous memory, in frames relative to the zone's
     /// start.
     pub(crate) hands: [u32; 2],
 }
 
 impl Zone {
-    /// A zone of `pageblocks` (even), all free and movable, as Linux' zones begin.
+    /// Creates a zone of `pageblocks` (even), all free and movable, as in Linux.
     pub(crate) fn new(node: usize, kind: ZoneKind, first: usize, pageblocks: usize) -> Self {
         let free = Pageblock {
             partial: WHOLLY,
@@ -132,25 +125,24 @@ impl Zone {
         zone
     }
 
-    /// Index of the pageblock of `frame` in this zone.
+    /// Returns the index in this zone of the pageblock of `frame`.
     #[inline]
     pub(crate) const fn block_of(&self, frame: Frame) -> usize {
         (frame.0 >> PAGEBLOCK_ORDER) as usize - self.first
     }
 
-    /// The frame at `slot` of a pageblock.
     #[inline]
     pub(crate) const fn frame(&self, block: usize, slot: u32) -> Frame {
         Frame(((block + self.first) as u32) << PAGEBLOCK_ORDER | slot)
     }
 
-    /// The frame after the zone's last.
+    /// Returns the frame after the zone's last.
     pub(crate) fn end(&self) -> Frame {
         self.frame(self.blocks.len(), 0)
     }
 
-    /// Takes the lowest block of the smallest sufficient order from the lists of one mobility. The caller
-    /// calls `consume_zeros`.
+    /// Takes the lowest block of the smallest sufficient order from the lists of one mobility. The caller must call
+    /// `consume_zeros`.
     #[inline]
     pub(crate) fn take(&mut self, mobility: Mobility, order: u8) -> Option<Frame> {
         if order == 0 && self.side_by_side(mobility) > 0 {
@@ -173,8 +165,8 @@ impl Zone {
         (rest < 16).then(|| self.take_from(mobility, order + rest as u8, order))
     }
 
-    /// Number of single frames that [`Self::take`] would return next as ascending neighbours; 0 also if finding
-    /// out needs a search.
+    /// Returns the number of ascending neighbours that successive single-frame calls of [`Self::take`] would return. 0
+    /// also if the answer needs a search.
     #[inline]
     pub(crate) fn side_by_side(&self, mobility: Mobility) -> u32 {
         let at = mobility.index();
@@ -185,21 +177,21 @@ impl Zone {
         u32::from(self.blocks[self.current[at]].free)
     }
 
-    /// The first of these frames.
+    /// Returns the first of these neighbours.
     #[inline]
     pub(crate) fn next_side_by_side(&self, mobility: Mobility) -> Frame {
         let block = self.current[mobility.index()];
         self.frame(block, PAGEBLOCK - u32::from(self.blocks[block].free))
     }
 
-    /// Takes `count` of these frames at once. The caller calls `consume_zeros`.
+    /// Takes `count` of these neighbours at once. The caller must call `consume_zeros`.
     #[inline]
     pub(crate) fn take_side_by_side(&mut self, mobility: Mobility, count: u32) -> Frame {
         let block = self.current[mobility.index()];
         let record = &mut self.blocks[block];
         let slot = PAGEBLOCK - u32::from(record.free);
         record.free -= count as u16;
-        // The maximal blocks of a pageblock's last frames are the binary digits of their number.
+        // The last `free` frames of a pageblock split into maximal blocks as the binary digits of `free`.
         record.orders = record.free;
         let part = &mut self.partials[record.partial as usize];
         for (order, listed) in part.lists.iter_mut().enumerate() {
@@ -229,7 +221,7 @@ impl Zone {
         }
     }
 
-    /// Takes 2^order frames from the lowest free block of order `from` of a mobility that has one.
+    /// Takes 2^order frames from the lowest free block of order `from` of a mobility. Such a block must exist.
     #[inline]
     pub(crate) fn take_from(&mut self, mobility: Mobility, from: u8, order: u8) -> Frame {
         let block = self.index[mobility.index()][from as usize].first();
@@ -240,7 +232,7 @@ impl Zone {
         self.frame(block, slot)
     }
 
-    /// Takes these 2^order frames if all are free.
+    /// Takes these 2^order frames if all of them are free. Returns whether they were.
     pub(crate) fn claim(&mut self, block: usize, slot: u32, order: u8) -> bool {
         let Some(within) = self.order_around(block, slot) else { return false };
         if within < order {
@@ -251,7 +243,6 @@ impl Zone {
         true
     }
 
-    /// The record of a partly free pageblock.
     #[inline]
     fn part(&self, block: usize) -> &Partial {
         &self.partials[self.blocks[block].partial as usize]
@@ -301,7 +292,7 @@ impl Zone {
         }
     }
 
-    /// As [`Self::carve`], from one wholly free pageblock or two.
+    /// As [`Self::carve`], from a free block of one or two whole pageblocks.
     fn carve_whole(&mut self, block: usize, slot: u32, from: u8, order: u8) {
         if from == MAX_ORDER {
             self.delist(block & !1, MAX_ORDER);
@@ -328,14 +319,13 @@ impl Zone {
         }
     }
 
-    /// Records that a frame other than the next was taken or freed in a pageblock.
+    /// Records that frames were taken or freed out of order in a pageblock.
     #[inline]
     fn disorder(&mut self, block: usize) {
         let mobility = self.blocks[block].mobility.index();
         self.in_order[mobility] &= block != self.current[mobility];
     }
 
-    /// Makes a wholly free pageblock wholly used.
     fn use_up(&mut self, block: usize) {
         self.blocks[block].free = 0;
     }
@@ -372,7 +362,7 @@ impl Zone {
         }
     }
 
-    /// Makes a pageblock wholly free, not yet on a list. If its neighbour is wholly free, the two merge, and the
+    /// Makes a pageblock wholly free without listing it. If its neighbour is wholly free, the two merge and the
     /// neighbour takes this pageblock's mobility (`__free_one_page` since 6.10).
     fn become_free(&mut self, block: usize) {
         let record = &mut self.blocks[block];
@@ -391,7 +381,7 @@ impl Zone {
         self.enlist(block & !1, MAX_ORDER);
     }
 
-    /// Adds a maximal free block of an order to a pageblock.
+    /// Lists a maximal free block of a pageblock.
     #[inline]
     fn enlist(&mut self, block: usize, order: u8) {
         let record = &mut self.blocks[block];
@@ -412,7 +402,7 @@ impl Zone {
         }
     }
 
-    /// Removes a maximal free block of an order from a pageblock.
+    /// Delists a maximal free block of a pageblock.
     #[inline]
     fn delist(&mut self, block: usize, order: u8) {
         let record = &mut self.blocks[block];
@@ -434,8 +424,7 @@ impl Zone {
         }
     }
 
-    /// Moves a pageblock with all its free blocks to another mobility; both pageblocks, if two form one free
-    /// block.
+    /// Moves a pageblock with its free blocks to another mobility, together with its buddy if both form one free block.
     pub(crate) fn set_mobility(&mut self, block: usize, mobility: Mobility) {
         if self.blocks[block].is_wholly_free() && self.blocks[block ^ 1].is_wholly_free() {
             self.change(block ^ 1, mobility);
@@ -464,17 +453,14 @@ impl Zone {
     }
 }
 
-// Queries of a zone.
-
 impl Zone {
-    /// Bitmap of the orders with free blocks of a mobility.
+    /// Returns a bitmap of the orders with free blocks of a mobility.
     pub(crate) fn orders(&self, mobility: Mobility) -> u16 {
         let current = self.current[mobility.index()];
         let own = self.blocks.get(current).map_or(0, |block| block.orders);
         self.available[mobility.index()] | own
     }
 
-    /// Number of free blocks by mobility and order.
     pub(crate) fn counts(&self) -> [[u32; ORDERS]; 3] {
         let mut counts = self.counts;
         for (counts, &current) in counts.iter_mut().zip(&self.current) {
@@ -484,7 +470,7 @@ impl Zone {
         counts
     }
 
-    /// Order of the maximal free block around a frame, if the frame is free.
+    /// Returns the order of the maximal free block around a frame; `None` if the frame is used.
     pub(crate) fn order_around(&self, block: usize, slot: u32) -> Option<u8> {
         if self.blocks[block].is_wholly_free() {
             return Some(PAGEBLOCK_ORDER + u8::from(self.blocks[block ^ 1].is_wholly_free()));
@@ -493,7 +479,6 @@ impl Zone {
         runs::is_free(map, slot, 0).then(|| runs::order_of(map, slot, 0))
     }
 
-    /// Whether a frame is free.
     #[inline]
     pub(crate) fn is_free(&self, frame: Frame) -> bool {
         let block = self.block_of(frame);
@@ -504,19 +489,19 @@ impl Zone {
         }
     }
 
-    /// Bitmap of a pageblock's free frames, even if none is stored.
+    /// Returns the bitmap of a pageblock's free frames, also for pageblocks without a record.
     pub(crate) fn map(&self, block: usize) -> Map {
         let all = if self.blocks[block].is_wholly_free() { u64::MAX } else { 0 };
         self.partial(block).map_or([all; 8], |part| part.map)
     }
 
-    /// The record of a pageblock, if partly free.
+    /// Returns the record of a pageblock, if partly free.
     #[inline]
     pub(crate) fn partial(&self, block: usize) -> Option<&Partial> {
         self.partials.get(self.blocks.get(block)?.partial as usize)
     }
 
-    /// Prefetches the record into the host's caches: two lines.
+    /// Prefetches the record, which spans two lines, into the host's caches.
     #[inline]
     pub(crate) fn prefetch(&self, block: usize) {
         let number = self.blocks[block].partial;
@@ -527,15 +512,13 @@ impl Zone {
     }
 }
 
-// Free memory that holds zeros already: what a prezeroing daemon takes and gives back, and what
-// allocations that want zeros get.
+// Free memory that holds zeros. A prezeroing daemon fills it, and allocations that need zeros prefer it.
 //
-// A bit per frame, kept only once something was zeroed. It is set only while the frame is free; a frame that
-// is freed is not zeroed. Lameter's patches kept two buddy pools and merged buddies of the same
-// state only; HawkEye marks blocks and puts them at their list's tail. Here buddies merge whatever
-// they hold, and a request that wants zeros prefers them where that costs no contiguity: in
-// pageblocks that are broken already, then, where one must be broken, in one that is zeroed. Others do
-// not avoid zeroed memory, except through the order of addresses.
+// There is one bit per frame, allocated when a frame is first zeroed and set only while the frame is free. A freed
+// frame is dirty. Lameter's patches kept two buddy pools, and merged buddies only in the same pool. HawkEye marks
+// blocks and puts them at the tail of their list. Here buddies merge whatever they hold. A request for zeros prefers
+// zeroed frames if that costs no contiguity: first in pageblocks that are broken up already; if one must be broken up,
+// in a zeroed one. Other requests do not avoid zeroed memory.
 
 /// The zeroed frames of a zone.
 #[derive(Debug, Clone)]
@@ -551,14 +534,14 @@ impl Zeroed {
         Self { maps: vec![[0; 8]; pageblocks], any: Tree::new(pageblocks), frames: 0 }
     }
 
-    /// Number of zeroed frames among 2^order frames.
+    /// Returns the number of zeroed frames among 2^order frames.
     fn among(&self, block: usize, slot: u32, order: u8) -> u32 {
         let mut all = [0; 8];
         runs::set(&mut all, slot, order);
         self.maps[block].iter().zip(all).map(|(map, mask)| (map & mask).count_ones()).sum()
     }
 
-    /// Marks frames zeroed, or clears the marks; returns whether all were marked before.
+    /// Sets or clears the marks of frames. Returns whether all were marked before.
     fn mark(&mut self, block: usize, slot: u32, order: u8, zeroed: bool) -> bool {
         let before = self.among(block, slot, order);
         if zeroed {
@@ -585,7 +568,7 @@ impl Zeroed {
 }
 
 impl Zone {
-    /// Clears the marks of frames that were just taken; returns whether all held zeros.
+    /// Clears the marks of frames that were just taken. Returns whether all held zeros.
     #[inline]
     pub(crate) fn consume_zeros(&mut self, block: usize, slot: u32, order: u8) -> bool {
         match &mut self.zeroed {
@@ -594,7 +577,7 @@ impl Zone {
         }
     }
 
-    /// Takes 2^order frames that hold zeros, if possible without loss of contiguity.
+    /// Takes 2^order frames that hold zeros, if that costs no contiguity.
     pub(crate) fn take_zeroed(&mut self, mobility: Mobility, order: u8) -> Option<Frame> {
         let (block, slot) = self.find_zeroed(mobility, order)?;
         self.claim(block, slot, order).then(|| self.frame(block, slot))
@@ -626,13 +609,13 @@ impl Zone {
         Some((zeroed.any.from(0).find(whole)?, 0))
     }
 
-    /// Whether an ordinary allocation would succeed without breaking a wholly free pageblock.
+    /// Returns whether an ordinary allocation would succeed without breaking up a wholly free pageblock.
     fn breaks_none(&self, mobility: Mobility, order: u8) -> bool {
         let small = (1 << PAGEBLOCK_ORDER) - 1;
         (self.orders(mobility) & small) >> order != 0
     }
 
-    /// The lowest free block of 2^order frames in movable pageblocks that is not wholly zeroed.
+    /// Returns the lowest free block of 2^order frames in movable pageblocks that is not wholly zeroed.
     fn find_unzeroed(&self, order: u8) -> Option<(usize, u32)> {
         let holds_zeros = |block: usize, slot, order| {
             self.zeroed.as_ref().is_some_and(|zeroed| runs::is_free(zeroed.map(block), slot, order))
@@ -665,7 +648,7 @@ impl Zone {
     }
 }
 
-/// [`Zeroed::mark`] for any order.
+/// As [`Zeroed::mark`], for any order.
 fn mark_all(zeroed: &mut Zeroed, block: usize, slot: u32, order: u8, to: bool) -> bool {
     match order {
         0..9 => zeroed.mark(block, slot, order, to),
@@ -679,12 +662,12 @@ fn mark_all(zeroed: &mut Zeroed, block: usize, slot: u32, order: u8, to: bool) -
 }
 
 impl Memory {
-    /// Whether a free block of this order is wholly zeroed.
+    /// Returns whether a free block of this order is wholly zeroed.
     pub fn has_zeroed(&self, order: u8) -> bool {
         self.zones.iter().any(|zone| zone.find_zeroed(Mobility::Movable, order).is_some())
     }
 
-    /// Number of free frames that hold zeros.
+    /// Returns the number of free frames that hold zeros.
     pub fn zeroed_frames(&self) -> u64 {
         self.zones
             .iter()
@@ -693,7 +676,7 @@ impl Memory {
             .sum()
     }
 
-    /// Takes the lowest free movable block of 2^`order` frames that is not wholly zeroed, in order to zero it.
+    /// Takes the lowest free movable block of 2^`order` frames that is not wholly zeroed; the caller zeroes it.
     pub fn take_unzeroed(&mut self, order: u8) -> Option<Frame> {
         self.zones.iter_mut().find_map(|zone| {
             let (block, slot) = zone.find_unzeroed(order)?;
@@ -701,7 +684,7 @@ impl Memory {
         })
     }
 
-    /// Frees the block and marks it zeroed.
+    /// Frees a block and marks it zeroed.
     pub fn put_zeroed(&mut self, frame: Frame, order: u8) {
         self.free(frame, order);
         let (zone, block) = self.locate_mut(frame);
@@ -710,7 +693,7 @@ impl Memory {
         mark_all(zeroed, block, frame.slot(), order, true);
     }
 
-    /// Zeroed frames from one zone's own lists.
+    /// Takes zeroed frames from one zone's own lists.
     pub(crate) fn allocate_zeroed(
         &mut self,
         zone: usize,

@@ -1,17 +1,16 @@
-//! The reservation table: physical superpages that are kept together for a virtual extent and
-//! populated page by page (docs/sources/policies.md 3.2, 3.5 and 3.6). Larger ones than a superpage of 512 base pages have a map
-//! of their pages for each 512.
+//! The reservation table. A reservation is a physical superpage that is reserved for a virtual extent and populated
+//! page by page (docs/sources/policies.md 3.2, 3.5 and 3.6). Reservations above 512 base pages have one population map
+//! per 512 pages.
 //!
-//! The simulated system owns one [`Reservations`] and is its only caller. The table knows no frames'
-//! contents, no page tables and no allocator: it is given what is populated, and answers with what the
-//! caller must hand back to the allocator.
+//! The simulated system owns one [`Reservations`] and is its only caller. The table knows no contents of frames, no
+//! page tables and no allocator. The caller reports which pages are populated, and the table returns the frames that
+//! the caller must free.
 //!
-//! Life of a reservation: [`create`](Reservations::create)d over a free block, no page populated;
-//! populated and depopulated page by page, which keeps it on the queue of the partly populated, least
-//! recently changed first; off the queue while it is full; gone when its last page leaves, when it is
-//! broken, preempted or removed.
+//! Life of a reservation: [`create`](Reservations::create)d over a free block without populated pages. While partly
+//! populated it is on a queue, least recently changed first; while full it is off the queue. It ends when its last page
+//! is freed, or when it is broken, preempted or removed.
 //!
-//! Times are virtual, in any unit (the system uses cycles), and never go back.
+//! Times are virtual, in any unit (the system uses cycles), and never decrease.
 
 mod record;
 
@@ -34,17 +33,17 @@ pub struct Config {
     /// Minimum time between two moves of a reservation to its queue's tail (FreeBSD `PARTPOPSLOP` = 1 tick,
     /// `vm_reserv.c`). At least 1.
     pub tick: u64,
-    /// Number of queues of partly populated reservations: one per node (FreeBSD), or one (Quicksilver).
+    /// Number of queues of partly populated reservations: one per node (FreeBSD) or one in total (Quicksilver).
     pub queues: u8,
-    /// The orders of all sizes, ascending, if reservations are preempted by obtainable size (Navarro et al.).
-    /// Empty: no preemption, and [`Reservations::preempt`] finds none.
+    /// Orders of all sizes, ascending, if reservations are preempted by obtainable size (Navarro et al.). Empty: no
+    /// preemption, and [`Reservations::preempt`] returns `None`.
     pub preemption_sizes: Vec<u8>,
 }
 
-/// Result of populating.
+/// Result of populating pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Populated {
-    /// The first page, or the first run of pages, of the reservation.
+    /// The first page or the first run of pages was populated.
     First,
     /// Number of populated pages.
     Partly(u32),
@@ -52,7 +51,7 @@ pub enum Populated {
     Full,
 }
 
-/// Result of depopulating.
+/// Result of depopulating pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depopulated {
     /// Number of pages still populated. The frames stay reserved.
@@ -66,20 +65,20 @@ pub enum Depopulated {
     },
 }
 
-/// Outcome of giving a reservation a new key.
+/// Outcome of renaming a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renamed {
     /// The reservation serves the new extent.
     Moved,
-    /// The new extent already has a reservation: this one can only be found by frame, takes no new pages, and
-    /// its pages should be migrated (Quicksilver's NEEDMIGRATE after a shadow object's collapse).
+    /// The new extent already has a reservation. The renamed one can only be found by frame and takes no new pages, and
+    /// its pages should be migrated (Quicksilver's NEEDMIGRATE after the collapse of a shadow object).
     Displaced,
 }
 
 /// All reservations of a machine.
 #[derive(Debug)]
 pub struct Reservations {
-    /// The queues' ends, then the reservations; free records form a list.
+    /// The queues' sentinels, then the reservations. Free records form a list.
     records: Vec<Record>,
     queues: Queues,
     by_page: Index,
@@ -88,15 +87,15 @@ pub struct Reservations {
     /// Population maps of reservations larger than a superpage.
     larger: Maps,
     tick: u64,
-    /// Start of the present tick.
+    /// Start of the current tick.
     tick_began: u64,
     live: u32,
-    /// Reserved frames that are not populated.
+    /// Number of reserved frames that are not populated.
     clear_frames: u64,
 }
 
 impl Reservations {
-    /// An empty table.
+    /// Creates an empty table.
     pub fn new(config: &Config) -> Self {
         let mut records = Vec::new();
         let queues = Queues::new(&mut records, config.queues.max(1));
@@ -115,10 +114,10 @@ impl Reservations {
         }
     }
 
-    /// Reserves the free block at `base` for `key`, with no page populated, on queue `queue`.
+    /// Reserves the free block at `base` for `key` on queue `queue`, with no page populated.
     ///
-    /// The caller must have taken the block from the allocator, and checked that the extent holds no resident
-    /// page and [`overlaps`](Self::overlaps) no reservation.
+    /// The caller must have allocated the block. The extent must contain no resident page and
+    /// [`overlap`](Self::overlaps) no reservation.
     pub fn create(&mut self, key: Key, base: Frame, queue: u8, now: u64) -> ReservationId {
         debug_assert!(key.order > 0 && !self.overlaps(key));
         let id = self.insert(Record::new(key, base, queue, now));
@@ -126,7 +125,7 @@ impl Reservations {
         id
     }
 
-    /// Adds a record to the slab and the index of frames.
+    /// Adds a record to the slab and to the index by frame.
     fn insert(&mut self, record: Record) -> ReservationId {
         let (order, base) = (record.order, record.base);
         self.clear_frames += u64::from(record.capacity() - record.count);
@@ -137,13 +136,13 @@ impl Reservations {
         id
     }
 
-    /// The reservation whose extent covers `page`.
+    /// Returns the reservation whose extent covers `page`.
     #[inline]
     pub fn find(&self, page: u32) -> Option<ReservationId> {
         self.by_page.find(page)
     }
 
-    /// Prefetches the reservation's record into the host's caches: two lines.
+    /// Prefetches the reservation's record, which spans two lines, into the host's caches.
     #[inline(always)]
     pub(crate) fn prefetch(&self, id: Option<ReservationId>) {
         if let Some(id) = id {
@@ -152,18 +151,18 @@ impl Reservations {
         }
     }
 
-    /// The reservation whose block holds `frame`.
+    /// Returns the reservation whose block contains `frame`.
     #[inline]
     pub fn at(&self, frame: Frame) -> Option<ReservationId> {
         self.by_frame.find(frame.0)
     }
 
-    /// Whether any reservation's extent overlaps `key`'s.
+    /// Returns whether any reservation's extent overlaps that of `key`.
     pub fn overlaps(&self, key: Key) -> bool {
         self.by_page.overlaps(key.page, key.order)
     }
 
-    /// Removes a reservation; freeing its frames is up to the caller.
+    /// Removes a reservation. The caller frees its frames.
     pub fn remove(&mut self, id: ReservationId) {
         let record = &self.records[id.at()];
         self.clear_frames -= u64::from(record.capacity() - record.count);
@@ -182,8 +181,8 @@ impl Reservations {
         self.queues.free_record(&mut self.records, id);
     }
 
-    /// Gives a reservation to another extent of the same order (a shadow object's collapse:
-    /// `vm_reserv_rename`).
+    /// Moves a reservation to another extent of the same order, as the collapse of a shadow object does
+    /// (`vm_reserv_rename`).
     pub fn rename(&mut self, id: ReservationId, page: u32) -> Renamed {
         let key = Key { page, order: self.key(id).order };
         let record = &mut self.records[id.at()];
@@ -203,10 +202,10 @@ impl Reservations {
     }
 }
 
-// Populating and depopulating: the work of each fault and each free.
+// Populating and depopulating, for each fault and each free.
 
 impl Reservations {
-    /// Marks the page in `slot` populated. It must not be populated yet.
+    /// Marks the page in `slot` populated. The page must not be populated.
     #[inline]
     pub fn populate(&mut self, id: ReservationId, slot: u32, now: u64) -> Populated {
         debug_assert!(slot < self.records[id.at()].capacity() && !self.is_populated(id, slot));
@@ -215,8 +214,8 @@ impl Reservations {
         self.populated(id, 1, now)
     }
 
-    /// Marks `pages` populated from `start` on, all in one superpage's worth, as one change. None may be
-    /// populated yet.
+    /// Marks `pages` pages from `start` on populated, as one change. They must lie within one group of 512, and none
+    /// may be populated.
     pub fn populate_run(
         &mut self,
         id: ReservationId,
@@ -245,13 +244,14 @@ impl Reservations {
         }
     }
 
-    /// Marks the page in `slot` free. It must be populated.
+    /// Marks the page in `slot` free. The page must be populated.
     #[inline]
     pub fn depopulate(&mut self, id: ReservationId, slot: u32, now: u64) -> Depopulated {
         self.depopulate_run(id, slot, 1, now)
     }
 
-    /// Marks `pages` free from `start` on, all in one superpage's worth, as one change. All must be populated.
+    /// Marks `pages` pages from `start` on free, as one change. They must lie within one group of 512, and all must be
+    /// populated.
     pub fn depopulate_run(
         &mut self,
         id: ReservationId,
@@ -279,11 +279,11 @@ impl Reservations {
         Depopulated::Partly(count)
     }
 
-    /// Requeues a reservation that now has `count` populated pages: off the queue if full, else at the tail, at
-    /// most once per tick (`vm_reserv_populate`, `vm_reserv_depopulate`).
+    /// Requeues a reservation that now has `count` populated pages: off the queue if full, else at the tail, at most
+    /// once per tick (`vm_reserv_populate`, `vm_reserv_depopulate`).
     ///
-    /// The kernel leaves a reservation that filled up and lost a page within one tick off the queue until its
-    /// next change (`vm_reserv_depopulate`, sys/vm/vm_reserv.c); here it is queued at once.
+    /// If a reservation fills up and loses a page within one tick, the kernel leaves it off the queue until its next
+    /// change (`vm_reserv_depopulate`, sys/vm/vm_reserv.c). The table queues it at once.
     #[inline]
     fn requeue(&mut self, id: ReservationId, count: u32, now: u64) {
         debug_assert!(now >= self.tick_began, "virtual time went back");
@@ -307,42 +307,40 @@ impl Reservations {
     }
 }
 
-// Queries of the table and of a reservation.
-
 impl Reservations {
-    /// The virtual extent of a reservation.
+    /// Returns the virtual extent of a reservation.
     #[inline]
     pub fn key(&self, id: ReservationId) -> Key {
         let record = &self.records[id.at()];
         Key { page: record.page, order: record.order }
     }
 
-    /// The first frame of its block.
+    /// Returns the first frame of the reservation's block.
     #[inline]
     pub fn base(&self, id: ReservationId) -> Frame {
         Frame(self.records[id.at()].base)
     }
 
-    /// Population map of 512 of its pages.
+    /// Returns the population map of the `part`-th 512 pages.
     #[inline]
     pub fn population(&self, id: ReservationId, part: u32) -> &Population {
         self.map(id, part << SUPERPAGE_ORDER).0
     }
 
-    /// Number of populated pages.
+    /// Returns the number of populated pages.
     #[inline]
     pub fn popcnt(&self, id: ReservationId) -> u32 {
         self.records[id.at()].count
     }
 
-    /// Whether the page in `slot` is populated.
+    /// Returns whether the page in `slot` is populated.
     #[inline]
     pub fn is_populated(&self, id: ReservationId, slot: u32) -> bool {
         let (map, slot) = self.map(id, slot);
         record::is_set(map, slot)
     }
 
-    /// Number of consecutive unpopulated pages from `slot` on, up to the end of the 512 pages.
+    /// Returns the number of consecutive unpopulated pages from `slot` on, up to the end of the 512 pages.
     #[inline]
     pub fn clear_ahead(&self, id: ReservationId, slot: u32) -> u32 {
         let pages = self.records[id.at()].capacity().min(1 << SUPERPAGE_ORDER) as u16;
@@ -350,13 +348,13 @@ impl Reservations {
         u32::from(record::next(map, slot, pages, true) - slot)
     }
 
-    /// Time at which a page was last populated or depopulated.
+    /// Returns the time of the last change of population.
     #[inline]
     pub fn last_change(&self, id: ReservationId) -> u64 {
         self.records[id.at()].changed
     }
 
-    /// Flags.
+    /// Returns the reservation's flags.
     #[inline]
     pub fn flags(&self, id: ReservationId) -> Flags {
         self.records[id.at()].flags
@@ -368,48 +366,46 @@ impl Reservations {
         self.records[id.at()].flags.set(flag);
     }
 
-    /// Number of reservations.
+    /// Returns the number of reservations.
     pub fn len(&self) -> u32 {
         self.live
     }
 
-    /// Whether there are no reservations.
+    /// Returns whether there are no reservations.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
 
-    /// Number of reserved frames that are not populated. FreeBSD counts them as free memory.
+    /// Returns the number of reserved frames that are not populated. FreeBSD counts them as free memory.
     pub fn clear_frames(&self) -> u64 {
         self.clear_frames
     }
 
-    /// Memory use of the table itself, in bytes.
+    /// Returns the memory use of the table itself, in bytes.
     pub fn bytes(&self) -> usize {
         self.records.capacity() * size_of::<Record>() + self.by_page.bytes() + self.by_frame.bytes()
     }
 }
 
-// The reservation lists of Navarro et al. (OSDI 2002): one per size except the largest; a reservation is in the list
-// of the largest extent that it could yield, ordered by its last allocation.
+// The reservation lists of Navarro et al. (OSDI 2002), one per size except the largest. A reservation is on the list of
+// the largest extent that it could yield. Lists are sorted by last allocation.
 
-/// Not in a list.
 const NOWHERE: u8 = u8::MAX;
 
-/// List position of a reservation; one per record of the slab.
+/// List position of a reservation, one per record of the slab.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// Time of the last allocation, counted in allocations of the table.
+    /// Time of the last allocation, as the number of allocations from the table so far.
     stamp: u64,
-    /// The list.
     list: u8,
 }
 
-/// The lists. A reservation is identified by its first frame, which is the same on every computer.
+/// The lists. Reservations are identified by their first frame, which is deterministic.
 #[derive(Debug)]
 struct Obtainable {
     /// Order 0 and the orders of all sizes, ascending.
     orders: Vec<u8>,
-    /// By index in `orders`.
+    /// Stamp and first frame, by index in `orders`.
     lists: Vec<BTreeSet<(u64, u32)>>,
     places: Vec<Place>,
     clock: u64,
@@ -432,13 +428,13 @@ impl Obtainable {
         self.put(at, record.base, Place { stamp, list });
     }
 
-    /// Records that pages of `record` were freed and some are left.
+    /// Records that some pages of `record` were freed and others are left.
     pub fn freed(&mut self, at: usize, record: &Record) {
         let list = self.list_of(record);
         self.put(at, record.base, Place { stamp: self.stamp(at), list });
     }
 
-    /// Adds a new `record` split from a reservation with this stamp.
+    /// Adds a `record` that was split from a reservation with this stamp.
     pub fn inherit(&mut self, at: usize, record: &Record, stamp: u64) {
         let list = self.list_of(record);
         self.put(at, record.base, Place { stamp, list });
@@ -449,26 +445,26 @@ impl Obtainable {
         self.put(at, record.base, Place { stamp: 0, list: NOWHERE });
     }
 
-    /// Time of the last allocation.
+    /// Returns the time of the last allocation.
     pub fn stamp(&self, at: usize) -> u64 {
         self.places.get(at).map_or(0, |place| place.stamp)
     }
 
-    /// The next smaller size than `order`, unless that is base pages.
+    /// Returns the next smaller size below `order`, unless that is the base page.
     pub fn below(&self, order: u8) -> Option<u8> {
         self.orders.iter().copied().rev().find(|&size| size < order).filter(|&size| size > 0)
     }
 
-    /// First frame of the reservation to preempt for an extent of this order.
+    /// Returns the first frame of the reservation to preempt for an extent of this order.
     pub fn oldest(&self, order: u8) -> Option<u32> {
         let mut lists = self.orders.iter().zip(&self.lists).filter(|&(&size, _)| size >= order);
         lists.find_map(|(_, list)| list.first()).map(|&(_, base)| base)
     }
 
-    /// The list for the largest clear extent of `record`.
+    /// Returns the list for the largest clear extent of `record`.
     fn list_of(&self, record: &Record) -> u8 {
         let smaller = self.orders.iter().rposition(|&size| match record.order > SUPERPAGE_ORDER {
-            // The reservation has the only size.
+            // Larger reservations come in one size only, so they yield base pages.
             true => size == 0 && record.count < record.capacity(),
             false => size < record.order && has_clear(&record.population, size, record.order),
         });
@@ -489,17 +485,17 @@ impl Obtainable {
     }
 }
 
-// Breaking reservations: by age, for a contiguous run, by obtainable size.
+// Breaking reservations: the oldest, one with a contiguous clear run, or by obtainable size.
 
 /// Number of base pages of a superpage.
 const SUPERPAGE: u32 = 1 << SUPERPAGE_ORDER;
 
-/// A broken reservation. Its populated pages become ordinary pages; its clear runs return to the allocator.
+/// A broken reservation. Its populated pages become ordinary pages. The caller frees its clear runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
-    /// The extent it served.
+    /// The reservation's extent.
     pub key: Key,
-    /// Its block's first frame.
+    /// First frame of the reservation's block.
     pub base: Frame,
     /// Population maps, one per 512 pages.
     pub maps: Vec<Population>,
@@ -508,7 +504,7 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// The runs of frames to free, ascending: first frame and length, up to 512.
+    /// Returns the runs of frames to free, ascending: first frame and length, at most 512.
     pub fn free_runs(&self) -> impl Iterator<Item = (Frame, u16)> + '_ {
         let capacity = SUPERPAGE.min(1 << self.key.order) as u16;
         let bases = (self.base.0..).step_by(SUPERPAGE as usize);
@@ -522,15 +518,14 @@ impl Broken {
 /// Result of preempting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preempted {
-    /// The runs of frames to free: first frame and length. At least one run holds an aligned extent of the
-    /// wanted order.
+    /// Runs of frames to free: first frame and length. At least one contains an aligned extent of the wanted order.
     pub free_runs: Vec<(Frame, u16)>,
     /// Number of reservations broken.
     pub broken: u32,
 }
 
 impl Reservations {
-    /// Breaks a reservation (its object's destruction, memory pressure).
+    /// Breaks a reservation, e.g. when its object is destroyed or memory is short.
     pub fn break_reservation(&mut self, id: ReservationId) -> Broken {
         let record = &self.records[id.at()];
         let broken = Broken {
@@ -543,16 +538,16 @@ impl Reservations {
         broken
     }
 
-    /// Breaks the least recently changed partly populated reservation (base pages ran out:
-    /// `vm_reserv_reclaim_inactive`).
+    /// Breaks the least recently changed partly populated reservation, when base pages run out
+    /// (`vm_reserv_reclaim_inactive`).
     pub fn break_oldest(&mut self, queue: u8) -> Option<Broken> {
         let oldest = self.newer(queue, None)?;
         Some(self.break_reservation(oldest))
     }
 
-    /// The least recently changed reservation with `pages` consecutive clear pages (fewer than a superpage)
-    /// starting at a multiple of `align`, and the slot where they start. The caller breaks it
-    /// (`vm_reserv_reclaim_contig`). `align` is a power of two.
+    /// Returns the least recently changed reservation with `pages` consecutive clear pages (fewer than a superpage)
+    /// that start at a multiple of `align`, and their first slot. The caller breaks it (`vm_reserv_reclaim_contig`).
+    /// `align` is a power of two.
     pub fn oldest_for_run(
         &self,
         queue: u8,
@@ -578,13 +573,13 @@ impl Reservations {
         None
     }
 
-    /// Takes free frames for an extent of 2^`order` pages from the reservation whose last allocation
-    /// is oldest, among those whose largest obtainable extent is the smallest that suffices (Navarro et
-    /// al., OSDI 2002, docs/sources/policies.md 3.6).
+    /// Frees an extent of 2^`order` pages by preemption. Preempts the reservation with the oldest last allocation, from
+    /// the list with the smallest sufficient obtainable extent (Navarro et al., OSDI 2002, docs/sources/policies.md
+    /// 3.6).
     ///
-    /// It is split into extents of the next smaller size: clear ones are freed, the others become
-    /// reservations of that size with its last allocation's time, so that they are next, if the extent
-    /// needs more. The smallest size is split into base pages.
+    /// The reservation is split into extents of the next smaller size. Clear extents are freed. The others become
+    /// reservations of that size with the same stamp, so they are preempted next if the extent needs more. The smallest
+    /// size is split into base pages.
     pub fn preempt(&mut self, order: u8) -> Option<Preempted> {
         let mut yielded = Preempted { free_runs: Vec::new(), broken: 0 };
         loop {
@@ -647,7 +642,7 @@ impl Reservations {
     }
 }
 
-/// The 2^`order` bits from `start` on, moved to the front.
+/// Returns the 2^`order` bits from `start` on, moved to the front.
 fn part(map: &Population, start: u16, order: u8) -> Population {
     let mut part = [0; 8];
     for slot in 0..1u16 << order {
@@ -658,14 +653,14 @@ fn part(map: &Population, start: u16, order: u8) -> Population {
     part
 }
 
-// The table's invariants, checked from scratch.
+// Invariants of the table, checked from scratch.
 
 impl Reservations {
-    /// Checks all redundant state: counts, queue membership and order, both indexes, the slab. Slow; for tests
-    /// and for debug builds at coarse points.
+    /// Checks all redundant state: counts, queues, both indexes, the slab. Slow: for tests, and for debug builds at
+    /// rare points.
     ///
     /// # Errors
-    /// What is wrong with the table.
+    /// A description of the violated invariant.
     pub fn verify(&self) -> Result<(), String> {
         let (mut live, mut clear, mut queued) = (0, 0, 0);
         for (at, record) in self.records.iter().enumerate().skip(usize::from(self.queues.count)) {
@@ -704,7 +699,7 @@ impl Reservations {
                 let ordered = at.is_none_or(|at| {
                     self.last_change(at) / self.tick <= self.last_change(id) / self.tick
                 });
-                // Splitting puts old parts at the tail.
+                // Splitting queues old parts at the tail.
                 if !ordered && self.obtainable.is_none() {
                     return Err(format!("queue {queue} is not in the order of changes"));
                 }
@@ -722,9 +717,8 @@ impl Reservations {
     }
 }
 
-// Population maps of reservations larger than a superpage: one per 512 pages.
+// Population maps of reservations above 512 base pages: one map per 512 pages.
 
-/// Population maps, by reservation.
 #[derive(Debug, Default)]
 struct Maps(BTreeMap<ReservationId, Box<[Population]>>);
 
@@ -743,7 +737,6 @@ impl Maps {
 }
 
 impl Reservations {
-    /// The population maps of a reservation, ascending.
     fn maps(&self, id: ReservationId) -> &[Population] {
         match self.larger.0.get(&id) {
             Some(maps) => maps,
@@ -751,7 +744,7 @@ impl Reservations {
         }
     }
 
-    /// The map with a slot's page, and the page's index in the map.
+    /// Returns the map that contains a slot, and the slot's index in the map.
     #[inline]
     fn map(&self, id: ReservationId, slot: u32) -> (&Population, u16) {
         let record = &self.records[id.at()];
@@ -761,7 +754,6 @@ impl Reservations {
         }
     }
 
-    /// Mutable [`Self::map`].
     #[inline]
     fn map_mut(&mut self, id: ReservationId, slot: u32) -> (&mut Population, u16) {
         let record = &mut self.records[id.at()];

@@ -1,4 +1,4 @@
-//! One reservation's record, 96 bytes. Only the table reads and writes it.
+//! A reservation's record, 96 bytes. Only the table accesses records.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -12,21 +12,20 @@ use crate::memory::Frame;
 pub struct Key {
     /// First page, a multiple of the extent's size.
     pub page: u32,
-    /// The extent has 2^order pages.
+    /// log2 of the extent's number of pages.
     pub order: u8,
 }
 
-/// A live reservation. Numbers are reused after a reservation is removed.
+/// Identifies a live reservation. Ids are reused after a reservation is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReservationId(pub(super) NonZeroU32);
 
 impl ReservationId {
-    /// The id of the record at this index. Index 0 is a queue's end.
+    /// Returns the id of the record at an index. Index 0 is a queue's sentinel.
     #[inline]
     pub(super) fn new(at: u32) -> Self {
         Self(NonZeroU32::new(at).expect("place 0 is the first queue's end"))
     }
-    /// Index in the slab.
     #[inline]
     pub(super) fn at(self) -> usize {
         self.0.get() as usize
@@ -40,7 +39,7 @@ pub struct Flags(u8);
 impl Flags {
     /// No flag.
     pub const NONE: Self = Self(0);
-    /// On the queue of the partly populated (INPARTPOPQ).
+    /// The reservation is on a queue of partly populated ones (INPARTPOPQ).
     pub const QUEUED: Self = Self(1);
     /// The reservation came from another extent (TRANSFERRED).
     pub const TRANSFERRED: Self = Self(2);
@@ -48,17 +47,17 @@ impl Flags {
     pub const NEEDS_MIGRATION: Self = Self(4);
     /// Filling failed and is not retried (BADBOY).
     pub const BAD: Self = Self(8);
-    /// Another reservation serves its extent; it can only be found by frame.
+    /// Another reservation serves this one's extent, so this one can only be found by frame.
     pub const DISPLACED: Self = Self(16);
-    /// Not a free record.
+    /// The record is in use.
     pub(super) const LIVE: Self = Self(32);
 
-    /// Whether `flag` is set.
+    /// Returns whether `flag` is set.
     #[inline]
     pub const fn has(self, flag: Self) -> bool {
         self.0 & flag.0 != 0
     }
-    /// Partly populated with no other flag: Quicksilver's condition for filling.
+    /// Returns whether the reservation is partly populated and has no other flag: Quicksilver's condition for filling.
     #[inline]
     pub const fn is_plain(self) -> bool {
         self.0 == Self::QUEUED.0 | Self::LIVE.0
@@ -73,18 +72,18 @@ impl Flags {
     }
 }
 
-/// A reservation, a queue's end, or a free record.
+/// A reservation, a queue's sentinel, or a free record.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// The populated pages; unused for a reservation larger than a superpage.
+    /// Populated pages; unused for reservations above 512 pages.
     pub population: Population,
-    /// Time of the last populating or depopulating (or of creation).
+    /// Time of the last change of population, or of creation.
     pub changed: u64,
     /// First page of the extent.
     pub page: u32,
     /// First frame of the block.
     pub base: u32,
-    /// Next record on the queue towards its tail; for a free record: the next free one.
+    /// Next record on the queue towards its tail; in a free record, the next free record.
     pub newer: u32,
     /// Next record on the queue towards its head.
     pub older: u32,
@@ -92,7 +91,7 @@ pub(super) struct Record {
     pub count: u32,
     pub order: u8,
     pub flags: Flags,
-    /// The queue.
+    /// Number of the queue.
     pub queue: u8,
 }
 
@@ -112,28 +111,28 @@ impl Record {
         }
     }
 
-    /// Maximum number of pages.
+    /// Returns the number of pages.
     #[inline]
     pub const fn capacity(&self) -> u32 {
         1 << self.order
     }
 }
 
-// 16-byte tail of small fields behind the 64-byte map and the time.
+// 64 bytes of map, 8 of time, and the small fields.
 const _: () = assert!(size_of::<Record>() == 96);
 
 // Population maps: a bit per base page of a superpage.
 
-/// Which of up to 512 pages are populated; bit `slot & 63` of word `slot >> 6`.
+/// Populated pages among up to 512: bit `slot & 63` of word `slot >> 6`.
 pub type Population = [u64; 8];
 
-/// Whether `slot` is populated.
+/// Returns whether `slot` is populated.
 #[inline]
 pub(super) const fn is_set(map: &Population, slot: u16) -> bool {
     map[(slot >> 6) as usize] >> (slot & 63) & 1 != 0
 }
 
-/// The words that a run touches, each with its mask.
+/// Returns the words that a run touches, with their masks.
 fn masks(start: u16, pages: u16) -> impl Iterator<Item = (usize, u64)> {
     let end = u32::from(start) + u32::from(pages);
     let words = if pages == 0 { 0..0 } else { usize::from(start >> 6)..end.div_ceil(64) as usize };
@@ -144,22 +143,19 @@ fn masks(start: u16, pages: u16) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// Sets the bits of a run.
 pub(crate) fn set_run(map: &mut Population, start: u16, pages: u16) {
     masks(start, pages).for_each(|(word, mask)| map[word] |= mask);
 }
 
-/// Clears the bits of a run.
 pub(super) fn clear_run(map: &mut Population, start: u16, pages: u16) {
     masks(start, pages).for_each(|(word, mask)| map[word] &= !mask);
 }
 
-/// Number of set bits in a run.
 pub(super) fn count_in(map: &Population, start: u16, pages: u16) -> u16 {
     masks(start, pages).map(|(word, mask)| (map[word] & mask).count_ones() as u16).sum()
 }
 
-/// The first slot from `from` on whose bit is `set`, or `capacity`.
+/// Returns the first slot from `from` on whose bit equals `set`, or `capacity`.
 pub(super) fn next(map: &Population, from: u16, capacity: u16, set: bool) -> u16 {
     let mut slot = from;
     while slot < capacity {
@@ -173,7 +169,7 @@ pub(super) fn next(map: &Population, from: u16, capacity: u16, set: bool) -> u16
     capacity
 }
 
-/// The runs of clear pages among the first `capacity`, ascending: start and length.
+/// Returns the runs of clear pages among the first `capacity` pages, ascending: start and length.
 pub fn clear_runs(map: &Population, capacity: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -184,14 +180,14 @@ pub fn clear_runs(map: &Population, capacity: u16) -> impl Iterator<Item = (u16,
     })
 }
 
-/// Whether an aligned extent of 2^`order` pages, out of 2^`of`, is clear. `order` < `of`.
+/// Returns whether an aligned extent of 2^`order` pages among the first 2^`of` is clear. `order` < `of`.
 pub(super) fn has_clear(map: &Population, order: u8, of: u8) -> bool {
     if order >= 6 {
         let words = 1 << (of - 6);
         return map[..words].chunks(1 << (order - 6)).any(|chunk| chunk.iter().all(|&w| w == 0));
     }
     let (words, valid) = if of >= 6 { (1 << (of - 6), !0) } else { (1, (1 << (1 << of)) - 1) };
-    // Bits at multiples of 2^order: all ones divided by an extent's ones.
+    // Bits at multiples of 2^order.
     let starts = !0 / (!0 >> (64 - (1 << order)));
     map[..words].iter().any(|word| {
         let mut clear: u64 = !word & valid;
@@ -200,15 +196,15 @@ pub(super) fn has_clear(map: &Population, order: u8, of: u8) -> bool {
     })
 }
 
-// The queues of partly populated reservations, least recently changed at the head, and the slab's free records. Links
-// are slab indexes; each queue is a ring with a sentinel record.
+// The queues of partly populated reservations, least recently changed first, and the free records of the slab. Links
+// are slab indexes. Each queue is a ring with a sentinel record.
 
-/// The queues' sentinels are the first records of the slab, so that no link is ever empty.
+/// The queues. Their sentinels are the first records of the slab, so every link is valid.
 #[derive(Debug)]
 pub(super) struct Queues {
     pub count: u8,
     lengths: Vec<u32>,
-    /// The first free record, 0: none.
+    /// The first free record; 0: none.
     free: u32,
 }
 
@@ -268,34 +264,36 @@ impl Queues {
 }
 
 impl Reservations {
-    /// Number of partly populated reservations on `queue`.
+    /// Returns the number of partly populated reservations on `queue`.
     pub fn partly_populated(&self, queue: u8) -> u32 {
         self.queues.length(queue)
     }
 
-    /// The next reservation on the queue that changed later than `than`; the least recently changed for `None`.
+    /// Returns the next reservation on the queue that changed after `than`. `None`: starts at the least recently
+    /// changed.
     pub fn newer(&self, queue: u8, than: Option<ReservationId>) -> Option<ReservationId> {
         let at = than.map_or(usize::from(queue), ReservationId::at);
         self.queued(self.records[at].newer)
     }
 
-    /// The next reservation on the queue that changed earlier than `than`; the most recently changed for `None`.
+    /// Returns the next reservation on the queue that changed before `than`. `None`: starts at the most recently
+    /// changed.
     pub fn older(&self, queue: u8, than: Option<ReservationId>) -> Option<ReservationId> {
         let at = than.map_or(usize::from(queue), ReservationId::at);
         self.queued(self.records[at].older)
     }
 
-    /// The reservation at a link's index, unless it is the queue's sentinel.
+    /// Returns the reservation at a link, unless it is the queue's sentinel.
     fn queued(&self, at: u32) -> Option<ReservationId> {
         (at >= u32::from(self.queues.count)).then(|| ReservationId::new(at))
     }
 
-    /// The least recently changed reservation whose pages should be migrated: unchanged for more than `after`,
-    /// or marked [`Flags::NEEDS_MIGRATION`] (Quicksilver's reclaim pass). The search ends at the first active
-    /// reservation, as the queue is ordered by time.
+    /// Returns the least recently changed reservation whose pages should be migrated: unchanged for more than `after`,
+    /// or marked [`Flags::NEEDS_MIGRATION`] (Quicksilver's reclaim pass). The queue is ordered by time, so the search
+    /// ends at the first active reservation.
     ///
-    /// `passed`: the last reservation that was examined and stayed because its pages could not be moved. A
-    /// daemon's pass starts with `None`, and keeps `passed` after a success.
+    /// `passed`: the last reservation that was examined and whose pages could not be moved. A daemon's pass starts with
+    /// `None`, and keeps `passed` after a success.
     pub fn oldest_inactive(
         &self,
         queue: u8,
@@ -309,9 +307,9 @@ impl Reservations {
         (inactive || record.flags.has(Flags::NEEDS_MIGRATION)).then_some(id)
     }
 
-    /// The most recently changed plain reservation with at least `at_least` pages, older than `than`
-    /// (Quicksilver's asynchronous prepopulation searches from the tail to the head). The caller asks for the
-    /// next one before filling this one, since filling moves it.
+    /// Returns the most recently changed plain reservation with at least `at_least` pages that is older than `than`
+    /// (Quicksilver's asynchronous prepopulation searches from tail to head). Filling moves a reservation, so the
+    /// caller must ask for the next one first.
     pub fn newest_partial(
         &self,
         queue: u8,
@@ -329,16 +327,16 @@ impl Reservations {
     }
 }
 
-// Lookup of reservations by page or by frame: an array by superpage-sized extents (a larger reservation fills
-// several), since each fault looks up, and a map for smaller reservations.
+// Lookup of reservations by page or by frame. Each fault looks up, so an array by extents of order 9 serves
+// reservations of at least that order (a larger one fills several extents). A map serves smaller ones.
 
-/// The word of an extent with only smaller reservations.
+/// Value in `extents` if the extent has only smaller reservations.
 const SMALLER: u32 = u32::MAX;
 
 /// Reservations by the number of their first page or frame.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// By number >> 9: 0 none, `SMALLER`, or the id of the reservation of order 9 or more.
+    /// By number >> 9: 0 for none, `SMALLER`, or the id of a reservation of order 9 or more.
     extents: Vec<u32>,
     /// By first number: id and order.
     smaller: BTreeMap<u32, (ReservationId, u8)>,
@@ -402,13 +400,13 @@ impl Index {
         self.extents[extents(first, order)].fill(0);
     }
 
-    /// Approximate memory use in bytes: a map node holds a few entries beside its own words.
+    /// Returns the approximate memory use in bytes; a map node is taken as 24 bytes per entry.
     pub fn bytes(&self) -> usize {
         self.extents.capacity() * 4 + self.smaller.len() * 24
     }
 }
 
-/// The extents of a reservation that begins at `first`.
+/// Returns the extents of a reservation that begins at `first`.
 fn extents(first: u32, order: u8) -> Range<usize> {
     let start = (first >> SUPERPAGE_ORDER) as usize;
     start..start + (1 << order.saturating_sub(SUPERPAGE_ORDER))

@@ -1,4 +1,4 @@
-//! Physical frames for the program and the daemons: what is tried, in which order, at which cost.
+//! Allocates physical frames for the program and the daemons: attempts, their order, and their costs.
 
 use policy::rules::Effort;
 use policy::{Action, Compaction, Event, Facts, Result as Ended};
@@ -15,8 +15,8 @@ use crate::reservation::ReservationId;
 use crate::{Cause, memory};
 
 impl System {
-    /// Allocates a base page. If none is free, the design's held-back memory is released, then pages are
-    /// reclaimed.
+    /// Allocates a base page. If no page is free, the policy's actions free some: break a reservation, release held
+    /// frames, reclaim.
     pub(crate) fn base_page(&mut self, payer: Payer) -> Result<Allocated, Stop> {
         loop {
             let zeroed = self.physical.prefers_zeroed;
@@ -29,7 +29,7 @@ impl System {
         }
     }
 
-    /// Frees at least one frame, if possible.
+    /// Frees at least one frame if possible. Returns whether it did.
     fn free_frames_for(&mut self, payer: Payer, wanted: u64) -> bool {
         let mut event = Event::NoPage { wanted };
         loop {
@@ -47,10 +47,10 @@ impl System {
         }
     }
 
-    /// Reclaims pages; returns the number of frames freed.
+    /// Reclaims pages. Returns the number of freed frames.
     pub(crate) fn reclaim(&mut self, payer: Payer, wanted: u64, lumpy: bool) -> u64 {
         if !self.spaces.can_swap() && self.memory.cache_frames() == 0 {
-            // Without free swap, anonymous pages are not even scanned.
+            // Linux does not scan anonymous pages without free swap.
             return 0;
         }
         let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
@@ -74,7 +74,6 @@ impl System {
         report.evicted
     }
 
-    /// Allocates a superpage with the given `effort`.
     pub(crate) fn superpage(&mut self, effort: Effort, payer: Payer) -> Option<Allocated> {
         if let Some(got) = self.free_superpage() {
             return Some(got);
@@ -101,7 +100,7 @@ impl System {
         }
     }
 
-    /// Allocates a superpage that is free now.
+    /// Allocates a superpage from free memory.
     pub(crate) fn free_superpage(&mut self) -> Option<Allocated> {
         let zeroed = self.physical.prefers_zeroed;
         let got = self.memory.allocate(LARGE_ORDER, Mobility::Movable, 0, zeroed);
@@ -112,9 +111,9 @@ impl System {
         self.allocate_ideal()
     }
 
-    /// The ideal: pages that are in the way are moved at no cost. Compaction moves into free frames only, and what
-    /// programs gave back of their superpages stays reserved: as long as it is skipped for want of free memory,
-    /// reservations are broken, where the design has them broken when memory runs out.
+    /// Allocates a superpage in the ideal model: pages in the way move at no cost. Compaction moves pages only into
+    /// free frames, and frames that programs freed inside reservations stay reserved. So if compaction is skipped for
+    /// lack of free memory, reservations are broken, in designs that break them under memory shortage.
     fn allocate_ideal(&mut self) -> Option<Allocated> {
         let request = Request {
             whole: true,
@@ -145,7 +144,6 @@ impl System {
         }
     }
 
-    /// Runs one compaction and charges it.
     pub(crate) fn compact(&mut self, payer: Payer, mode: Mode) -> Outcome {
         // khugepaged compacts in its own context, as a fault does.
         let request = Request::direct(0, LARGE_ORDER, Mobility::Movable, mode);
@@ -160,7 +158,6 @@ impl System {
         self.run_compaction(payer, request)
     }
 
-    /// Runs the requested compaction and charges it.
     pub(crate) fn run_compaction(&mut self, payer: Payer, request: Request) -> Outcome {
         let mut users = Users { spaces: &mut self.spaces, frames: &mut self.frames };
         let report = self.compaction.compact(&mut self.memory, &mut users, request);
@@ -175,7 +172,7 @@ impl System {
         report.result
     }
 
-    /// Breaks the least recently changed reservation and frees its unpopulated part. `false`: there is none.
+    /// Breaks the least recently changed reservation and frees its unpopulated part. Returns `false` if there is none.
     pub(crate) fn break_oldest(&mut self) -> bool {
         let oldest = self.frames.reservations().newer(QUEUE, None);
         oldest.is_some_and(|oldest| {
@@ -184,13 +181,13 @@ impl System {
         })
     }
 
-    /// Breaks a reservation: its unpopulated part is freed, its pages become ordinary ones.
+    /// Breaks a reservation: frees its unpopulated part, and its pages become ordinary ones.
     pub(crate) fn break_one(&mut self, id: ReservationId) {
         self.counters.broken += 1;
         self.frames.break_one(&mut self.memory, &mut self.spaces, id);
     }
 
-    /// Frees the frames that split superpages hold for pages no longer mapped. Returns the number of frames.
+    /// Frees the frames that split superpages hold for unmapped pages. Returns the number of frames.
     pub(crate) fn release_held(&mut self, payer: Payer) -> u64 {
         let (freed, superpages) = self.frames.release_held(&mut self.memory);
         self.clock.charge(payer, Cause::Map, self.costs.split * superpages);
@@ -198,11 +195,11 @@ impl System {
     }
 }
 
-// Kernel pages that are several processor pages: mapped and zeroed together, each with its own entry.
-// See docs/decisions/lab-model.md#19.
+// Kernel pages of several processor pages: mapped and zeroed as a whole, with an entry per processor page. See
+// docs/decisions/lab-model.md#19.
 
 impl System {
-    /// The base pages of the kernel page around one, as far as they lie in a mapping.
+    /// Returns the base pages of the kernel page around `page` that lie in its mapping.
     fn kernel_page(
         &self,
         page: Page,
@@ -212,7 +209,7 @@ impl System {
         (start.max(first)..(start + (1 << self.page_order)).min(mapping.end)).map(Page)
     }
 
-    /// Maps the touched kernel page, and up to this number of empty pages after it in its region.
+    /// Maps the touched kernel page, and up to `pages` empty pages after it in its region.
     pub(crate) fn map_kernel_pages(
         &mut self,
         page: Page,
@@ -251,7 +248,7 @@ impl System {
         {
             return Ok(());
         }
-        // Partly present already, of a file, or no free kernel page.
+        // The kernel page is partly present, belongs to a file, or no kernel page is free.
         for page in all {
             if page == touched || self.spaces.entry(page).is_empty() {
                 self.single(page, write, place)?;
@@ -261,7 +258,7 @@ impl System {
         Ok(())
     }
 
-    /// Maps the zero page for the rest of the kernel page.
+    /// Maps the zero page at the other base pages of a kernel page.
     pub(crate) fn map_zeros_around(&mut self, touched: Page, place: Place) {
         for page in self.kernel_page(touched, place) {
             if page != touched && self.spaces.entry(page).is_empty() {
@@ -296,8 +293,6 @@ impl System {
         }
     }
 }
-
-// The machine's physical memory as seen by a fragmenter.
 
 impl PhysicalMemoryView for System {
     fn blocks(&self) -> u64 {

@@ -1,8 +1,7 @@
-//! Virtual time, and the cycles of the program and the daemons by cause.
+//! Virtual time, and the cycles of the program and of the daemons by cause.
 //!
-//! Time is the program's CPU cycles divided by its threads; daemons run concurrently on their own CPUs, and cost the
-//! program only what they do to its memory.
-//! See docs/decisions/lab-model.md#5.
+//! Time is the program's CPU cycles divided by its threads. Daemons run concurrently on their own CPUs, and cost the
+//! program only through their effects on its memory. See docs/decisions/lab-model.md#5.
 
 use machine::{Machine, Stores};
 use policy::Zeroing;
@@ -11,30 +10,25 @@ use units::ByteSize;
 
 use crate::{Cause, CycleCounts, Moment, Phase};
 
-/// Virtual time, and the cycles of the program and the daemons.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// The program's CPU cycles.
     ledger: CycleCounts,
     /// The daemons' CPU cycles.
     background: CycleCounts,
-    /// The current relation of accesses to time.
+    /// The program's current threads and work per access.
     pace: Pace,
-    /// Total CPU cycles of the program.
     spent: u64,
-    /// At the last change of `threads`: time, and cycles spent by then.
+    /// At the last change of pace: the time, and the cycles spent until then.
     mark: (u64, u64),
     /// Remainder of work, in 1/1024 cycles.
     rest: u64,
     mhz: u64,
 }
 
-/// The payer of cycles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Payer {
-    /// The program, in a fault.
     Program,
-    /// A daemon.
     Daemon,
 }
 
@@ -51,63 +45,57 @@ impl Clock {
         }
     }
 
-    /// Cycles of the program by cause.
     pub(crate) fn ledger(&self) -> &CycleCounts {
         &self.ledger
     }
 
-    /// Cycles of the daemons by cause.
     pub(crate) fn background(&self) -> &CycleCounts {
         &self.background
     }
 
-    /// The current relation of accesses to time.
     #[inline]
     pub(crate) fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// The virtual time, in cycles.
+    /// Returns the virtual time, in cycles.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         let spent = self.spent - self.mark.1;
-        // A division takes longer than the rest of a fault without a cache miss.
+        // Avoids a division, which takes longer than the rest of a fault without cache misses.
         let passed =
             if self.pace.threads <= 1 { spent } else { spent / u64::from(self.pace.threads) };
         self.mark.0 + passed
     }
 
-    /// Charges CPU cycles to the program.
     #[inline]
     pub(crate) fn spend(&mut self, cause: Cause, cycles: u64) {
         self.ledger.charge(cause, cycles);
         self.spent += cycles;
     }
 
-    /// Charges the program's accesses, without their translation.
+    /// Charges the work of the program's accesses, without translation.
     pub(crate) fn work(&mut self, accesses: u64) {
         let fine = u128::from(accesses) * u128::from(self.pace.work) + u128::from(self.rest);
         self.rest = (fine % 1024) as u64;
         self.spend(Cause::Work, (fine / 1024) as u64);
     }
 
-    /// Duration of `accesses` by one thread, in microseconds, without translation.
+    /// Returns the duration of `accesses` by one thread, in microseconds, without translation.
     pub(crate) fn microseconds_of_work(&self, accesses: u64) -> u64 {
         let cycles = u128::from(accesses) * u128::from(self.pace.work.max(1)) / 1024;
         u64::try_from(cycles).unwrap_or(u64::MAX) / self.mhz
     }
 
-    /// Charges CPU cycles to a daemon.
     pub(crate) fn spend_behind(&mut self, cause: Cause, cycles: u64) {
         self.background.charge(cause, cycles);
     }
 
-    /// Refunds cycles that a daemon did not spend before the end of the run.
+    /// Refunds cycles that a daemon had not spent by the end of the run.
     pub(crate) fn withdraw_behind(&mut self, cause: Cause, cycles: u64) {
         self.background.withdraw(cause, cycles);
     }
 
-    /// Charges CPU cycles to the payer.
     pub(crate) fn charge(&mut self, payer: Payer, cause: Cause, cycles: u64) {
         match payer {
             Payer::Program => self.spend(cause, cycles),
@@ -115,18 +103,16 @@ impl Clock {
         }
     }
 
-    /// Lets the program wait.
     pub(crate) fn wait(&mut self, cycles: u64) {
         self.mark = (self.now() + cycles, self.spent);
     }
 
-    /// Sets the pace of accesses from now on.
     pub(crate) fn set_pace(&mut self, pace: Pace) {
         self.mark = (self.now(), self.spent);
         self.pace = pace;
     }
 
-    /// Resets the ledger to `books`, refunding what was spent since.
+    /// Resets the ledger to `books`, and refunds what was spent since.
     pub(crate) fn restore(&mut self, books: CycleCounts) {
         self.spent -= self.ledger.total() - books.total();
         self.ledger = books;
@@ -146,17 +132,16 @@ impl Clock {
     }
 }
 
-// Costs of operations on this machine under this design, in cycles.
-// See docs/decisions/lab-model.md#8 and #10.
+// Costs of operations on this machine under this design, in cycles. See docs/decisions/lab-model.md#8 and #10.
 
-/// Costs in cycles, including those that follow from the design's choices.
+/// Costs in cycles, some of which depend on the design.
 #[derive(Debug)]
 pub(crate) struct Prices {
     /// Trap, kernel path and one new entry.
     pub fault: u64,
-    /// Additional cost of a superpage fault beyond `fault`, without zeroing.
+    /// Additional cost of a superpage fault over `fault`, without zeroing.
     pub superpage_fault: u64,
-    /// One further entry in a fault.
+    /// Each further entry in a fault.
     pub map_page: u64,
     pub zero_page: u64,
     /// Zeroing a superpage of one region in a fault, with the design's method.
@@ -175,37 +160,37 @@ pub(crate) struct Prices {
     /// Taking or returning one page of a reservation, without zeroing and mapping.
     pub reserved_page: u64,
     pub shootdown: u64,
-    /// Cost that each further concurrently faulting thread adds to a fault: the address space's lock and
-    /// counters come from its cache.
+    /// Additional cost of a fault per concurrently faulting thread: the cache lines of the address space's lock and
+    /// counters come from other CPUs.
     pub beside: u64,
     pub unmap_page: u64,
     pub unmap_superpage: u64,
     pub scan_page: u64,
-    /// Writing a page out in reclaim, or reading one from swap or a file.
+    /// Writing a page to swap, or reading one from swap or a file.
     pub write_page: u64,
     pub read_page: u64,
     pub system_call: u64,
-    /// Zeroing runs of 1 to 512 pages in one call each.
+    /// Zeroing runs of 1 to 512 pages, in one call per run.
     zero_runs: Vec<u64>,
 }
 
-/// Cache lines that a fault writes and that others' faults also write: the lock of the address space, taken and
-/// released, and its counters (inferred; the issue of fault scaling has the model).
+/// Cache lines that faults of all threads write: the address space's lock, taken and released, and its counters
+/// (inferred; the issue of fault scaling has the model).
 const LINES_PER_FAULT: f64 = 2.0;
 
-/// Cache misses that a page of a reservation takes when it is prepared with others in one go, and again when all
-/// of them are freed. FreeBSD keeps a structure, a place in the object and a place on a queue for each base page,
-/// mapped large or not; Linux has one for the whole. (inferred) its own structure and a neighbour's on the
-/// queue. 512 pages there and back are 123 us on the machine of ATC 2020, with the zeroing 194:
+/// Cache misses per page of a reservation when its pages are prepared together, and again when all are freed. FreeBSD
+/// keeps a structure, a place in the object and a place on a queue for each base page, even if mapped as part of a
+/// superpage. Linux has one structure for the whole. (inferred) One miss for the page's own structure, one for its
+/// neighbour on the queue. 512 pages prepared and freed take 123 us on the machine of ATC 2020, with zeroing 194:
 /// docs/sources/policies.md 2.4 derives 208 from slide 24.
 const RESERVED_PAGE_MISSES: f64 = 2.0;
 
-/// A base page to or from a disk or SSD: the reference SSD of the ATC'20 machine is not known; an NVMe
-/// drive of its time takes about 80 us (inferred).
+/// Reading or writing a base page on a disk or SSD. The SSD of the ATC'20 machine is not known; an NVMe drive of its
+/// time takes about 80 us (inferred).
 const DISK_MICROSECONDS: f64 = 80.0;
 
 impl Prices {
-    /// Prices with largest superpages of 2^`group` regions.
+    /// Computes the prices. The largest superpages have 2^`group` regions.
     pub(crate) fn new(machine: &Machine, zeroing: Zeroing, is_ideal: bool, group: u32) -> Self {
         let cycles =
             |nanoseconds: f64| (nanoseconds * f64::from(machine.mhz) / 1000.0).round() as u64;
@@ -217,8 +202,7 @@ impl Prices {
             cycles(costs.zero.time(stores, ByteSize(zeroing.bulk.bytes().min(size.bytes())), size))
         };
         let zero = |pages| zero_by(zeroing.non_temporal, pages);
-        // A single page is zeroed through the caches, whatever the design does in bulk, since it is about to
-        // be used.
+        // A single page is zeroed through the caches under every design, because the program is about to use it.
         let zero_page = cycles(costs.zero.time(Stores::Temporal, ByteSize(base), ByteSize(base)));
         Self {
             fault: cycles(costs.fault_base),
@@ -253,26 +237,24 @@ impl Prices {
         }
     }
 
-    /// Cost of zeroing `pages` contiguous pages with the design's method.
+    /// Returns the cost of zeroing `pages` contiguous pages with the design's method, in cycles.
     pub(crate) fn zero_run(&self, pages: u64) -> u64 {
         self.zero_runs[pages as usize]
     }
 }
 
-// Observations of a run beside its counters: timeline, phases, latencies, and the memory peak.
+// Observations of a run besides its counters: timeline, phases, latencies, memory peak.
 
-/// Observations so far.
 #[derive(Debug)]
 pub(crate) struct Observed {
     /// Start time of the program.
     began: u64,
     noted: Observations,
-    /// Interval of the timeline, and time of the next moment; none before the program begins.
+    /// Interval of the timeline, and time of the next moment (never, before the program begins).
     interval: u64,
     next_moment: u64,
-    /// Memory reached its peak in the current block.
+    /// Whether memory reached its peak in the current block.
     peaked: bool,
-    /// Start time of the current request.
     request: Option<u64>,
     /// The current phase: name, and time, ledger and accesses at its start.
     phase: Option<(String, u64, CycleCounts, u64)>,
@@ -291,13 +273,11 @@ pub struct Observations {
     pub latencies: Vec<u64>,
 }
 
-/// Maximum number of moments in a timeline; beyond, every second one is dropped and the interval doubled.
+/// Maximum number of moments in a timeline. At the limit every second moment is dropped and the interval doubled.
 const MOMENTS: usize = 512;
-/// The first interval between moments.
 const INITIAL_INTERVAL_MICROSECONDS: u64 = 1000;
 
 impl Observed {
-    /// No observations.
     pub(crate) fn new(clock: &Clock) -> Self {
         Self {
             began: 0,
@@ -310,23 +290,19 @@ impl Observed {
         }
     }
 
-    /// Starts the program.
     pub(crate) fn begin(&mut self, now: u64) {
         (self.began, self.next_moment) = (now, now);
     }
 
-    /// Start time of the program.
     pub(crate) fn began(&self) -> u64 {
         self.began
     }
 
-    /// Whether a moment is due.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         now >= self.next_moment
     }
 
-    /// Records a moment.
     pub(crate) fn note(&mut self, moment: Moment, now: u64) {
         self.noted.timeline.push(moment);
         if self.noted.timeline.len() >= MOMENTS {
@@ -340,23 +316,20 @@ impl Observed {
         self.next_moment = now + self.interval;
     }
 
-    /// Records that memory is at its peak.
     #[inline]
     pub(crate) fn peak(&mut self) {
         self.peaked = true;
     }
 
-    /// Whether a peak was recorded since the last call.
+    /// Returns whether a peak was recorded since the last call.
     pub(crate) fn take_peak(&mut self) -> bool {
         std::mem::take(&mut self.peaked)
     }
 
-    /// Starts a request.
     pub(crate) fn begin_request(&mut self, now: u64) {
         self.request = Some(now);
     }
 
-    /// Ends the current request.
     pub(crate) fn end_request(&mut self, now: u64) {
         if let Some(began) = self.request.take() {
             self.noted.latencies.push(now - began);
@@ -369,7 +342,6 @@ impl Observed {
         self.phase = Some((name.to_string(), clock.now(), *clock.ledger(), accesses));
     }
 
-    /// Ends the current phase.
     pub(crate) fn end_phase(&mut self, clock: &Clock, accesses: u64) {
         let Some((name, began, ledger, before)) = self.phase.take() else { return };
         self.noted.phases.push(Phase {
@@ -380,7 +352,6 @@ impl Observed {
         });
     }
 
-    /// The observations, at the end of the run.
     pub(crate) fn take(&mut self, now: u64) -> Observations {
         Observations { wall_cycles: now - self.began, ..std::mem::take(&mut self.noted) }
     }

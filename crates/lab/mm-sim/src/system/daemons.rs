@@ -1,7 +1,7 @@
-//! Daemons in virtual time: when each is due, the state of its pass, and requests from faults.
+//! Daemons in virtual time: due times, state of their passes, and requests from faults.
 //!
-//! Each daemon has its own CPU and works in pieces: a piece starts when the last one is done, so a daemon is never
-//! busy for longer than time passed, and a pass longer than its period delays the next. Work beyond the end of the
+//! Each daemon has its own CPU and works in pieces. A piece starts when the last one is done, so a daemon is never busy
+//! for longer than the time passed, and a pass longer than its period delays the next pass. Work beyond the end of the
 //! run is refunded ([`Daemons::cut_off`]).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,11 +18,10 @@ use crate::memory::{Frame, Mobility, Owner};
 use crate::touched::TouchedView;
 use crate::{Cause, CycleCounts};
 
-/// A daemon's clock.
 #[derive(Debug)]
 struct Daemon {
     task: Task,
-    /// Time of its next work; not before its last piece of work is done.
+    /// Time of the next piece of work; never before the last piece is done.
     due: u64,
     period: u64,
     pass: Pass,
@@ -32,70 +31,66 @@ struct Daemon {
 /// State of a daemon's pass. A new pass starts empty.
 #[derive(Debug, Default)]
 pub(crate) struct Pass {
-    /// Time it was due. `None`: not started.
+    /// Due time of the pass. `None`: the pass has not started.
     pub began: Option<u64>,
-    /// Cycles of its earlier pieces.
+    /// Cycles of the pass's earlier pieces.
     pub spent: u64,
-    /// Position: a region.
+    /// Region at which the pass continues.
     pub at: Region,
-    /// Regions chosen at the start of the pass, the first one last.
+    /// Regions chosen at the start of the pass, in reverse order.
     pub chosen: Vec<Region>,
 }
 
-/// A piece of a daemon's work.
 #[derive(Debug, Default)]
 struct Piece {
     until: u64,
     spent: CycleCounts,
 }
 
-/// A piece of work that is due.
 #[derive(Debug)]
 pub(crate) struct Due {
     pub task: Task,
     pub pass: Pass,
     at: usize,
-    /// Total cycles of all daemons before it.
+    /// Cycles of all daemons before the piece.
     before: CycleCounts,
 }
 
-/// All daemons of a design, and their state.
 #[derive(Debug, Default)]
 pub(crate) struct Daemons {
     list: Vec<Daemon>,
-    /// Daemons are enabled: not while the fragmenter runs, as the artifact enables policies after it.
+    /// Whether daemons are enabled. They are not while the fragmenter runs: the artifact enables policies after it.
     awake: bool,
     /// The earliest `due`.
     next: u64,
-    /// Start time of the current piece of work, and total cycles of all daemons by then.
+    /// Start time of the current piece of work, and the cycles of all daemons before it.
     now: u64,
     before: u64,
     /// Regions whose population crossed the threshold, oldest first.
     candidates: VecDeque<Region>,
-    /// The scan sleeps after a failure, until there are more candidates than this.
+    /// The scan sleeps after a failure until there are more candidates than this.
     naps_with: Option<usize>,
     /// Position of the scan by address: process and page.
     cursor: (u32, Page),
-    /// When a process was last served (HawkEye's round robin among equals), by process.
+    /// Time at which each process was last served (HawkEye's round robin among equals).
     served: BTreeMap<u32, u64>,
-    /// Watched superpages, the next one to visit last; and the region from which the next ones are chosen.
+    /// Watched superpages, next one last, and the region where the next choice begins.
     watched: (Vec<Region>, Region),
-    /// A fault requested background compaction.
+    /// Whether a fault requested background compaction.
     compaction_wanted: bool,
-    /// End of a daemon's lock on a process's address space: (process, time).
+    /// Process whose address space a daemon locks, and the end of the lock.
     locked: Option<(u32, u64)>,
 }
 
-/// A daemon's work becomes visible in pieces of about this length: a tick of FreeBSD's clock at hz = 1000.
+/// Length of a piece of work after which its effects become visible: a tick of FreeBSD's clock at hz = 1000.
 const PIECE_MICROSECONDS: u64 = 1000;
 
 impl Daemons {
-    /// Starts the daemons of a design at time `now`.
     pub(crate) fn new(policy: &Policy, now: u64) -> Self {
         let daemon = |(task, period): (Task, u64)| Daemon {
             task,
-            // A daemon's position in its period when a program starts is random: the middle is the mean.
-            // See docs/decisions/lab-model.md#1.
+            // The daemon's phase at the program's start is random; half a period is the mean. See
+            // docs/decisions/lab-model.md#1.
             due: now + period / 2,
             period,
             pass: Pass::default(),
@@ -107,13 +102,11 @@ impl Daemons {
         daemons
     }
 
-    /// Whether the daemons are enabled.
     #[inline]
     pub(crate) fn are_awake(&self) -> bool {
         self.awake
     }
 
-    /// Whether any daemon is due.
     #[inline]
     pub(crate) fn is_any_due(&mut self, now: u64) -> bool {
         if self.naps_with.is_some_and(|most| self.candidates.len() > most) {
@@ -122,7 +115,7 @@ impl Daemons {
         now >= self.next
     }
 
-    /// Starts a piece of work of the daemon that was due first, no later than `now`.
+    /// Starts a piece of work of the daemon with the earliest due time, if that is at most `now`.
     pub(crate) fn begin_piece(&mut self, now: u64, clock: &Clock) -> Option<Due> {
         let due = self.list.iter_mut().enumerate().filter(|(_, daemon)| daemon.due <= now);
         let Some((at, daemon)) = due.min_by_key(|(at, daemon)| (daemon.due, *at)) else {
@@ -137,7 +130,6 @@ impl Daemons {
         Some(Due { task: daemon.task, pass: std::mem::take(&mut daemon.pass), at, before })
     }
 
-    /// Ends that piece of work.
     pub(crate) fn end_piece(&mut self, piece: Due, clock: &Clock, next: Wait) {
         if let (Task::Scan, Wait::Pause(_)) = (piece.task, next) {
             self.naps_with = Some(self.candidates.len());
@@ -150,7 +142,7 @@ impl Daemons {
         self.next = self.list.iter().map(|daemon| daemon.due).min().unwrap_or(u64::MAX);
     }
 
-    /// Ends the scan's sleep after a failure. It has done with what it did before.
+    /// Ends the scan's sleep after a failure, but not before its last piece of work is done.
     fn wake_scan(&mut self, now: u64) {
         self.naps_with = None;
         for daemon in self.list.iter_mut().filter(|daemon| daemon.task == Task::Scan) {
@@ -159,22 +151,21 @@ impl Daemons {
         self.find_next();
     }
 
-    /// Start time of the current piece of work.
+    /// Returns the start time of the current piece of work.
     pub(crate) fn now(&self) -> u64 {
         self.now
     }
 
-    /// Cycles of the current piece of work so far.
+    /// Returns the cycles spent in the current piece of work.
     pub(crate) fn spent_in_piece(&self, clock: &Clock) -> u64 {
         clock.background().total() - self.before
     }
 
-    /// Whether the current piece of work is long enough.
     pub(crate) fn is_piece_done(&self, clock: &Clock) -> bool {
         self.spent_in_piece(clock) >= clock.of_microseconds(PIECE_MICROSECONDS)
     }
 
-    /// Ends the run: work in progress is counted only up to now.
+    /// Ends the run: refunds the part of each last piece that lies after now.
     pub(crate) fn cut_off(&mut self, clock: &mut Clock) {
         let now = clock.now();
         for daemon in &mut self.list {
@@ -196,7 +187,6 @@ impl Daemons {
         self.candidates.push_back(region);
     }
 
-    /// Number of waiting candidates.
     pub(crate) fn waiting(&self) -> u32 {
         self.candidates.len() as u32
     }
@@ -206,37 +196,32 @@ impl Daemons {
         self.candidates.pop_front()
     }
 
-    /// Position of the scan by address.
     pub(crate) fn cursor(&self) -> (u32, Page) {
         self.cursor
     }
 
-    /// Sets the position of the scan by address.
     pub(crate) fn set_cursor(&mut self, process: u32, page: Page) {
         self.cursor = (process, page);
     }
 
-    /// Time a process was last served.
     pub(crate) fn served(&self, process: u32) -> u64 {
         self.served.get(&process).copied().unwrap_or(0)
     }
 
-    /// Records that a process is served now.
     pub(crate) fn serve(&mut self, process: u32, now: u64) {
         self.served.insert(process, now);
     }
 
-    /// Removes an exited process.
     pub(crate) fn forget(&mut self, process: u32) {
         self.served.remove(&process);
     }
 
-    /// The region from which the next superpages to watch are chosen.
+    /// Returns the region where the next choice of watched superpages begins.
     pub(crate) fn watches_from(&self) -> Region {
         self.watched.1
     }
 
-    /// Starts watching these superpages, in the order in which they were found.
+    /// Starts watching these superpages, in the given order.
     pub(crate) fn watch(&mut self, mut found: Vec<Region>) {
         let Some(last) = found.last() else { return };
         self.watched.1 = last.next();
@@ -244,42 +229,41 @@ impl Daemons {
         self.watched.0 = found;
     }
 
-    /// Removes and returns the superpage watched for longest.
+    /// Removes and returns the next watched superpage.
     pub(crate) fn next_watched(&mut self) -> Option<Region> {
         self.watched.0.pop()
     }
 
-    /// Requests background compaction.
     pub(crate) fn wake_compaction(&mut self) {
         self.compaction_wanted = true;
     }
 
-    /// Whether a fault requested background compaction since the last call.
+    /// Returns whether a fault requested background compaction since the last call.
     pub(crate) fn take_compaction_wanted(&mut self) -> bool {
         std::mem::take(&mut self.compaction_wanted)
     }
 
-    /// Locks an address space for a daemon for `cycles` more cycles.
+    /// Extends a daemon's lock on an address space by `cycles`.
     pub(crate) fn lock(&mut self, process: u32, now: u64, cycles: u64) {
-        // A daemon's work since the program last waited is consecutive.
+        // A daemon works without pause after the program's last wait, so the lock is extended.
         let until = self.locked.filter(|lock| lock.0 == process).map_or(0, |lock| lock.1);
         self.locked = Some((process, until.max(now) + cycles));
     }
 
-    /// Whether a daemon locks out the faults of a process, or did since the process last waited.
+    /// Returns whether a daemon locks out the faults of a process, or has done so since the process last waited.
     #[inline]
     pub(crate) fn locks(&self, process: u32) -> bool {
         self.locked.is_some_and(|lock| lock.0 == process)
     }
 
-    /// Time that the locked-out process must wait; ends the lock.
+    /// Ends the lock. Returns the time that the locked-out process must wait, in cycles.
     pub(crate) fn end_lock(&mut self, now: u64) -> u64 {
         self.locked.take().map_or(0, |lock| lock.1.saturating_sub(now))
     }
 }
 
 impl Daemon {
-    /// Records that the daemon's due piece of work is done.
+    /// Records that the daemon's piece of work is done.
     fn has_worked(&mut self, spent: CycleCounts, mut pass: Pass, next: Wait) {
         let cycles = spent.total();
         let until = self.due + cycles;
@@ -297,11 +281,10 @@ impl Daemon {
     }
 }
 
-// Daemons at work: due work is done in the order of due times.
-// See docs/decisions/lab-model.md#6.
+// Runs due work in the order of due times. See docs/decisions/lab-model.md#6.
 
 impl System {
-    /// Runs all due daemons. The engine calls this often; it costs two comparisons.
+    /// Runs all due daemons. If none is due, the call costs two comparisons.
     #[inline]
     pub(crate) fn tick(&mut self, touched: TouchedView<'_>) {
         let now = self.clock.now();
@@ -310,7 +293,6 @@ impl System {
         }
     }
 
-    /// Does all work due until `now`.
     #[cold]
     fn work(&mut self, now: u64, touched: TouchedView<'_>) {
         while let Some(mut piece) = self.daemons.begin_piece(now, &self.clock) {
@@ -319,7 +301,7 @@ impl System {
         }
     }
 
-    /// Does a piece of a daemon's work: performs the policy's actions until the policy ends the piece.
+    /// Runs a piece of a daemon's work: performs the policy's actions until the policy ends the piece.
     fn perform(&mut self, task: Task, pass: &mut Pass, touched: TouchedView<'_>) -> Wait {
         let mut piece = Visited::default();
         let facts = self.facts_of_daemon(task, pass, &piece);
@@ -337,23 +319,18 @@ impl System {
     }
 }
 
-// Collapse: base pages are copied into a superpage, out of place, as khugepaged does.
-// See docs/decisions/lab-model.md#3.
+// Collapse: copies base pages into a superpage elsewhere, as khugepaged does. See docs/decisions/lab-model.md#3.
 
-/// Outcome for a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Collapsed {
-    /// It is a superpage now.
     Yes,
-    /// The candidate does not qualify.
     Unfit,
-    /// No superpage was available.
     NoMemory,
 }
 
 impl System {
-    /// Makes a superpage of a region, if the policy wants one there. The cost is the payer's; the shootdown is the
-    /// program's. A daemon's candidate is its own idea, a program's its request.
+    /// Collapses a region into a superpage, if the policy agrees. `payer` pays the cost, the program pays the
+    /// shootdown. A daemon proposes candidates; a program requests a collapse.
     pub(crate) fn collapse(&mut self, region: Region, payer: Payer) -> Collapsed {
         let requested = payer == Payer::Program;
         let event = if requested { Event::CollapseRequested } else { Event::Candidate };
@@ -361,7 +338,7 @@ impl System {
         if self.policy.on(event, &facts) != Action::Inspect {
             return Collapsed::Unfit;
         }
-        // A candidate leaves the list when it is looked into.
+        // An inspected candidate leaves the list.
         self.spaces.unmark(region, LISTED);
         self.add_inspected(region, &mut facts);
         match self.policy.on(Event::Inspected { requested }, &facts) {
@@ -373,7 +350,7 @@ impl System {
         }
     }
 
-    /// Makes smaller pages of a region's parts, where the policy wants some.
+    /// Collapses parts of a region into smaller pages, where the policy wants them.
     fn collapse_parts(
         &mut self,
         region: Region,
@@ -401,8 +378,8 @@ impl System {
         made
     }
 
-    /// Copies pages that lie apart into frames side by side; those that are missing are zeros. `false`: there are no
-    /// such frames.
+    /// Copies scattered pages into contiguous frames; missing pages become zeros. Returns `false` if no such frames are
+    /// free.
     fn copy_together(&mut self, first: Page, order: u8, payer: Payer) -> bool {
         let Some(got) = self.memory.allocate(order, Mobility::Movable, 0, false) else {
             return false;
@@ -427,8 +404,8 @@ impl System {
         true
     }
 
-    /// Pages that have contents. Those that are swapped out are read first (`__collapse_huge_page_swapin`), and
-    /// faults go on meanwhile: the kernel takes mmap_lock for writing after that.
+    /// Returns the number of pages with contents, after reading back swapped pages (`__collapse_huge_page_swapin`).
+    /// Faults continue meanwhile: the kernel takes mmap_lock for writing only afterwards.
     fn read_back(&mut self, pages: Pages, payer: Payer) -> u64 {
         let all = pages.first.0..pages.end().0;
         let count = |is: fn(&Entry) -> bool| {
@@ -468,7 +445,7 @@ impl System {
             let process = self.spaces.at(region).process;
             self.daemons.lock(process, self.clock.now(), cost);
         }
-        // A daemon serves other processes too: what it makes for them is not the program's.
+        // Daemons also serve other processes. Superpages made for those are not counted for the program.
         let process = self.spaces.at(region).process;
         if self.spaces.is_ours(process) {
             self.clock.spend(Cause::Shootdown, self.costs.shootdown);

@@ -1,7 +1,7 @@
 //! The engine: runs a stream's accesses through the TLB.
 //!
-//! The path of a hit or a walk contains no policy: an access that needs attention (an absent page, a write to check)
-//! leaves the loop and returns to it.
+//! Hits and walks never consult the policy. An access that needs attention (an absent page, a write to check) leaves
+//! the loop and re-enters it afterwards.
 
 use machine::{Footprint, Level, Machine, Size, Tally};
 use tlb_sim::Translate;
@@ -16,21 +16,19 @@ use super::{Stop, System};
 use crate::Cause;
 use crate::touched::TouchedView;
 
-/// Accesses between two checks of the clock.
 const CHUNK: usize = 1024;
 
-/// A system with its machine's TLB.
 #[derive(Debug)]
 pub(crate) struct Engine<T> {
     tlb: T,
     pub system: System,
     machine: Machine,
-    /// The tally at the last update of the books.
+    /// The TLB's counts at the last update of the books.
     booked: Tally,
-    /// The last access, for the filter: a repeated page is a hit.
+    /// The last access: another access to the same page is a hit.
     last: u32,
     superpage: Superpage,
-    /// A TLB entry may hold joined base pages.
+    /// Whether a TLB entry may hold joined base pages.
     joins: bool,
     /// The last run of 16 pages dropped from the TLB, if nothing was looked up since.
     dropped: u32,
@@ -55,7 +53,6 @@ impl<T: Translate> Engine<T> {
         }
     }
 
-    /// Executes a block of the stream.
     pub(crate) fn block(&mut self, block: &Block, touched: TouchedView<'_>) -> Result<(), Stop> {
         let mut from = 0;
         for (number, (at, event)) in block.events.iter().enumerate() {
@@ -106,8 +103,8 @@ impl<T: Translate> Engine<T> {
             self.dropped = NO_RUN;
             let (tlb, system, last, superpage) =
                 (&mut self.tlb, &mut self.system, &mut self.last, self.superpage);
-            // Without the attribute the function would be compiled for narrow vectors, and each of the
-            // TLB's vector instructions would be a call.
+            // Without the attribute the function would be compiled for narrow vectors, with a call per vector
+            // instruction of the TLB.
             let attention = T::vectorized(
                 #[inline(always)]
                 || through(tlb, system, last, accesses, (at, &mut prefetched), superpage),
@@ -126,7 +123,7 @@ impl<T: Translate> Engine<T> {
         }
     }
 
-    /// Handles a walk that found the page unmapped: a fault, then the access is repeated.
+    /// Handles a walk to an unmapped page: faults, then repeats the access.
     fn absent(&mut self, access: Access) -> Result<(), Stop> {
         let page = access.page();
         self.dropped = NO_RUN;
@@ -134,7 +131,7 @@ impl<T: Translate> Engine<T> {
         self.invalidate();
         let kind = self.system.spaces.kind(page.region());
         if kind & SIZE != BASE {
-            // The walk entered a base page; what is mapped now is larger.
+            // The walk inserted a base page, but the fault mapped a superpage.
             self.tlb.invalidate(page.0, Size::Base);
             let (number, size) = self.superpage.of(page.0, kind);
             self.tlb.look_up(number, size);
@@ -144,7 +141,7 @@ impl<T: Translate> Engine<T> {
         Ok(())
     }
 
-    /// Handles a fault. A fragmenter fills all memory, and continues without a page when none is left.
+    /// Handles a fault. A fragmenter that fills all memory continues without the page.
     fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         match self.system.fault(page, write) {
             Err(Stop::OutOfMemory) if !self.system.is_awake() => Ok(()),
@@ -178,7 +175,6 @@ impl<T: Translate> Engine<T> {
         Ok(())
     }
 
-    /// Removes stale entries from the TLB.
     fn invalidate(&mut self) {
         let invalidations = self.system.spaces.invalidations();
         if invalidations.is_empty() {
@@ -211,7 +207,7 @@ impl<T: Translate> Engine<T> {
         self.invalidate();
     }
 
-    /// Updates the books from the TLB's counts.
+    /// Updates the ledger and the counters from the TLB's counts.
     pub(crate) fn book(&mut self) {
         let now = self.tlb.tally();
         let new = now - self.booked;
@@ -265,7 +261,7 @@ impl<T: Translate> Engine<T> {
     }
 }
 
-/// Superpages, the largest of 2^`group` regions, as this machine's TLB sees them.
+/// Returns how this machine's TLB sees superpages, the largest of 2^`group` regions.
 fn superpage(machine: &Machine, group: u32) -> Superpage {
     let is_huge = group == Size::Huge.shift() - Size::Large.shift();
     let size = if is_huge { Size::Huge } else { Size::Large };
@@ -274,7 +270,7 @@ fn superpage(machine: &Machine, group: u32) -> Superpage {
     Superpage { same, group: if is_huge { 0 } else { group }, size }
 }
 
-/// Removes the entries of one shootdown from the TLB. `dropped` is the last dropped run of 16 pages.
+/// Drops the TLB entries of one shootdown. `dropped` is the last dropped run of 16 pages.
 #[inline(always)]
 fn drop_from<T: Translate>(
     tlb: &mut T,
@@ -288,7 +284,7 @@ fn drop_from<T: Translate>(
             if *dropped == run && !joins {
                 return;
             }
-            // If no entry holds joined pages, this also drops the base pages.
+            // Without joined entries, this also drops the base pages.
             tlb.invalidate(page, Size::Cont);
             if joins {
                 tlb.invalidate(page, Size::Base);
@@ -300,7 +296,8 @@ fn drop_from<T: Translate>(
     }
 }
 
-/// The loop and its most frequent faults. `prefetched`: end of the faults prefetched so far.
+/// Runs accesses through the TLB and handles the most frequent faults. `prefetched`: end of the faults prefetched so
+/// far.
 #[inline(always)]
 fn through<T: Translate>(
     tlb: &mut T,
@@ -331,7 +328,7 @@ fn through<T: Translate>(
         if plain == 0 {
             return attention;
         }
-        // The following pages are also walked to, each before its fault.
+        // Looks up the following pages too, each before its fault.
         let mut walked = 1;
         let mut hit = false;
         while walked < plain && !hit {

@@ -12,7 +12,6 @@ use super::{Stop, System};
 use crate::Cause;
 
 impl System {
-    /// Executes one event of the stream.
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), Stop> {
         self.well_formed(event)?;
         match event {
@@ -51,7 +50,7 @@ impl System {
         }
     }
 
-    /// Charges a system call. Mappings may change afterwards.
+    /// Charges a system call, and forgets the last place: mappings may change.
     fn system_call(&mut self) {
         self.clock.spend(Cause::Map, self.costs.system_call);
         self.spaces.forget_place();
@@ -107,7 +106,6 @@ impl System {
         self.remove(self.pool.trim(&self.spaces, pages));
     }
 
-    /// Removes mappings and their contents.
     fn remove(&mut self, pages: Pages) {
         let gone = self.spaces.cut(pages);
         self.release_mapped(&gone);
@@ -122,8 +120,8 @@ impl System {
         }
     }
 
-    /// What is left in regions of `first..end` that are mapped no more goes: pages that were prepared past a
-    /// mapping's end, and reservations for pages that others still have after a fork.
+    /// Empties regions in `first..end` that have no mapping left. They may hold pages prepared past a mapping's end,
+    /// and reservations whose pages other processes still share after a fork.
     fn empty_regions(&mut self, first: u32, end: u32) {
         let (begin, last) = (Page(first).region(), Page(end - 1).region());
         for region in (Pages { first: Page(first), count: end - first }).regions() {
@@ -145,7 +143,8 @@ impl System {
         }
     }
 
-    /// Takes the frames of these mappings, those side by side at once: advice may have cut one within a superpage.
+    /// Releases the frames of these mappings, adjacent ones in one step: advice may have split a mapping within a
+    /// superpage.
     fn release_mapped(&mut self, places: &[Place]) {
         let mut run: Option<(u32, u32)> = None;
         for &(first, mapping) in places {
@@ -197,7 +196,7 @@ impl System {
     fn populate(&mut self, pages: Pages) -> Result<(), Stop> {
         for page in (pages.first.0..pages.end().0).map(Page) {
             if self.spaces.place_of(page).is_err() {
-                // Up to a hole; then ENOMEM.
+                // As in Linux, populates up to a hole, then fails with ENOMEM.
                 break;
             }
             let region = page.region();
@@ -212,7 +211,7 @@ impl System {
 
     fn collapse_all(&mut self, pages: Pages) {
         if self.reserves_larger() {
-            // No kernel has both: nothing is copied for the program.
+            // No kernel has both larger reservations and collapse, so nothing is copied.
             return;
         }
         let (first, end) = (pages.first.0.div_ceil(SLOTS), pages.end().region().0);
@@ -259,7 +258,7 @@ impl System {
         }
         self.spaces.begin_process(child.0);
         let mut copy = Vec::with_capacity(mappings.len());
-        // Parts of one mapping stay parts of one mapping in the child.
+        // Parts of one pool mapping remain parts of one mapping in the child.
         let mut pools = std::collections::BTreeMap::new();
         for &(first, mut mapping) in &mappings {
             let mut origin = 0;
@@ -286,7 +285,7 @@ impl System {
         Ok(())
     }
 
-    /// Maps the pages `start..end` in a child too.
+    /// Maps the pages `start..end` in a child as well.
     fn share(&mut self, start: u32, end: u32, offset: u32, mapping: Mapping) {
         let private = !matches!(mapping.backing, Backing::Shared(_));
         let mut at = start;
@@ -307,7 +306,7 @@ impl System {
                     at = all.end().0;
                     continue;
                 }
-                // Only part of a larger superpage, or not aligned in the child.
+                // Only part of a larger superpage is shared, or it is unaligned in the child.
                 self.split_larger(region, Payer::Program);
             }
             let whole = at.is_multiple_of(SLOTS) && stop - at == SLOTS;
@@ -335,7 +334,7 @@ impl System {
     }
 
     fn share_large(&mut self, region: Region, child: Region) {
-        // A pool page may lie in several parts of a mapping, and extend past the last.
+        // A pool page may span several parts of a mapping and extend past the last one.
         if self.spaces.is_large(child) {
             return;
         }
@@ -366,7 +365,7 @@ impl System {
         self.spaces.forget_place();
     }
 
-    /// Splits a superpage, if the policy wants so, when an event affects its pages.
+    /// Splits a superpage if the policy wants so after an event on its pages.
     fn superpage_event(&mut self, region: Region, event: Happened) {
         if self.spaces.is_large(region)
             && self.policy.on(event, &self.facts_of_superpage(region)) == Action::Demote
@@ -375,7 +374,7 @@ impl System {
         }
     }
 
-    /// Maps a page that is in memory through another mapping of its object.
+    /// Maps a page of a shared object that another mapping has in memory.
     pub(crate) fn map_in_object(&mut self, page: Page, write: bool, place: Place) {
         let other = self.spaces.in_object(page, place).expect("it was among the policy's facts");
         self.superpage_event(other.region(), Happened::Shared { whole: false, private: false });

@@ -1,4 +1,4 @@
-//! The facts about a place in memory that the policy decides on.
+//! Collects the facts about a place in memory for the policy.
 
 use policy::{Extent, Facts, Population, Reads, Reservation, Superpage};
 use trace::{Backing, Page, Region, SLOTS};
@@ -13,7 +13,6 @@ use crate::memory::Frame;
 use crate::reservation::{Flags, Key, ReservationId};
 
 impl Mapping {
-    /// The mapping as the policy sees it.
     #[inline]
     pub(crate) fn facts(&self) -> policy::Mapping {
         policy::Mapping {
@@ -30,7 +29,7 @@ impl Mapping {
 }
 
 impl System {
-    /// Facts about a page that the program touched.
+    /// Returns facts about a page that the program touched.
     pub(crate) fn facts_of_fault(&self, page: Page, place: Place) -> Facts {
         let mapping = place.1;
         let region = page.region();
@@ -71,7 +70,7 @@ impl System {
         facts
     }
 
-    /// State of a page in a region without a superpage.
+    /// Returns the state of a page in a region without a superpage.
     fn state_of(&self, page: Page, place: Place) -> policy::Page {
         let entry = self.spaces.entry(page);
         let region = page.region();
@@ -93,7 +92,7 @@ impl System {
         }
     }
 
-    /// Adds the sizes that fit around a page, and the page's reservation.
+    /// Adds the sizes that fit around a page, and the reservation of the page.
     fn add_sizes(&self, page: Page, (first, mapping): Place, facts: &mut Facts) {
         let region = &mut facts.region;
         let start = |order: u8| page.0 >> order << order;
@@ -131,20 +130,20 @@ impl System {
         }
     }
 
-    /// Whether all regions of the largest superpage around a region are empty.
+    /// Returns whether all regions of the largest superpage around a region are empty.
     fn is_bare(&self, region: Region) -> bool {
         let nothing =
             |region| !self.spaces.is_large(region) && self.spaces.at(region).place == NO_TABLE;
-        // Touched memory is mostly in the region itself.
+        // Checks the region itself first: touched memory is mostly there.
         nothing(region) && self.spaces.around(region).all(nothing)
     }
 
-    /// Whether the extent of a size around a page has neither a reservation nor a page in memory.
+    /// Returns whether the extent of 2^`order` pages around a page has neither a reservation nor a resident page.
     fn is_unreserved(&self, page: Page, order: u8) -> bool {
         let key = Key { page: page.0 >> order << order, order };
         let at = self.spaces.at(page.region());
         if order > LARGE_ORDER && at.resident == 0 {
-            // Other regions may belong to other processes, or to none yet.
+            // Other regions may belong to other processes or to none yet.
             let is_free = |part: Region| {
                 self.spaces.get(part).is_none_or(|other| {
                     other.resident == 0 && [at.process, NOBODY].contains(&other.process)
@@ -159,7 +158,6 @@ impl System {
         !self.frames.reservations().overlaps(key) && !is_populated
     }
 
-    /// Facts about a reservation and a page in it.
     pub(crate) fn reservation_facts(&self, id: ReservationId, page: Page) -> Reservation {
         let reservations = self.frames.reservations();
         let key = reservations.key(id);
@@ -172,8 +170,7 @@ impl System {
         }
     }
 
-    /// Adds, for a region whose pages are all in memory, whether they belong to one reservation, and which are
-    /// dirty.
+    /// If all pages of a region are resident, adds whether they belong to one reservation, and which of them are dirty.
     pub(crate) fn add_whole(&self, page: Page, facts: &mut Facts) {
         self.add_full(page, facts);
         if facts.region.reservation.is_some_and(|reservation| reservation.is_full)
@@ -195,7 +192,7 @@ impl System {
         facts.region.nothing_shared = self.frames.nothing_shared();
     }
 
-    /// Facts about a region whose pages are all mapped.
+    /// Returns facts about a region whose pages are all mapped.
     pub(crate) fn facts_of_mapped(&self, page: Page, (_, mapping): Place) -> Facts {
         let region = page.region();
         let at = self.spaces.at(region);
@@ -222,8 +219,8 @@ impl System {
         facts
     }
 
-    /// The dirty pages of a region; for the regions of a larger reservation: none, all except perhaps one, or
-    /// some.
+    /// Returns the dirty pages of a region. For the regions of a larger reservation, returns an approximation: none,
+    /// all (except perhaps `but`), or some.
     fn dirty_around(&self, region: Region, but: Option<Page>) -> Population {
         if self.group == 0 {
             return self.spaces.dirty_map(region);
@@ -239,7 +236,7 @@ impl System {
         if all { [!0; 8] } else { [0; 8] }
     }
 
-    /// Facts about a superpage that is unmapped, protected or mapped once more.
+    /// Returns facts about a superpage that is unmapped, protected or shared.
     pub(crate) fn facts_of_superpage(&self, region: Region) -> Facts {
         let at = self.spaces.at(region);
         let mut facts = Facts::default();
@@ -260,7 +257,7 @@ impl System {
         }
     }
 
-    /// Facts about a candidate for a superpage. Its page table is not read.
+    /// Returns facts about a candidate for a superpage, without reading its page table.
     pub(crate) fn facts_of_candidate(&self, region: Region) -> Facts {
         let at = self.spaces.at(region);
         let mut facts = self.facts_of_superpage(region);
@@ -289,8 +286,8 @@ impl System {
         facts
     }
 
-    /// The facts that conditions test about a part of a region with base pages, or about the whole region. A
-    /// part's coverage is its entries' current coverage, a whole region's is the average of the samples.
+    /// Returns the facts that conditions test about a region or a part of it with base pages. The coverage of a part is
+    /// its entries' current coverage; that of a region is the average of the samples.
     pub(crate) fn extent(&self, first: Page, order: u8) -> Extent {
         let region = first.region();
         let at = self.spaces.at(region);
@@ -307,7 +304,7 @@ impl System {
         Extent { order, populated, coverage, misses, profiled: self.profiled(region) }
     }
 
-    /// TLB misses in a region's profile. The profile is of the program, not of the fragmenter before it.
+    /// Returns the TLB misses in a region's profile. The profile covers the program, not the fragmenter.
     fn profiled(&self, region: Region) -> u64 {
         if !self.is_awake() {
             return 0;
@@ -316,7 +313,7 @@ impl System {
         self.policy.profiled(u64::from(regions) << 21)
     }
 
-    /// The facts about free memory that conditions test.
+    /// Returns the facts about free memory that conditions test.
     pub(crate) fn facts_of_machine(&self) -> policy::Machine {
         policy::Machine {
             free: self.memory.free_frames(),
@@ -328,7 +325,6 @@ impl System {
         }
     }
 
-    /// Adds the facts from a candidate's page table.
     pub(crate) fn add_inspected(&self, region: Region, facts: &mut Facts) {
         let table = self.spaces.table(region).unwrap_or_default();
         facts.region.has_writable =
@@ -343,7 +339,7 @@ impl System {
         }
     }
 
-    /// The fully populated reservation of a region, if all its pages are that reservation's; if it has several regions, theirs.
+    /// Returns the full reservation of a region, if the frames of all its regions are in place and not shared.
     pub(crate) fn full_reservation(&self, region: Region) -> Option<ReservationId> {
         let reservations = self.frames.reservations();
         let id = reservations.find(region.first().0)?;
@@ -352,7 +348,7 @@ impl System {
             return None;
         }
         let bases = (reservations.base(id).0..).step_by(SLOTS as usize).map(Frame);
-        // What others map too, page by page, cannot be theirs and a superpage.
+        // A superpage cannot contain pages that other processes map separately.
         let is_ours = |(part, base): (Region, Frame)| {
             self.spaces.lies_at(part, base) && !self.frames.is_any_shared(base)
         };

@@ -1,4 +1,4 @@
-//! Page faults: performs the policy's actions and charges them.
+//! Page faults: performs the policy's actions and charges their costs.
 
 use std::ops::Range;
 
@@ -15,11 +15,10 @@ use crate::Cause;
 use crate::memory::{Frame, Mobility, Owner};
 use crate::reservation::{Key, ReservationId};
 
-/// Number of pages read from a file at once.
 const READ_AROUND: u32 = 16;
 
 impl System {
-    /// Handles a touch of a page that is not mapped, or not mapped for this access.
+    /// Handles a touch of a page that is not mapped, or not for this access.
     pub(crate) fn fault(&mut self, page: Page, write: bool) -> Result<(), Stop> {
         self.trap();
         let place = self.spaces.place_of(page)?;
@@ -52,7 +51,7 @@ impl System {
         match action {
             FaultAction::MapZeros { order } => self.map_zeros(page, order, place),
             FaultAction::MakeSuperpage { order, effort } => {
-                // The shared zero page.
+                // The region may be mapped to the shared zero page.
                 let was_zeros = self.spaces.at(region).has(ZEROS);
                 if was_zeros {
                     let zeros = self.spaces.regions_of(region);
@@ -123,7 +122,7 @@ impl System {
         Ok(Served::Done)
     }
 
-    /// Waits until a daemon unlocks this address space.
+    /// Makes the program wait until a daemon releases its lock on the address space.
     #[cold]
     fn wait_for_lock(&mut self) {
         let threads = u64::from(self.clock.pace().threads.max(1));
@@ -131,7 +130,6 @@ impl System {
         self.clock.spend(Cause::Lock, cycles * threads);
     }
 
-    /// Charges the base cost of every fault.
     #[inline]
     pub(crate) fn trap(&mut self) {
         self.counters.faults += 1;
@@ -145,7 +143,6 @@ impl System {
         }
     }
 
-    /// Maps the shared zeros: a superpage or a page.
     fn map_zeros(&mut self, page: Page, order: u8, place: Place) {
         let region = page.region();
         self.clock.spend(Cause::Map, self.costs.map_page);
@@ -176,7 +173,7 @@ impl System {
         true
     }
 
-    /// As for a superpage, for a size between a base page and a superpage (mTHP). `false`: none was available.
+    /// As [`Self::fresh_superpage`], for a size between a base page and a superpage (mTHP).
     pub(crate) fn fresh_pages(&mut self, page: Page, order: u8, write: bool) -> bool {
         let region = page.region();
         let start = page.0 >> order << order;
@@ -197,7 +194,7 @@ impl System {
         true
     }
 
-    /// Maps base pages: the touched one, and empty ones after it.
+    /// Maps the touched base page, and empty ones after it.
     fn map_base(&mut self, page: Page, pages: u32, write: bool, place: Place) -> Result<(), Stop> {
         if self.page_order > 0 {
             return self.map_kernel_pages(page, pages, write, place);
@@ -226,7 +223,7 @@ impl System {
         Ok(())
     }
 
-    /// Fills an absent page: zeros, or read from its file or from swap.
+    /// Fills an absent page with zeros, or reads it from its file or from swap.
     pub(crate) fn prepare_page(&mut self, page: Page, backing: Backing, zeroed: bool) {
         if self.spaces.leave_swap(page) {
             self.counters.read += 1;
@@ -253,7 +250,7 @@ impl System {
         self.populated(page.region(), 1);
     }
 
-    /// Records that a region has `more` additional pages; it may become a candidate.
+    /// Records that a region has `more` additional pages, and possibly lists it as a candidate.
     #[inline]
     pub(crate) fn populated(&mut self, region: Region, more: u16) {
         let at = self.spaces.at(region);
@@ -269,7 +266,7 @@ impl System {
     fn crossed(&mut self, region: Region, (before, after): (u16, u16), is_reserved: bool) {
         let mut facts = Facts::default();
         facts.region.reservation = is_reserved.then(Default::default);
-        // Checked now, while the touched mapping is known.
+        // Tested now, while the touched mapping is at hand.
         facts.region.inside = self
             .spaces
             .last_place()
@@ -280,8 +277,7 @@ impl System {
         }
     }
 
-    /// Pages beside it that are in memory are mapped too, as if read: up to so many on each side, within its mapping
-    /// and its region.
+    /// Maps resident neighbours of a page as if read: up to `around` on each side, within its mapping and its region.
     pub(crate) fn map_neighbours(&mut self, page: Page, around: u8, (first, mapping): Place) {
         if around == 0 {
             return;
@@ -298,8 +294,8 @@ impl System {
         self.clock.spend(Cause::Map, self.costs.map_page * mapped);
     }
 
-    /// What is read from a file with a page of it: the aligned pages around, which are mapped as well (FreeBSD:
-    /// VM_FAULT_READ_DEFAULT; Linux: fault_around_bytes), at the price of one read. Free memory permitting.
+    /// Reads and maps the aligned pages around a file page, at the price of one read (FreeBSD: VM_FAULT_READ_DEFAULT;
+    /// Linux: fault_around_bytes), if memory is free.
     pub(crate) fn read_around(&mut self, page: Page, (first, mapping): Place) {
         if !matches!(mapping.backing, Backing::File { cached: false, .. }) {
             return;
@@ -318,7 +314,7 @@ impl System {
         self.map_beside(pages);
     }
 
-    /// A frame for a file page that is read along with another: from its reservation, or any.
+    /// Returns a frame for a file page that is read along with another: from the page's reservation, or any free frame.
     fn frame_beside(&mut self, page: Page) -> Option<Frame> {
         let reservations = self.frames.reservations();
         let Some(id) = reservations.find(page.0) else {
@@ -334,18 +330,16 @@ impl System {
     }
 }
 
-/// Progress of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Served {
     /// The fault was handled.
     Done,
-    /// Something was prepared; ask the policy again.
+    /// A preparation was made; the policy is asked again.
     Again,
-    /// Out of memory.
     NoMemory,
 }
 
-// Reservations: creation, population, filling, mapping in place, release.
+// Reservations: create, populate, fill, map in place, break.
 
 impl System {
     /// Fills and maps a page of a reservation.
@@ -366,7 +360,7 @@ impl System {
         self.promote(page, place);
     }
 
-    /// Prepares the rest of a reservation, if the policy wants so.
+    /// Prepares the rest of a reservation if the policy wants so.
     fn fill_at_fault(&mut self, page: Page, write: bool, id: ReservationId, place: Place) {
         let mut facts = policy::Facts { mapping: place.1.facts(), ..Default::default() };
         facts.region.reservation = Some(self.reservation_facts(id, page));
@@ -387,15 +381,15 @@ impl System {
         }
     }
 
-    /// The reservation that holds a region, and its first frame.
+    /// Returns the reservation of a region, and its first frame.
     fn reserved(&self, region: Region) -> (ReservationId, Frame) {
         let reservations = self.frames.reservations();
         let id = reservations.find(region.first().0).expect("it was among the policy's facts");
         (id, reservations.base(id))
     }
 
-    /// Maps the superpage of a file that is wholly in memory. Other processes' mappings of the file are not
-    /// shared here: each has its own frames, which are as many for as long.
+    /// Maps the superpage of a file that is wholly in memory. Processes that map the same file do not share frames in
+    /// the simulation; each has its own copy.
     pub(crate) fn map_file(&mut self, region: Region) {
         let (id, base) = self.reserved(region);
         for (part, slot) in self.spaces.around(region).zip((0..).step_by(SLOTS as usize)) {
@@ -405,7 +399,6 @@ impl System {
         self.map_in_place(region, false);
     }
 
-    /// Breaks all reservations of a region.
     pub(crate) fn break_in(&mut self, region: Region) {
         let Some(smallest) = self.physical.reserved.smallest() else { return };
         for page in (region.first().0..region.next().first().0).step_by(1 << smallest) {
@@ -415,7 +408,7 @@ impl System {
         }
     }
 
-    /// Makes a reservation for the extent around `page`. `false`: no memory was available.
+    /// Creates a reservation for the extent around `page`. Returns `false` if no memory was available.
     pub(crate) fn reserve(&mut self, page: Page, order: u8, effort: Effort, preempt: bool) -> bool {
         let key = Key { page: page.0 >> order << order, order };
         let mut got = self.block(order);
@@ -450,7 +443,7 @@ impl System {
         Some((got.frame, got.zeroed || self.physical.is_ideal))
     }
 
-    /// Prepares up to `most` clear pages of a reservation: resident, not mapped. Returns the number of pages.
+    /// Prepares up to `most` clear pages of a reservation: resident but not mapped. Returns the number of pages.
     pub(crate) fn fill(&mut self, id: ReservationId, payer: Payer, most: u32) -> u32 {
         let reservations = self.frames.reservations();
         let (key, base) = (reservations.key(id), reservations.base(id));
@@ -483,14 +476,14 @@ impl System {
         filled
     }
 
-    /// Runs of clear pages that can be filled, ascending, each within one region: first slot and length.
+    /// Returns the runs of clear pages to fill, ascending, each within one region: first slot and length.
     fn runs_to_fill(&self, id: ReservationId, key: Key) -> Vec<(u32, u32)> {
         let order = key.order.min(LARGE_ORDER);
         let owner = self.spaces.at(Page(key.page).region()).process;
         let mut runs = Vec::new();
         for (part, first) in (0u32..).zip((0..1u32 << key.order).step_by(1 << order)) {
             let region = Page(key.page + first).region();
-            // What a mapping may grow into is nobody's yet. A superpage of one region that was split off has all its pages.
+            // A region into which a mapping may grow has no owner yet. A split-off superpage has all its pages.
             if self.spaces.at(region).process != owner || self.spaces.is_large(region) {
                 continue;
             }
@@ -502,7 +495,7 @@ impl System {
         runs
     }
 
-    /// After a page was mapped: if all pages of its region are mapped, the policy may want them mapped as one.
+    /// After a page was mapped: promotes its region if all pages are mapped and the policy wants so.
     pub(crate) fn promote(&mut self, page: Page, place: Place) {
         let region = page.region();
         let at = self.spaces.at(region);
@@ -525,14 +518,15 @@ impl System {
         }
     }
 
-    /// Maps a region as one, or all regions of a larger superpage: their pages are those of a reservation, in their places.
+    /// Maps a region, or all regions of a larger superpage, as one superpage. The pages lie in place in their
+    /// reservation.
     pub(crate) fn map_in_place(&mut self, region: Region, dirty: bool) {
         let (_, base) = self.reserved(region);
         self.clock.spend(Cause::Map, self.costs.promote << self.group);
         self.counters.made_in_place += 1;
         for (part, slot) in self.spaces.around(region).zip((0..).step_by(SLOTS as usize)) {
             if self.spaces.is_large(part) {
-                // Part of a larger superpage that was split.
+                // The region was split off a larger superpage.
                 self.spaces.unmap_large(part);
             }
             self.map_superpage(part, Frame(base.0 + slot), dirty);
@@ -541,7 +535,7 @@ impl System {
         }
     }
 
-    /// Finds runs of 16 pages, where the hardware joins them in one TLB entry.
+    /// Finds runs of 16 pages that the hardware joins in one TLB entry.
     pub(crate) fn find_runs(&mut self, region: Region) {
         if self.joins {
             self.spaces.find_runs(region);

@@ -1,17 +1,16 @@
-//! Checks whether a program could issue an event; invalid events are refused before anything changes.
+//! Checks that a program could issue an event. Invalid events are refused before any state changes.
 //!
-//! Recorded streams are untrusted files. No stream may make the laboratory panic, use unbounded memory or compute
-//! for ever.
+//! Recorded streams are untrusted files. No stream may make the laboratory panic, use unbounded memory or run for ever.
 
 use trace::{Event, Page, Pages, Process, SLOTS};
 
 use super::spaces::region::NOBODY;
 use super::{Stop, System};
 
-/// Maximum number of regions that a mapping may skip beyond all earlier regions. Regions are numbered densely; a
-/// program's parts and its children's begin a little further on.
+/// Maximum number of regions that a mapping may skip after all earlier regions. Regions are numbered densely; parts of
+/// a program and of its children may begin a little further on.
 pub(super) const MAX_SKIPPED: u32 = 1 << 17;
-/// Maximum time that passes at once, in microseconds: daemons work throughout.
+/// Maximum duration of one event, in microseconds: the daemons' work during the event is simulated too.
 pub(crate) const MAX_MICROSECONDS: u64 = 10 * 24 * 3600 * 1_000_000;
 
 pub(super) fn ill_formed<T>(what: String) -> Result<T, Stop> {
@@ -19,7 +18,7 @@ pub(super) fn ill_formed<T>(what: String) -> Result<T, Stop> {
 }
 
 impl System {
-    /// Checks everything that needs no change of state.
+    /// Checks an event as far as possible without a change of state.
     pub(super) fn well_formed(&self, event: &Event) -> Result<(), Stop> {
         if let Some(Pages { first: Page(first), count }) = event.pages()
             && (count == 0 || u64::from(first) + u64::from(count) >= 1 << 31)

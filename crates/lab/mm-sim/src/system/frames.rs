@@ -1,7 +1,7 @@
-//! What frames belong to, beside the owner page in `crate::memory`: reservations, split superpages that are kept
-//! together, and further pages after a fork or of shared objects.
+//! Users of frames besides the owner page in `crate::memory`: reservations, split superpages that keep their frames,
+//! and further pages that share a frame after a fork or in shared objects.
 //!
-//! Callers pass in the memory, and the address spaces where a region must be updated.
+//! Callers pass in the memory, and the address spaces if a region must be updated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,27 +14,25 @@ use super::spaces::region::RESERVED;
 use crate::memory::{Eviction, Frame, Memory, Mobility, Owner, Residents};
 use crate::reservation::{Config, Depopulated, Flags, Key, ReservationId, Reservations};
 
-/// The order of a superpage.
 pub(crate) const LARGE_ORDER: u8 = 9;
 
-/// The only queue of partly populated reservations in simulated systems.
+/// Number of the only queue of partly populated reservations.
 pub(crate) const QUEUE: u8 = 0;
 
-/// What frames belong to.
 #[derive(Debug)]
 pub(crate) struct Frames {
     reservations: Reservations,
-    /// Reserved blocks whose frames were zeroed beforehand, by first frame.
+    /// First frames of reserved blocks that were zeroed beforehand.
     zeroed: BTreeSet<u32>,
-    /// Frames mapped more than once: the pages other than the owner.
+    /// The additional pages of frames that are mapped more than once.
     shares: BTreeMap<u32, Vec<u32>>,
-    /// Superpages whose mapping was split but whose frames are kept together, by first frame: the number of
-    /// pages still mapped. The other pages' frames are held until memory is short.
+    /// Split superpages that keep their frames, by first frame, with the number of pages still mapped. The frames of
+    /// the other pages are held until memory is short.
     folios: BTreeMap<u32, u16>,
 }
 
 impl Frames {
-    /// No reservations, shares or split superpages. A tick is in cycles.
+    /// Creates an empty state. `tick` is in cycles.
     pub(crate) fn new(tick: u64, preemptible: Orders) -> Self {
         let preemption_sizes = preemptible.iter().collect();
         Self {
@@ -45,19 +43,17 @@ impl Frames {
         }
     }
 
-    /// The reservations.
     #[inline(always)]
     pub(crate) fn reservations(&self) -> &Reservations {
         &self.reservations
     }
 
-    /// Whether a reservation's block was zeroed beforehand.
+    /// Returns whether a reservation's block was zeroed beforehand.
     #[inline(always)]
     pub(crate) fn is_zeroed(&self, base: Frame) -> bool {
         !self.zeroed.is_empty() && self.zeroed.contains(&base.0)
     }
 
-    /// Reserves a free block.
     pub(crate) fn reserve(
         &mut self,
         spaces: &mut Spaces,
@@ -69,7 +65,7 @@ impl Frames {
         if zeroed {
             self.zeroed.insert(base.0);
         } else {
-            // Left from a preempted reservation that began there.
+            // An entry may be left from a preempted reservation that began at the same frame.
             self.zeroed.remove(&base.0);
         }
         if key.order == LARGE_ORDER {
@@ -78,7 +74,6 @@ impl Frames {
         self.reservations.create(key, base, QUEUE, now);
     }
 
-    /// Populates pages of a reservation from a slot on.
     #[inline(always)]
     pub(crate) fn populate(&mut self, id: ReservationId, slot: u32, count: u32, now: u64) {
         if count == 1 {
@@ -88,12 +83,12 @@ impl Frames {
         }
     }
 
-    /// Marks a reservation that could not be filled.
+    /// Marks a reservation whose filling failed.
     pub(crate) fn mark_bad(&mut self, id: ReservationId) {
         self.reservations.mark(id, Flags::BAD);
     }
 
-    /// Breaks a reservation: its unpopulated part is freed, its pages become ordinary ones.
+    /// Breaks a reservation: frees its unpopulated part, and its pages become ordinary ones.
     pub(crate) fn break_one(
         &mut self,
         memory: &mut Memory,
@@ -107,8 +102,8 @@ impl Frames {
         }
     }
 
-    /// Preempts reservations for a block of an order. Returns the number broken; `None`: no such block can be
-    /// obtained.
+    /// Preempts reservations until a block of an order is free. Returns the number of broken ones; `None` if no such
+    /// block can be obtained.
     pub(crate) fn preempt(&mut self, memory: &mut Memory, order: u8) -> Option<u32> {
         let yielded = self.reservations.preempt(order)?;
         for (frame, pages) in yielded.free_runs {
@@ -120,14 +115,14 @@ impl Frames {
     fn is_gone(&mut self, spaces: &mut Spaces, key: Key, base: Frame) {
         self.zeroed.remove(&base.0);
         if key.order >= LARGE_ORDER {
-            // Its own regions': the last page may have been a child's.
+            // Unmarks the reservation's own regions: the last page may have been a child's.
             let regions = spaces.around(Page(key.page).region());
             regions.for_each(|region| spaces.unmark(region, RESERVED));
         }
     }
 
-    /// Migrates all pages of an inactive reservation and frees its block whole (Quicksilver). Returns the number
-    /// of pages moved; `None`: they could not be moved.
+    /// Migrates all pages of an inactive reservation and frees its whole block (Quicksilver). Returns the number of
+    /// moved pages; `None` if they could not be moved.
     pub(crate) fn evacuate(
         &mut self,
         memory: &mut Memory,
@@ -143,7 +138,7 @@ impl Frames {
         let slots: Vec<u32> = (0..1u32 << key.order)
             .filter(|&slot| self.reservations.is_populated(id, slot))
             .collect();
-        // Allocate all new frames first, so that nothing is half moved; they must not come from this block.
+        // Allocates all new frames first, so no page moves unless all can. None may come from this block.
         let mut frames = Vec::with_capacity(slots.len());
         for _ in &slots {
             match memory.allocate(0, Mobility::Movable, 0, false) {
@@ -157,7 +152,7 @@ impl Frames {
         self.reservations.remove(id);
         self.is_gone(spaces, key, base);
         for (&slot, frame) in slots.iter().zip(frames) {
-            // After a fork and the parent's exit the page may be the child's.
+            // After a fork and the exit of the parent, the page may belong to the child.
             let Owner::Page(page) = memory.owner(Frame(base.0 + slot)) else { continue };
             memory.set_owner(Frame(base.0 + slot), Owner::None);
             memory.set_owner(frame, Owner::Page(page));
@@ -170,28 +165,27 @@ impl Frames {
         Some(slots.len() as u32)
     }
 
-    /// Holds the frames of a split superpage together.
     pub(crate) fn hold(&mut self, base: Frame) {
         self.folios.insert(base.0, SLOTS as u16);
     }
 
-    /// Ends the hold: the frames form a superpage again.
+    /// Ends the hold, because the frames form a superpage again.
     pub(crate) fn end_hold(&mut self, base: Frame) {
         self.folios.remove(&base.0);
     }
 
-    /// Whether no split superpage holds frames.
+    /// Returns whether no split superpage holds frames.
     #[cfg(test)]
     pub(crate) fn nothing_held(&self) -> bool {
         self.folios.is_empty()
     }
 
-    /// Number of used frames of a split superpage, if its frames are held.
+    /// Returns the number of used frames of a split superpage, if its frames are held.
     pub(crate) fn used_of_held(&self, base: Frame) -> Option<u16> {
         self.folios.get(&base.0).copied()
     }
 
-    /// Checks reservations and all notes about frames; `is_used` says whether a page has a frame. Reports the
+    /// Checks reservations and all records about frames. `is_used` returns whether a page has a frame. Reports the
     /// first error.
     pub(crate) fn verify(&self, is_used: impl Fn(u32) -> bool) -> Result<(), String> {
         self.reservations.verify()?;
@@ -209,7 +203,7 @@ impl Frames {
     }
 }
 
-// Frames no longer used by any page: freed, or kept for their reservation or superpage.
+// Frames without users: freed, or kept for their reservation or split superpage.
 
 /// Contiguous frames that belonged to contiguous pages.
 #[derive(Debug, Clone, Copy)]
@@ -220,17 +214,15 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// A run of one page and its frame.
     pub(crate) fn new(page: Page, frame: Frame) -> Self {
         Self { page: page.0, first: frame.0, count: 1 }
     }
 
-    /// The first frame.
     pub(crate) fn first(&self) -> Frame {
         Frame(self.first)
     }
 
-    /// Appends a page and its frame. `false`: they are not the next.
+    /// Appends a page and its frame. Returns `false` if they do not continue the run.
     #[inline]
     pub(crate) fn take(&mut self, page: Page, frame: Frame) -> bool {
         let is_next = self.first + self.count == frame.0 && self.page + self.count == page.0;
@@ -240,7 +232,6 @@ impl Run {
 }
 
 impl Frames {
-    /// Frees contiguous frames of contiguous pages.
     pub(crate) fn free(
         &mut self,
         memory: &mut Memory,
@@ -249,7 +240,7 @@ impl Frames {
         run: Run,
     ) {
         let Run { page, first, count } = run;
-        // A run does not cross a superpage's worth of frames, so that it belongs to one reservation or folio.
+        // Splits the run at pageblock boundaries, so that it belongs to at most one split superpage.
         let cut = SLOTS - Frame(first).slot();
         if count > cut {
             self.free(memory, spaces, clock, Run { page, first, count: cut });
@@ -266,7 +257,7 @@ impl Frames {
         memory.free_run(Frame(first), count);
     }
 
-    /// As `free`, where some frames may belong to reservations (of any size).
+    /// As [`Self::free`], if some frames may belong to reservations of any size.
     fn free_reserved(
         &mut self,
         memory: &mut Memory,
@@ -298,7 +289,7 @@ impl Frames {
         }
     }
 
-    /// Frees a superpage that was mapped whole; a reservation's frames return to it.
+    /// Frees a superpage that was mapped as one. Frames of a reservation return to the reservation.
     pub(crate) fn free_superpage(
         &mut self,
         memory: &mut Memory,
@@ -312,7 +303,7 @@ impl Frames {
         }
     }
 
-    /// Depopulates frames of a reservation; with the last one the whole block is freed.
+    /// Depopulates frames of a reservation. After the last one, frees the whole block.
     fn unreserve(
         &mut self,
         memory: &mut Memory,
@@ -334,7 +325,7 @@ impl Frames {
         }
     }
 
-    /// Holds frames of a split superpage until memory is short or all of them are unused.
+    /// Holds freed frames of a split superpage until memory is short or all of them are unused.
     fn free_of_folio(&mut self, memory: &mut Memory, head: u32, first: u32, count: u32) {
         for frame in first..first + count {
             memory.set_owner(Frame(frame), Owner::None);
@@ -347,8 +338,7 @@ impl Frames {
         }
     }
 
-    /// Frees the frames that split superpages hold for pages no longer mapped. Returns the numbers of frames and
-    /// of superpages.
+    /// Frees the frames that split superpages hold for unmapped pages. Returns the numbers of frames and of superpages.
     pub(crate) fn release_held(&mut self, memory: &mut Memory) -> (u64, u64) {
         let folios = std::mem::take(&mut self.folios);
         let superpages = folios.len() as u64;
@@ -372,30 +362,29 @@ impl Frames {
     }
 }
 
-// Frames used by several pages: all pages except the owner are noted.
+// Frames with several users: all users except the owner are recorded.
 
 impl Frames {
-    /// Whether no frame is mapped more than once.
+    /// Returns whether no frame is mapped more than once.
     pub(crate) fn nothing_shared(&self) -> bool {
         self.shares.is_empty()
     }
 
-    /// Whether pages other than the owner use a frame.
+    /// Returns whether pages other than the owner use a frame.
     pub(crate) fn is_shared(&self, frame: Frame) -> bool {
         !self.shares.is_empty() && self.shares.contains_key(&frame.0)
     }
 
-    /// Whether other pages use any frame of the superpage that begins here.
+    /// Returns whether other pages use any frame of the superpage at `base`.
     pub(crate) fn is_any_shared(&self, base: Frame) -> bool {
         !self.shares.is_empty() && self.shares.range(base.0..base.0 + SLOTS).next().is_some()
     }
 
-    /// Adds a page that uses a frame.
     pub(crate) fn share(&mut self, frame: Frame, page: Page) {
         self.shares.entry(frame.0).or_default().push(page.0);
     }
 
-    /// Removes the use of `frame` by `page`. `true`: others still use the frame.
+    /// Removes the use of `frame` by `page`. Returns whether other pages still use the frame.
     #[inline]
     pub(crate) fn drop_share(&mut self, memory: &mut Memory, page: Page, frame: Frame) -> bool {
         !self.shares.is_empty() && self.drop_one_share(memory, page, frame)
@@ -415,7 +404,7 @@ impl Frames {
         true
     }
 
-    /// The regions that a shared superpage is mapped in: pages of each have its frames from now on, not the superpages.
+    /// Converts the sharing of a superpage to sharing of its pages. Returns the regions that map it.
     pub(crate) fn split_shares(&mut self, memory: &Memory, base: Frame) -> Vec<Region> {
         let Owner::Page(owner) = memory.owner(base) else { return Vec::new() };
         let regions: Vec<Region> = self.mappers(owner, base).map(|page| page.region()).collect();
@@ -431,21 +420,21 @@ impl Frames {
         regions
     }
 
-    /// All pages that use a frame, whose owner is `owner`.
+    /// Returns all pages that use a frame, whose owner is `owner`.
     pub(crate) fn mappers(&self, owner: Page, frame: Frame) -> impl Iterator<Item = Page> {
         let further = self.shares.get(&frame.0).into_iter().flatten();
         std::iter::once(owner).chain(further.map(|&page| Page(page)))
     }
 
-    /// The pages other than the owner that use a frame.
+    /// Returns the pages other than the owner that use a frame.
     pub(crate) fn sharers(&self, frame: Frame) -> &[u32] {
         self.shares.get(&frame.0).map_or(&[], |pages| pages)
     }
 }
 
-// Users of frames: page tables follow what compaction moves and reclaim evicts.
+// Updates of page tables when compaction moves or reclaim evicts pages.
 
-/// The users of frames, for compaction and reclaim.
+/// The users of frames, as seen by compaction and reclaim.
 #[derive(Debug)]
 pub(crate) struct Users<'a> {
     pub spaces: &'a mut Spaces,
@@ -453,8 +442,8 @@ pub(crate) struct Users<'a> {
 }
 
 impl Users<'_> {
-    /// Whether a page's frame belongs to more than the page: a superpage, mapped or split and kept
-    /// together, or a reservation. Those move and go as their design says, not page by page.
+    /// Returns whether a page's frame is held by a superpage (mapped, or split and kept together) or a reservation. The
+    /// design decides how these move or are freed, never page by page.
     fn is_held(&self, page: Page, frame: Frame) -> bool {
         let Frames { reservations, folios, .. } = &*self.frames;
         let in_reservation = || !reservations.is_empty() && reservations.at(frame).is_some();

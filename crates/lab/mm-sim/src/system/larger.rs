@@ -1,8 +1,8 @@
-//! Superpages of several regions: made by a fault, a scan or of a reservation, cut and split.
+//! Superpages of several regions ("larger" superpages): made by faults, scans and reservations, cut and split.
 //!
-//! Memory and reverse maps know each as so many superpages of one region, side by side: frames are freed, shared and
-//! given to an heir by region. Page tables know it as one, of which all regions are mapped or none.
-//! See docs/decisions/lab-model.md#12.
+//! Memory and reverse maps treat a larger superpage as adjacent superpages of one region: frames are freed, shared and
+//! inherited by region. Page tables treat it as one: all of its regions are mapped, or none. See
+//! docs/decisions/lab-model.md#12.
 
 use std::collections::BTreeSet;
 
@@ -18,37 +18,34 @@ use crate::Cause;
 use crate::memory::{Frame, Owner};
 use crate::reservation::ReservationId;
 
-/// Outcome for a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Larger {
-    /// Made: one superpage now.
     Made,
-    /// Smaller ones are to be made of its parts.
+    /// The caller should make smaller superpages of its parts.
     Parts,
-    /// It does not qualify, and no smaller superpages exist.
+    /// The candidate does not qualify, and the design has no smaller superpages.
     Unfit,
-    /// No superpage was available, and no smaller ones exist.
+    /// No larger superpage was available, and the design has no smaller ones.
     NoMemory,
 }
 
 impl System {
-    /// Order of the largest superpages.
     pub(crate) fn larger_order(&self) -> u8 {
         LARGE_ORDER + self.group as u8
     }
 
-    /// All base pages of the largest superpage around a region.
+    /// Returns the base pages of the largest superpage around a region.
     pub(crate) fn extent_around(&self, region: Region) -> Pages {
         let first = region.0 >> self.group << self.group;
         Pages { first: Region(first).first(), count: SLOTS << self.group }
     }
 
-    /// Whether reservations have several regions.
     pub(crate) fn reserves_larger(&self) -> bool {
         self.group > 0 && !self.physical.reserved.is_empty()
     }
 
-    /// Whether a mapping holds all that a reservation's superpage around a page has; else its region.
+    /// Returns whether a mapping contains the whole superpage of a larger reservation around a page; without larger
+    /// reservations, the whole region.
     pub(crate) fn is_inside(&self, page: Page, (first, mapping): Place) -> bool {
         if !self.reserves_larger() {
             return mapping.holds_window(first, page.region().first().0);
@@ -57,8 +54,8 @@ impl System {
         first <= all.first.0 && all.end().0 <= mapping.end
     }
 
-    /// Whether a reservation has all pages of the regions around one, and all of them are mapped: singly, or by region after
-    /// a split.
+    /// Returns whether a reservation has all pages of the regions around `region`, and all of them are mapped: singly,
+    /// or as superpages of one region after a split.
     pub(crate) fn is_mapped_around(&self, region: Region) -> bool {
         let reservations = self.frames.reservations();
         let found = reservations.find(region.first().0);
@@ -69,7 +66,7 @@ impl System {
                 .all(|part| self.spaces.is_large(part) || *self.spaces.present(part) == [!0; 8])
     }
 
-    /// Gives regions to a process. Past a mapping's end others' reservations may reach into them: those are broken.
+    /// Gives regions to a process. Breaks reservations of others that reach into them past a mapping's end.
     pub(crate) fn take_regions(&mut self, pages: Pages, process: u32) -> Result<(), Stop> {
         let mut others = BTreeSet::new();
         if self.reserves_larger() {
@@ -86,8 +83,8 @@ impl System {
         Ok(())
     }
 
-    /// Free frames for one, and how many of them hold zeros. Nothing is compacted or reclaimed for it, whatever the
-    /// design's effort: kernels compact for blocks up to MAX_ORDER.
+    /// Allocates frames for a larger superpage. Returns the first frame, and how many frames hold zeros. Nothing is
+    /// compacted or reclaimed, whatever the design's effort: kernels compact only for blocks up to MAX_ORDER.
     pub(crate) fn free_larger(&mut self) -> Option<(Frame, u64)> {
         let before = self.memory.zeroed_frames();
         let order = self.larger_order();
@@ -96,7 +93,7 @@ impl System {
         Some((base, before - self.memory.zeroed_frames()))
     }
 
-    /// Allocates, zeroes and maps one at once. `false`: none was available.
+    /// Allocates, zeroes and maps a larger superpage in a fault. Returns `false` if none was available.
     pub(crate) fn fresh_larger(&mut self, region: Region) -> bool {
         let Some((base, zeroed)) = self.free_larger() else { return false };
         let pages = u64::from(SLOTS) << self.group;
@@ -109,7 +106,7 @@ impl System {
         true
     }
 
-    /// Maps one; earlier mappings there are gone.
+    /// Maps a larger superpage. Earlier mappings of its regions must be gone.
     pub(crate) fn map_larger(&mut self, region: Region, base: Frame) {
         for (number, region) in (0..).zip(self.spaces.around(region)) {
             let frame = Frame(base.0 + number * SLOTS);
@@ -119,7 +116,6 @@ impl System {
         }
     }
 
-    /// Maps one of zeros.
     pub(crate) fn map_larger_zeros(&mut self, region: Region) {
         for region in self.spaces.around(region) {
             self.spaces.map_zeros(region);
@@ -127,8 +123,8 @@ impl System {
         }
     }
 
-    /// What happens to pages up to `edge`, or from there on, happens to a part of the superpage there: one of several
-    /// regions is split if the policy says so.
+    /// Handles an event on the pages up to `edge` or from `edge` on. If the edge lies inside a larger superpage, the
+    /// superpage is split if the policy says so.
     pub(crate) fn cut_larger(&mut self, edge: u32, event: Event) {
         let region = Page(edge).region();
         let is_cut = edge & ((SLOTS << self.group) - 1) != 0;
@@ -140,8 +136,8 @@ impl System {
         }
     }
 
-    /// Splits one, in all address spaces that share it: into superpages of one region where the machine has these, else
-    /// into base pages. Frames stay where they are.
+    /// Splits a larger superpage in all address spaces that share it: into superpages of one region if the machine has
+    /// these, else into base pages. Frames stay in place.
     pub(crate) fn split_larger(&mut self, region: Region, payer: Payer) {
         let regions: Vec<Region> = self.spaces.regions_of(region).collect();
         if self.spaces.at(region).has(ZEROS) {
@@ -167,7 +163,7 @@ impl System {
         self.clock.charge(payer, Cause::Shootdown, self.costs.shootdown * sharers);
     }
 
-    /// Makes one by copying, if the policy wants one around this region.
+    /// Collapses the regions around `region` into a larger superpage, if the policy wants one.
     pub(crate) fn collapse_larger(&mut self, region: Region) -> Larger {
         let mut facts = self.facts_of_larger(region);
         let mut action = self.policy.on(Event::Candidate, &facts);
@@ -192,7 +188,7 @@ impl System {
         }
     }
 
-    /// Facts about the candidate around a region. Its page tables are not read.
+    /// Returns facts about the candidate around a region, without reading its page tables.
     pub(crate) fn facts_of_larger(&self, region: Region) -> Facts {
         let all = self.extent_around(region);
         let mut facts = self.facts_of_candidate(region);
@@ -201,7 +197,7 @@ impl System {
             .is_some_and(|(first, mapping)| first <= all.first.0 && all.end().0 <= mapping.end);
         facts.extent = Extent { order: self.larger_order(), ..Extent::default() };
         if !facts.region.inside {
-            // Its other regions may belong to other processes.
+            // The other regions may belong to other processes.
             return facts;
         }
         facts.region.superpage = None;
@@ -214,14 +210,13 @@ impl System {
             at.is_protected |= found.is_protected;
             at.accessed |= found.accessed;
             at.is_pooled |= found.is_pooled;
-            // The one that is the largest obstacle.
+            // Keeps the superpage that is the largest obstacle.
             let rank = |page: &policy::Superpage| (page.zeros || page.cow, page.order);
             at.superpage = at.superpage.into_iter().chain(found.superpage).max_by_key(rank);
         }
         facts
     }
 
-    /// Adds the facts from its page tables.
     fn inspect_larger(&self, region: Region, facts: &mut Facts) {
         let mut all = policy::Region::default();
         for part in self.spaces.around(region) {
@@ -236,8 +231,8 @@ impl System {
             (all.has_writable, all.has_shared, all.swapped);
     }
 
-    /// Copies all that is in its regions, base pages and superpages, and zeroes the rest. A daemon pays; the shootdown is
-    /// the program's.
+    /// Copies the contents of all regions into a larger superpage and zeroes the rest. A daemon pays the copy, the
+    /// program the shootdown.
     fn copy_into_larger(&mut self, region: Region, (base, zeroed): (Frame, u64), exclusive: bool) {
         let pages = u64::from(SLOTS) << self.group;
         let (mut present, mut tables) = (0, 0);
@@ -269,17 +264,17 @@ impl System {
     }
 }
 
-// Superpages are mapped, and split with all their sharers.
+// Mapping superpages, and splitting them for all sharers.
 
 impl System {
-    /// Maps a superpage of memory.
+    /// Maps a region to a superpage and marks its frames.
     pub(crate) fn map_superpage(&mut self, region: Region, base: Frame, dirty: bool) {
         self.memory.set_superpage(base, true);
         self.spaces.map_large(region, base, dirty);
     }
 
-    /// Splits a region's superpage mapping, in all address spaces that share it: pages are mapped singly, frames
-    /// stay where they are. Of a larger superpage the other regions stay as they are when it is split.
+    /// Splits a region's superpage mapping in all address spaces that share it. Pages are mapped singly; frames stay in
+    /// place. When a larger superpage is split, its other regions remain superpages if possible.
     pub(crate) fn demote(&mut self, region: Region, payer: Payer) {
         if self.spaces.is_part(region) {
             self.split_larger(region, payer);
@@ -297,8 +292,8 @@ impl System {
         self.clock.charge(payer, Cause::Shootdown, self.costs.shootdown * mapped);
     }
 
-    /// What was a superpage of zeros is a page of zeros in each place (`__split_huge_zero_page_pmd` of Linux), but in one
-    /// that is written now.
+    /// Splits a zero superpage: maps the zero page at each of its pages (`__split_huge_zero_page_pmd` of Linux), except
+    /// at `but`, which the current access writes.
     pub(crate) fn map_zeros_singly(&mut self, region: Region, but: Option<Page>) {
         for page in (0..SLOTS).map(|slot| Page::new(region, slot)) {
             if Some(page) != but {
@@ -308,7 +303,7 @@ impl System {
         self.clock.spend(Cause::Map, self.costs.split);
     }
 
-    /// As [`Self::demote`], not charged. Returns the number of address spaces.
+    /// As [`Self::demote`], without charge. Returns the number of address spaces.
     pub(crate) fn split_superpage(&mut self, region: Region) -> u64 {
         let at = self.spaces.at(region);
         let is_shared = at.has(COW);

@@ -1,22 +1,21 @@
 //! A simulated machine under one design.
 //!
-//! [`System`] is the executor: it tells the policy what happened, does what the policy asks for by calling the parts, and
-//! charges it. Each part owns its state, which nobody else can reach:
+//! [`System`] is the executor: it reports events to the policy, performs the policy's actions with the parts below, and
+//! charges the costs. Each part owns its state exclusively:
 //!
 //! | part | owns |
 //! |---|---|
-//! | `spaces` | processes, mappings, regions, page tables: all that is virtual |
-//! | `crate::memory` | frames: free or whose, and compaction |
-//! | `frames` | what frames belong to beside their owner: reservations, split superpages, further pages |
+//! | `spaces` | processes, mappings, regions, page tables: all virtual memory |
+//! | `crate::memory` | physical memory: free frames, owners of frames, compaction |
+//! | `frames` | users of frames besides the owner: reservations, split superpages, further pages |
 //! | `pool` | the explicit pool |
-//! | `daemons` | when daemons work, and what waits for them |
-//! | `clock` | virtual time, its costs by cause; time line, phases, latencies |
+//! | `daemons` | due times of daemons, and requests to them |
+//! | `clock` | virtual time and costs by cause; timeline, phases, latencies |
 //!
-//! A function that needs two parts takes the other as an argument; only what needs the policy, or charges, is the
-//! executor's. `engine` runs a stream's accesses through the TLB; `events` carries out its system calls; `fault` (and
-//! `plain` and `apart`), `reserve`, `large`, `collapse`, `release` and `pooled` are the five events of a superpage's life;
-//! `work`, `scan`, `upkeep` and `watch` are daemons at work.
-//! See docs/decisions/policy.md#9.
+//! A function that needs two parts takes the other as an argument. Only the executor consults the policy and charges
+//! costs. `engine` runs a stream's accesses through the TLB and `events` its system calls. `fault` and `plain`,
+//! `larger`, `release`, `allocate` and `pool` are the stages of a superpage's life. `daemons` and `scan` run the
+//! daemons. See docs/decisions/policy.md#9.
 
 mod allocate;
 mod clock;
@@ -75,19 +74,19 @@ pub enum Stop {
     IllFormed(String),
 }
 
-/// A simulated machine under one design: the parts, the policy, and constants.
+/// A simulated machine under one design: parts, policy and constants.
 #[derive(Debug)]
 pub(crate) struct System {
-    /// Decides everything; the executor only performs.
+    /// Decides; the executor only performs.
     policy: Policy,
     physical: Physical,
     reads: Reads,
-    /// Single-page faults take free pages and bypass reservations.
+    /// Whether single-page faults take free pages and bypass reservations.
     is_single: bool,
-    /// Serves faults one by one: for the test that checks the fast path.
+    /// Serves faults one by one, for the test of the fast path.
     #[cfg(test)]
     serves_singly: bool,
-    /// The hardware joins 16 aligned base pages in one TLB entry.
+    /// Whether the hardware joins 16 aligned base pages in one TLB entry.
     joins: bool,
     pcid: bool,
     costs: Prices,
@@ -95,7 +94,7 @@ pub(crate) struct System {
     page_order: u8,
     /// log2 of the regions per largest superpage.
     group: u32,
-    /// The machine also has superpages of one region: larger ones are split into these, else into base pages.
+    /// Whether larger superpages split into superpages of one region, which the machine then has, or into base pages.
     splits_whole: bool,
     spaces: Spaces,
     memory: Memory,
@@ -106,9 +105,9 @@ pub(crate) struct System {
     clock: Clock,
     counters: Counters,
     observed: Observed,
-    /// Empty except while pages are released.
+    /// Reused buffer, empty except while pages are released.
     runs: Vec<frames::Run>,
-    /// Use of memory at the program's start and at the peak; empty if memory has one part.
+    /// Use of memory at the program's start and at its peak; empty if memory is not divided.
     uses: [Vec<PartUse>; 2],
 }
 
@@ -125,15 +124,15 @@ pub struct Outcome {
     pub counters: Counters,
     /// Further observations.
     pub observations: Observations,
-    /// Use of memory by part, if it has several: at the program's start and at the peak.
+    /// Use of each part of memory, if divided: at the program's start and at its peak.
     pub uses: [Vec<PartUse>; 2],
 }
 
-/// 64ths of the memory that the kernel has for itself and never gives back. The artifact of ATC'20 fills 29 GB of
-/// its machine's 32 and asks for 29 to 30 GB to be free (docs/sources/policies.md 4.1), so the kernel has 2.5 GB there.
+/// Memory that the kernel uses and never frees, in 64ths of all memory. The artifact of ATC'20 fills 29 GB of its
+/// machine's 32 GB and needs 29 to 30 GB free (docs/sources/policies.md 4.1), so the kernel there has 2.5 GB.
 const KERNEL_64THS: u64 = 5;
 
-/// The units of a machine's policies.
+/// Returns the units of a machine's policies.
 pub fn scale(machine: &Machine) -> Scale {
     Scale {
         base_page: machine.base_page.bytes(),
@@ -142,8 +141,8 @@ pub fn scale(machine: &Machine) -> Scale {
     }
 }
 
-/// The kernel's own share of a machine with this much memory.
-/// See docs/decisions/lab-model.md#4.
+/// Returns the memory that the kernel itself uses on a machine with this much memory, in bytes. See
+/// docs/decisions/lab-model.md#4.
 pub fn kernel_memory(memory: ByteSize) -> ByteSize {
     ByteSize(memory.bytes() / 64 * KERNEL_64THS)
 }
@@ -156,7 +155,7 @@ impl System {
         nodes: Vec<NodeShape>,
         swap: ByteSize,
     ) -> Self {
-        // `memory` counts frames; what a frame's bytes are is the machine's matter.
+        // `memory` counts frames of `FRAME_BYTES`, whatever the machine's base page.
         let memory = ByteSize(memory.bytes() / machine.base_page.bytes() * FRAME_BYTES);
         let kernel = kernel_memory(memory);
         let settings = policy.physical();
@@ -200,14 +199,14 @@ impl System {
         }
     }
 
-    /// Ends fragmenting: from here on the program is counted, and the daemons start.
+    /// Ends fragmenting: resets the counters and starts the program and the daemons.
     pub(crate) fn begin(&mut self, first: (u32, u32)) {
         self.clock.begin();
         self.counters = Counters::default();
         self.spaces.begin(first);
         let now = self.clock.now();
         self.observed.begin(now);
-        // The fragmenter waited for a minute (the scripts): none of its regions is a candidate any more.
+        // In the scripts the fragmenter sleeps for a minute first, so none of its regions is a candidate any more.
         while let Some(region) = self.daemons.next_candidate() {
             self.spaces.unmark(region, LISTED);
         }
@@ -223,28 +222,27 @@ impl System {
         self.spaces.count_walks();
     }
 
-    /// Walks to base pages of each region of the program's memory.
+    /// Returns the number of walks to base pages, by region of the program's memory.
     pub(crate) fn walks(&mut self) -> Vec<u64> {
         self.spaces.walks(self.clock.pace().weight)
     }
 
-    /// Number of superpages mapped now.
     pub(crate) fn superpages(&self) -> u64 {
         let (of_region, larger) = self.spaces.superpages_by_size();
         of_region + larger
     }
 
-    /// Whether a daemon needs to know which pages were touched.
+    /// Returns whether a daemon needs to know which pages were touched.
     pub(crate) fn watches(&self) -> bool {
         self.reads.has(Reads::ZEROS)
     }
 
-    /// Whether the program runs, not the fragmenter before it.
+    /// Returns whether the program runs, not the fragmenter.
     pub(crate) fn is_awake(&self) -> bool {
         self.daemons.are_awake()
     }
 
-    /// Records the peak, and a moment of the timeline if one is due.
+    /// Updates the peak, and records a moment of the timeline if one is due.
     #[inline]
     pub(crate) fn observe(&mut self) {
         self.counters.superpages = self.counters.superpages.max(self.superpages());
@@ -260,9 +258,9 @@ impl System {
         }
     }
 
-    /// A block was carried out, all of it or up to where the program was stopped: if memory was at its
-    /// peak in it, notes what was touched by then. A block is followed before it is carried out, so of
-    /// one that was not carried out whole only what is resident is known to be touched.
+    /// Called after a block was executed, wholly or until the program stopped. If memory peaked in the block, records
+    /// the number of touched pages. `touched` covers the whole block; for a partly executed block, only resident pages
+    /// are known to be touched.
     pub(crate) fn settle(&mut self, touched: Counts, whole: bool) {
         if !whole {
             self.observe();
@@ -296,7 +294,6 @@ impl System {
         }
     }
 
-    /// Ends the run and returns its results.
     pub(crate) fn finish(&mut self) -> Outcome {
         if self.is_awake() {
             self.daemons.cut_off(&mut self.clock);

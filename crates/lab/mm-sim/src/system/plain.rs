@@ -1,8 +1,7 @@
-//! The commonest faults in one piece, for their speed: base pages of anonymous memory in a region that has some
-//! already, from free memory or from the region's reservation, where the design's rules consider nothing else.
-//! Pages that a program touches side by side are mapped together. All of it does what `fault` would, page by page,
-//! no more and no less; only `engine` calls it.
-//! See docs/decisions/policy.md#5.
+//! Fast path for the commonest faults: base pages of anonymous memory in a region that has pages already, from free
+//! memory or from the region's reservation, if the design's rules consider nothing else. Contiguous faults are served
+//! together. The results equal those of `fault`, page by page. Only `engine` calls this file. See
+//! docs/decisions/policy.md#5.
 
 use policy::{Plain, Reads};
 use trace::{Access, Advice, Event, Page, SLOTS};
@@ -15,8 +14,8 @@ use crate::memory::{Frame, Mobility, Owner};
 use crate::reservation::ReservationId;
 
 impl System {
-    /// Number of plain faults that `accesses` start with, given that the first found its page absent: contiguous
-    /// pages whose frames will be contiguous.
+    /// Returns the number of plain faults at the start of `accesses`: contiguous pages whose frames will be contiguous.
+    /// The first access is known to find its page absent.
     #[inline]
     pub(crate) fn plain_ahead(&self, accesses: &[Access]) -> u32 {
         let (Some(access), Some((first, mapping))) = (accesses.first(), self.spaces.last_place())
@@ -36,7 +35,7 @@ impl System {
         if !is_ours || !is_plain {
             return 0;
         }
-        // Without a table a superpage may be wanted.
+        // Without a page table the policy may want a superpage.
         let Some(entries) = self.spaces.entries_from(page) else { return 0 };
         if entries[0] != Entry::EMPTY {
             return 0;
@@ -56,17 +55,17 @@ impl System {
             .count() as u32
     }
 
-    /// Number of pages from `page` on whose frames lie in a reservation and only need populating.
+    /// Returns the number of pages from `page` on whose frames lie in a reservation and only need populating.
     #[inline]
     fn reserved_ahead(&self, page: Page, below: u32) -> u32 {
-        // What is resident and not mapped may be mapped along with a neighbour.
+        // Resident unmapped pages may be mapped along with a neighbour, which is not plain.
         let Some(mapped) = self.spaces.mapped_if_all(page.region()) else { return 0 };
         let reservations = self.frames.reservations();
         let Some(id) = reservations.find(page.0) else { return 0 };
         if reservations.key(id).order != LARGE_ORDER {
             return 0;
         }
-        // The page that completes it is another matter, as is the one from which on the rest is prepared.
+        // Excludes the page that completes the reservation, and the page at which the policy fills the rest.
         let most = (below - 1).saturating_sub(reservations.popcnt(id)).min(SLOTS - 1 - mapped);
         let slot = page.slot();
         match most {
@@ -76,8 +75,7 @@ impl System {
         }
     }
 
-    /// Maps `count` pages that [`Self::plain_ahead`] found plain. `false`: nothing was done, as no frame is
-    /// free.
+    /// Maps `count` pages that [`Self::plain_ahead`] found plain. Returns `false`, with no effect, if no frame is free.
     #[inline]
     pub(crate) fn plain_faults(&mut self, page: Page, write: bool, count: u32) -> bool {
         if self.is_single {
@@ -105,7 +103,7 @@ impl System {
         if count > 1 {
             let more = u64::from(count - 1);
             self.charge_faults(more, more * zeroes);
-            // The reservation's queue position follows from the last of several changes.
+            // The last change determines the reservation's queue position, so one update suffices.
             self.populate_plain(id, page.slot() + 1, count - 1);
         }
         true
@@ -117,7 +115,7 @@ impl System {
         self.frames.populate(id, slot, count, now);
     }
 
-    /// Charges faults and the pages that they zeroed.
+    /// Charges faults, and the pages that they zeroed.
     #[inline(always)]
     pub(super) fn charge_faults(&mut self, faults: u64, zeroed: u64) {
         self.counters.faults += faults;
@@ -128,7 +126,6 @@ impl System {
         self.clock.spend(Cause::Zero, self.costs.zero_page * zeroed);
     }
 
-    /// Maps `count` pages to the frames from `frame` on.
     #[inline]
     fn map_plain(&mut self, page: Page, frame: Frame, write: bool, count: u32) {
         if count == 1 {
@@ -142,19 +139,18 @@ impl System {
     }
 }
 
-// Plain faults on pages that lie apart, one after another: what is the same for all of them is looked up once, and
-// charged at the end. As in `plain`, all of it does what `fault` would; only `engine` calls it.
+// Consecutive plain faults on scattered pages: the common state is looked up once, and the faults are charged at the
+// end. The results equal those of `fault`. Only `engine` calls this.
 
-/// Source of a fault's frames.
 #[derive(Debug, Clone, Copy)]
 enum Frames {
-    /// Contiguous free frames from `next` on, `left` of them.
+    /// Contiguous free frames: the next one, and the number left.
     Free { next: u32, left: u32 },
     /// The page's reservation, while it has fewer than `below` pages.
     Reserved { below: u32 },
 }
 
-/// Consecutive faults in one mapping.
+/// Common state of consecutive faults in one mapping.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Apart {
     first: u32,
@@ -162,19 +158,18 @@ pub(crate) struct Apart {
     write: bool,
     dirty: bool,
     frames: Frames,
-    /// Number of free frames taken but not yet charged.
+    /// Number of free frames taken but not yet allocated and charged.
     taken: u32,
 }
 
-/// Number of accesses to look ahead.
 const AHEAD: usize = 32;
-/// Number of accesses, or events, examined together.
+/// Number of accesses or events examined together.
 pub(crate) const PIECE: usize = 8;
-/// Closer pages share lines of the host's caches, approximately.
+/// Pages closer than this share lines of the host's caches, approximately.
 const SAME_LINES: u32 = 64;
 
 impl Apart {
-    /// State that matches no fault.
+    /// A state that matches no fault.
     pub(crate) const NONE: Self = Self {
         first: 0,
         end: 0,
@@ -186,7 +181,7 @@ impl Apart {
 }
 
 impl System {
-    /// The state shared by plain faults like that of `access`, which was served.
+    /// Returns the common state of plain faults like that of `access`, which was just served.
     #[inline]
     pub(crate) fn begin_apart(&self, access: Access) -> Apart {
         let Some((first, mapping)) = self.spaces.last_place() else { return Apart::NONE };
@@ -207,14 +202,14 @@ impl System {
         Apart { first: *first, end: mapping.end, write, dirty, frames, taken: 0 }
     }
 
-    /// Serves a fault if it is like the others. The page was walked to and is not mapped.
+    /// Serves a fault if it matches the common state. The page was walked to and is not mapped.
     #[inline(always)]
     pub(crate) fn plain_apart(&mut self, apart: &mut Apart, access: Access) -> bool {
         let page = access.page();
         if access.writes() != apart.write || !(apart.first..apart.end).contains(&page.0) {
             return false;
         }
-        // Without a table a superpage may be wanted.
+        // Without a page table the policy may want a superpage.
         if !self.spaces.is_empty_beside_others(page) {
             return false;
         }
@@ -240,7 +235,7 @@ impl System {
         let reservations = self.frames.reservations();
         let Some(id) = reservations.find(page.0) else { return false };
         let populated = reservations.popcnt(id);
-        // As where pages lie side by side: what completes it, or has the rest prepared, is another matter.
+        // As in `reserved_ahead`, excludes the page that completes the reservation or has the rest filled.
         if mapped >= SLOTS - 1
             || populated + 1 >= below
             || reservations.key(id).order != LARGE_ORDER
@@ -264,7 +259,7 @@ impl System {
         self.populated(page.region(), 1);
     }
 
-    /// Charges uncharged faults. Afterwards the state matches no fault.
+    /// Allocates the taken frames and charges the faults. Afterwards the state matches no fault.
     #[inline(always)]
     pub(crate) fn end_apart(&mut self, apart: &mut Apart) {
         if apart.taken > 0 {
@@ -274,8 +269,8 @@ impl System {
         *apart = Apart::NONE;
     }
 
-    /// Prefetches what faults on pages that are accessed soon after the one at `found`, which faulted, will read. Where
-    /// they are far apart, each is a miss of the host's caches. `prefetched`: up to where that was done.
+    /// Prefetches the data of faults that accesses shortly after `found` will cause. Scattered faults each miss the
+    /// host's caches. `prefetched`: end of the accesses handled so far.
     #[inline(always)]
     pub(crate) fn prefetch_faults(
         &self,
@@ -314,8 +309,8 @@ impl System {
         }
     }
 
-    /// The same for discards of single pages, of which [`PIECE`] are carried out next: what depends on the page is
-    /// prefetched for those after them, what depends on its frame for these.
+    /// Prefetches the data of discards of single pages; the next [`PIECE`] events are executed now. For these,
+    /// prefetches data that depends on the frame; for the events after them, data that depends on the page.
     pub(crate) fn prefetch_discards(&self, events: &[(u32, Event)]) {
         let reservations = self.frames.reservations();
         let pages = events.iter().map_while(|(_, event)| match event {

@@ -1,8 +1,8 @@
-//! The explicit pool (hugetlb): superpages set aside when memory is mapped, so that faults cannot fail.
+//! The explicit pool (hugetlb): superpages reserved at mmap, so that faults cannot fail.
 //!
-//! The accounting is `crate::hugetlb`'s. A mapping's whole superpages are the pool's; a heap's are rounded
-//! up, as a heap on the pool grows by whole superpages (libhugetlbfs' morecore), another mapping's
-//! down, and what is left of it stays on base pages.
+//! `crate::hugetlb` does the accounting. The pool backs the whole superpages of a mapping. A heap is rounded up,
+//! because a heap on the pool grows by whole superpages (libhugetlbfs' morecore). Other mappings are rounded down, and
+//! the rest uses base pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,19 +20,18 @@ use crate::hugetlb::{Fault, Frames, HugetlbPool, Kind, MappingId, Place, Request
 use crate::memory::compaction::{Mode, evacuate_run};
 use crate::memory::{Frame, Memory, Mobility, Owner};
 
-/// The pool of a system.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pool: Option<HugetlbPool>,
     /// log2 of the regions per pool page.
     group: u32,
-    /// By mapping, in pool pages: the first backed page, the original number, the number left.
+    /// By mapping, in pool pages: first backed page, original number of pages, number left.
     windows: BTreeMap<u32, (u32, u32, u32)>,
-    /// Mappings whose end was unmapped: they do not grow again.
+    /// Mappings that no longer grow, because their end was unmapped.
     ended: BTreeSet<u32>,
 }
 
-/// Physical memory for the pool.
+/// The physical memory from which the pool allocates.
 struct Physical<'a> {
     memory: &'a mut Memory,
     /// log2 of the regions per pool page.
@@ -40,7 +39,6 @@ struct Physical<'a> {
 }
 
 impl Physical<'_> {
-    /// The pageblocks of a pool page.
     fn blocks(&self, first: Frame) -> impl Iterator<Item = Frame> + use<> {
         (0..1 << self.group).map(move |block| Frame(first.0 + block * SLOTS))
     }
@@ -66,8 +64,8 @@ impl Frames for Physical<'_> {
 }
 
 impl Pool {
-    /// The pool of a design, filled from the memory of a machine that has just booted. Without a size it takes
-    /// what mappings need, when they are made (overcommit).
+    /// Creates a design's pool, filled from the memory of a freshly booted machine. A pool without a size allocates
+    /// pages when mappings are made (overcommit).
     pub(crate) fn new(pool: Option<Option<u64>>, memory: &mut Memory, group: u32) -> Self {
         let pool = pool.map(|size| {
             let overcommit = if size.is_none() { u64::from(memory.frames()) } else { 0 };
@@ -78,47 +76,44 @@ impl Pool {
         Self { pool, group, windows: BTreeMap::new(), ended: BTreeSet::new() }
     }
 
-    /// Allocates memory for a pool page on any node; `None`: none is free.
+    /// Allocates a pool page from any node; `None` if no memory is free.
     pub(crate) fn take(&self, memory: &mut Memory) -> Option<Frame> {
         let nodes = memory.nodes() as u8;
         let mut physical = Physical { memory, group: self.group };
         (0..nodes).find_map(|node| physical.allocate(node))
     }
 
-    /// Frees a pool page.
     pub(crate) fn put(&self, memory: &mut Memory, frame: Frame) {
         Physical { memory, group: self.group }.free(frame, 0);
     }
 
-    /// Whether the pool allocates pages from memory when they are mapped.
+    /// Returns whether the pool may allocate pages at mmap.
     pub(crate) fn grows(&self) -> bool {
         self.pool.as_ref().is_some_and(HugetlbPool::grows)
     }
 
-    /// Base pages per pool page.
     pub(crate) fn pages(&self) -> u32 {
         SLOTS << self.group
     }
 
-    /// The regions of the pool page around a region.
+    /// Returns the regions of the pool page around a region.
     pub(crate) fn regions(&self, region: Region) -> impl Iterator<Item = Region> + use<> {
         let first = region.0 >> self.group << self.group;
         (first..first + (1 << self.group)).map(Region)
     }
 
-    /// Number of the pool page around a region.
     fn number(&self, region: Region) -> u32 {
         region.0 >> self.group
     }
 
-    /// The first frames of all its pages' regions.
+    /// Returns the first frame of each region of all pool pages.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Frame> {
         let frames = self.pool.iter().flat_map(HugetlbPool::frames);
         frames
             .flat_map(|frame| (0..1 << self.group).map(move |block| Frame(frame.0 + block * SLOTS)))
     }
 
-    /// The first frames of all pool pages' regions, or the first error.
+    /// Checks the pool. Returns the first frame of each region of all pool pages, or the first error.
     pub(crate) fn verify(&self) -> Result<BTreeSet<u32>, String> {
         let Some(pool) = &self.pool else { return Ok(BTreeSet::new()) };
         pool.verify()?;
@@ -131,19 +126,18 @@ impl Pool {
         Ok(all)
     }
 
-    /// The frames behind a region of a mapping.
+    /// Returns the first frame of a region of a mapping.
     pub(crate) fn page(&self, id: u32, region: Region) -> Option<Frame> {
         let pool = self.pool.as_ref().filter(|_| self.backs(id, region))?;
         let page = pool.page(MappingId(id), self.number(region) - self.window(id).0)?;
         Some(Frame(page.0 + (region.0 & ((1 << self.group) - 1)) * SLOTS))
     }
 
-    /// The window that the pool backs of a mapping; empty once all of it is unmapped.
+    /// Returns the window of a mapping that the pool backs; empty after all of it was unmapped.
     fn window(&self, id: u32) -> (u32, u32, u32) {
         self.windows.get(&id).copied().unwrap_or_default()
     }
 
-    /// Whether the design has a pool.
     pub(crate) fn exists(&self) -> bool {
         self.pool.is_some()
     }
@@ -152,8 +146,8 @@ impl Pool {
         self.pool.as_mut().expect("asked only where there is one")
     }
 
-    /// Reserves `count` pages from number `first` on. Returns the mapping's number; the error is the number of
-    /// missing pages.
+    /// Reserves `count` pages from number `first` on. Returns the mapping's number, or the number of missing pages as
+    /// error.
     pub(crate) fn map(&mut self, memory: &mut Memory, first: u32, count: u32) -> Result<u32, u64> {
         let request =
             Request { kind: Kind::Private, pages: count, reserve: true, place: Place::ANY };
@@ -164,7 +158,7 @@ impl Pool {
         Ok(id)
     }
 
-    /// Reserves further pages, so that a mapping has `wanted`.
+    /// Reserves more pages, until a mapping has `wanted`.
     pub(crate) fn extend(&mut self, memory: &mut Memory, id: u32, wanted: u32) -> Result<(), u64> {
         let (first, count, left) = self.window(id);
         let more = wanted - count;
@@ -175,14 +169,15 @@ impl Pool {
         Ok(())
     }
 
-    /// The first page of a mapping, and the number of pages if it ends at base page `end`; `None`: unchanged.
+    /// Returns a mapping's first page and the number of pages it needs to end at base page `end`; `None` if it has
+    /// enough.
     pub(crate) fn grown(&self, id: u32, end: u32) -> Option<(u32, u32)> {
         let (first, count, _) = self.window(id);
         let wanted = end.div_ceil(self.pages()).saturating_sub(first);
         (wanted > count).then_some((first, wanted))
     }
 
-    /// Unmaps pages and releases used and reserved pool pages. Returns their regions.
+    /// Unmaps pages, and releases used and reserved pool pages. Returns their regions.
     pub(crate) fn unmap(
         &mut self,
         memory: &mut Memory,
@@ -206,7 +201,7 @@ impl Pool {
         (start + from) << self.group..(start + to) << self.group
     }
 
-    /// Discards pages and restores their reservation. Returns their regions.
+    /// Frees pages but restores their reservation. Returns their regions.
     pub(crate) fn discard(
         &mut self,
         memory: &mut Memory,
@@ -221,7 +216,6 @@ impl Pool {
         (start + from) << self.group..(start + to) << self.group
     }
 
-    /// Handles a fault on the page behind a region of a mapping.
     pub(crate) fn fault(
         &mut self,
         memory: &mut Memory,
@@ -234,40 +228,39 @@ impl Pool {
         self.accounting().fault(MappingId(id), index, write, Place::ANY, physical)
     }
 
-    /// The first region of another mapping that maps the same pool page as a region of this one.
+    /// Returns the first region in mapping `other` of the pool page at `region` of mapping `id`.
     pub(crate) fn same_page(&self, id: u32, region: Region, other: MappingId) -> Region {
         let index = self.number(region) - self.window(id).0;
         Region((self.window(other.0).0 + index) << self.group)
     }
 
-    /// Whether pages of the pool behind a heap's end (now at page `end`) were unmapped: what it grows by is
-    /// mapped anew.
+    /// Returns whether pool pages at the end of a heap were unmapped. `end` is the heap's current end. If so, growth
+    /// needs a new mapping.
     pub(crate) fn has_ended(&self, id: u32, end: u32) -> bool {
         let (first, count, _) = self.window(id);
         self.ended.contains(&id) || end.div_ceil(self.pages()) < first + count
     }
 
-    /// Whether the pool backs this region of a mapping.
     pub(crate) fn backs(&self, id: u32, region: Region) -> bool {
         let (first, count, _) = self.window(id);
         (first..first + count).contains(&self.number(region))
     }
 
-    /// The first page of a mapping, and those of `first..end` (base pages) that the pool backs, counted from it.
+    /// Returns a mapping's first page, and the backed pages among `first..end` (base pages), relative to it.
     fn range(&self, id: u32, first: u32, end: u32) -> (u32, Range<u32>) {
         let (start, count, _) = self.window(id);
         let index = |page: u32| page.div_ceil(self.pages()).saturating_sub(start).min(count);
         (start, index(first)..index(end).max(index(first)))
     }
 
-    /// The part of `pages` that may be unmapped or discarded: an edge within a superpage of the pool moves
-    /// inwards to that superpage's end (the kernel refuses such a call; then nothing goes of that page).
+    /// Returns the part of `pages` that may be unmapped or discarded. An edge inside a pool page moves inwards to that
+    /// page's boundary. (The kernel refuses such a call, and nothing of the page is freed.)
     pub(crate) fn trim(&self, spaces: &Spaces, pages: Pages) -> Pages {
         if self.pool.is_none() {
             return pages;
         }
         let Some(process) = spaces.process(spaces.running()) else { return pages };
-        // Advice may have cut the mapping there: the page is one all the same.
+        // Advice may have split the mapping inside a pool page.
         let pool = |page: u32| {
             let found = process.find(Page(page)).and_then(|(_, mapping)| mapping.pool);
             found.filter(|&id| self.backs(id, Page(page).region()))
@@ -285,8 +278,8 @@ impl Pool {
         Pages { first: Page(first), count: end.saturating_sub(first) }
     }
 
-    /// The parts of `pages` that can be mapped anew: where a program unmaps a part of a page of the pool and
-    /// maps it again, the old page is there still.
+    /// Returns the parts of `pages` that can be newly mapped. If a program unmaps part of a pool page and maps it
+    /// again, the old page is still there.
     pub(crate) fn leftover(&self, spaces: &Spaces, pages: Pages) -> Vec<Pages> {
         let end = pages.end().0;
         let own = spaces.process(spaces.running());
@@ -311,7 +304,7 @@ impl Pool {
         parts
     }
 
-    /// The mapping in the pool that has a page in this region, if `place` is not of it but only beside it.
+    /// Returns the mapping whose pool page covers this region, even if `place` itself is a neighbouring mapping.
     pub(crate) fn of(&self, spaces: &Spaces, region: Region, place: spaces::Place) -> Option<u32> {
         if let Some(id) = place.1.pool.filter(|&id| self.backs(id, region)) {
             return Some(id);
@@ -323,16 +316,16 @@ impl Pool {
             .find_map(|at| at.pool.filter(|&id| self.backs(id, region)))
     }
 
-    /// The base pages that the pool backs, or backed, of a mapping.
+    /// Returns the base pages of a mapping that the pool backs or has backed.
     pub(crate) fn backed(&self, id: u32) -> Pages {
         let (first, count, _) = self.window(id);
         Pages { first: Page(first * self.pages()), count: count * self.pages() }
     }
 
-    /// A child's copy of a mapping: shares the pages, not the reservations.
+    /// Copies a mapping for a child, which shares the pages but not the reservations.
     pub(crate) fn fork(&mut self, id: u32, offset: u32) -> Option<u32> {
         if !self.windows.contains_key(&id) {
-            // All that the pool backed of it is unmapped.
+            // All of the mapping's pool pages were unmapped.
             return None;
         }
         let (first, count, left) = self.window(id);
@@ -346,12 +339,12 @@ impl Pool {
     }
 }
 
-// Mappings of the explicit pool: creation, growth, unmapping, faults.
+// Mappings of the explicit pool: create, grow, unmap, fault.
 
 impl System {
-    /// Maps memory from the pool: `Some` if the pool backs its superpages.
+    /// Maps memory from the pool. Returns the mapping's number if the pool backs superpages of it.
     pub(crate) fn pool_map(&mut self, pages: Pages, backing: Backing) -> Result<Option<u32>, Stop> {
-        // A fragmenter does not use the pool.
+        // Fragmenters do not use the pool.
         if !self.pool.exists() || !self.daemons.are_awake() {
             return Ok(None);
         }
@@ -359,7 +352,7 @@ impl System {
         let size = self.pool.pages();
         let first = pages.first.0.div_ceil(size);
         let last = if backing == Backing::Heap { end.div_ceil(size) } else { end / size };
-        // A heap that begins within a superpage has its first one rounded up to.
+        // A heap that lies within one superpage still gets a mapping, which can grow.
         if last <= first && backing != Backing::Heap {
             return Ok(None);
         }
@@ -371,7 +364,7 @@ impl System {
         Ok(id)
     }
 
-    /// Gives the regions that the pool backs to the running process, even past the mapping's end.
+    /// Gives the regions of pool pages to the running process, even past the mapping's end.
     fn take_for_pool(&mut self, pages: Pages) {
         self.spaces.cover(pages);
         if pages.count > 0 {
@@ -379,8 +372,7 @@ impl System {
         }
     }
 
-    /// Asks the pool, once more with the superpages that it is short of made free; then what the design says of
-    /// shortage.
+    /// Asks the pool, and once more after freeing the missing superpages. Then performs the design's rule for shortage.
     fn pool_ask<R>(
         &mut self,
         mut ask: impl FnMut(&mut Pool, &mut Memory) -> Result<R, u64>,
@@ -407,10 +399,10 @@ impl System {
         self.policy.on(Event::NoPoolPage { tried }, &Facts::default())
     }
 
-    /// Makes this number of further superpages free, one by one by what the policy says, as a pool allocates them
-    /// (`alloc_buddy_hugetlb_folio` with `__GFP_RETRY_MAYFAIL`). Those that are free already are held meanwhile: they are
-    /// counted once, and nothing is moved into them. An error: how many are missing still, and what is to be done then.
-    /// See docs/decisions/lab-model.md#15.
+    /// Frees `missing` further superpages one by one, by the policy's actions, as the kernel's pool does
+    /// (`alloc_buddy_hugetlb_folio` with `__GFP_RETRY_MAYFAIL`). Superpages that are free already are held meanwhile,
+    /// so they are counted once and no page moves into them. On failure, returns the number still missing and the
+    /// action to take. See docs/decisions/lab-model.md#15.
     fn free_for_pool(&mut self, missing: u64) -> Result<(), (u64, Action)> {
         let mut held = Vec::new();
         while let Some(frame) = self.pool.take(&mut self.memory) {
@@ -426,7 +418,7 @@ impl System {
                     self.compact_for_pool();
                     Attempt::Compaction
                 }
-                // No reclaim brings a run of several regions (`alloc_contig_pages` does none).
+                // Reclaim frees no run of several regions (`alloc_contig_pages` does not reclaim).
                 Action::Reclaim { .. } if self.group > 0 => Attempt::Reclaim,
                 Action::Reclaim { pages, lumpy, .. } => {
                     self.reclaim(Payer::Program, pages, lumpy);
@@ -449,7 +441,8 @@ impl System {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Superpages of several regions are no blocks of the buddy allocator: pages are moved out of an aligned run.
+    /// Frees a pool page by compaction. A pool page of several regions is larger than any buddy block, so an aligned
+    /// run is evacuated.
     fn compact_for_pool(&mut self) {
         if self.group == 0 {
             self.compact(Payer::Program, Mode::Sync);
@@ -471,7 +464,7 @@ impl System {
         }
     }
 
-    /// Sets the end of a heap on the pool to page `end`.
+    /// Extends a heap on the pool to base page `end`.
     pub(crate) fn pool_grow(&mut self, id: u32, end: u32) -> Result<(), Stop> {
         let Some((first, wanted)) = self.pool.grown(id, end) else { return Ok(()) };
         if self.pool_ask(|pool, memory| pool.extend(memory, id, wanted))?.is_some() {
@@ -481,14 +474,13 @@ impl System {
         Ok(())
     }
 
-    /// Pages `first..end` of a mapping are unmapped. What is mapped still of pages that the pool has back goes too: a
-    /// heap's last page reaches past the heap's end, and parts of one mapping may meet within a page.
+    /// Unmaps the pages `first..end` of a mapping, and everything else that is mapped in the released pool pages: a
+    /// heap's last page reaches past the heap's end, and parts of one mapping may meet within a pool page.
     pub(crate) fn pool_unmap(&mut self, id: u32, first: u32, end: u32) {
         let gone = self.pool.unmap(&mut self.memory, id, (first, end));
         gone.map(Region).for_each(|region| self.unmap_of_pool(region));
     }
 
-    /// Discards pages `first..end` of a mapping.
     pub(crate) fn pool_discard(&mut self, id: u32, first: u32, end: u32) {
         let gone = self.pool.discard(&mut self.memory, id, (first, end));
         gone.map(Region).for_each(|region| self.unmap_of_pool(region));
@@ -500,7 +492,6 @@ impl System {
         }
     }
 
-    /// Handles a fault on a page that the pool backs.
     pub(crate) fn pool_fault(&mut self, page: Page, id: u32, write: bool) -> Result<(), Stop> {
         let region = page.region();
         let found = self.pool.fault(&mut self.memory, id, region, write);
@@ -538,21 +529,20 @@ impl System {
         Ok(())
     }
 
-    /// Maps all regions of a pool page.
     fn map_pool(&mut self, region: Region, frame: Frame) {
         for (number, region) in (0..).zip(self.pool.regions(region)) {
             self.map_region_of_pool(region, Frame(frame.0 + number * SLOTS));
         }
     }
 
-    /// Makes the page writable by its only owner.
+    /// Makes a pool page writable for its only remaining user.
     fn take_pool(&mut self, region: Region) {
         self.pool.regions(region).for_each(|region| self.spaces.take_large(region));
     }
 
     fn map_region_of_pool(&mut self, region: Region, frame: Frame) {
         if self.spaces.at(region).place != NO_TABLE && !self.spaces.is_large(region) {
-            // A mapping beside a heap has base pages here.
+            // A mapping next to a heap has base pages here.
             self.release(region.pages());
         }
         self.spaces.map_large(region, frame, true);
@@ -560,7 +550,6 @@ impl System {
         self.spaces.join_larger(region);
     }
 
-    /// Unmaps a pool page; freeing it is up to the pool.
     fn unmap_pool(&mut self, region: Region) {
         for region in self.pool.regions(region) {
             if self.spaces.is_large(region) {

@@ -1,4 +1,4 @@
-//! Releasing pages: unmapping, discarding, copy on write.
+//! Releases pages: unmap, discard, copy on write.
 
 use policy::{Action, Event};
 use trace::{Page, Pages, Region, SLOTS};
@@ -10,11 +10,10 @@ use super::{Stop, System};
 use crate::Cause;
 use crate::memory::{Frame, Owner};
 
-/// Number of frees to look ahead.
 const AHEAD: usize = 16;
 
 impl System {
-    /// Releases the frames of `pages`; the mappings are up to the caller.
+    /// Releases the frames of `pages`; the caller updates the mappings.
     pub(crate) fn release(&mut self, pages: Pages) {
         let (mut at, end) = (pages.first.0, pages.end().0);
         if self.group > 0 {
@@ -33,7 +32,7 @@ impl System {
         }
     }
 
-    /// As [`Self::release`] for a daemon: the program is not charged.
+    /// As [`Self::release`], without charging the program: for daemons.
     pub(crate) fn release_unpaid(&mut self, pages: Pages) {
         let books = *self.clock.ledger();
         self.release(pages);
@@ -50,7 +49,7 @@ impl System {
                     return 1;
                 }
                 Action::Demote => self.demote(region, Payer::Program),
-                // The kernel refuses this; the superpage stays until all of it is released.
+                // The kernel refuses to release part of this superpage; it stays until all of it is released.
                 _ => return 0,
             }
         }
@@ -84,7 +83,7 @@ impl System {
         gone
     }
 
-    /// Releases one page of a region with a table, without the lists of runs.
+    /// Releases one page of a region with a table, without collecting runs.
     fn release_page(&mut self, page: Page) -> u32 {
         let gone = self.spaces.empty_entry(page);
         if let Some(frame) = gone.frame
@@ -97,7 +96,7 @@ impl System {
         gone.mappings
     }
 
-    /// Frees frames that no page uses any more.
+    /// Frees frames without users.
     #[inline]
     fn free(&mut self, run: Run) {
         self.frames.free(&mut self.memory, &mut self.spaces, &self.clock, run);
@@ -106,7 +105,7 @@ impl System {
     fn release_superpage(&mut self, region: Region) {
         let at = *self.spaces.at(region);
         let base = self.spaces.base(region);
-        // A superpage goes with the first of its regions.
+        // The first region of a superpage pays for unmapping all of it.
         if self.spaces.regions_of(region).next() == Some(region) {
             self.clock.spend(Cause::Map, self.costs.unmap_superpage);
         }
@@ -118,7 +117,7 @@ impl System {
             if self.memory.owner(Frame(base.0 + 1)) != Owner::None
                 && let Owner::Page(heir) = self.memory.owner(base)
             {
-                // Pages that came singly have owners singly.
+                // Frames of base pages have one owner each.
                 self.memory.set_pages(base, SLOTS, heir);
             }
             return;
@@ -129,7 +128,6 @@ impl System {
         self.frames.free_superpage(&mut self.memory, &mut self.spaces, &self.clock, base);
     }
 
-    /// Copies a shared page on a write after a fork.
     pub(crate) fn copy_page(&mut self, page: Page) -> Result<(), Stop> {
         let frame = self.spaces.entry(page).frame().expect("only a page with a frame is shared");
         let got = self.base_page(Payer::Program)?;

@@ -1,4 +1,4 @@
-//! The scan that makes superpages, as far as it is not the policy's: where candidates come from.
+//! The scan that collapses superpages: selection of candidates, without the policy's decisions.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,16 @@ use crate::memory::compaction::{Mode, Request};
 use crate::reservation::ReservationId;
 use crate::touched::TouchedView;
 
-/// State of a daemon's piece of work.
 #[derive(Debug, Default)]
 pub(crate) struct Visited {
-    /// The reservation to examine next, once one was examined.
+    /// The next reservation to examine; the outer `None`: none was examined yet.
     pub partial: Option<Option<ReservationId>>,
     /// The last reservation whose pages could not be moved.
     pub passed: Option<ReservationId>,
 }
 
 impl System {
-    /// Performs a scan's action. Returns how it ended, and the number of mappings skipped.
+    /// Performs an action of the scan. Returns its result, and the number of mappings skipped.
     pub(crate) fn scan(&mut self, action: ScanAction, pass: &mut Pass) -> (Ended, u32) {
         let done = (Ended::Done { pages: 0 }, 0);
         match action {
@@ -60,7 +59,6 @@ impl System {
         done
     }
 
-    /// The next region by address.
     fn visit_next(&mut self) -> (Ended, u32) {
         let mut passed = 0;
         let Some((owner, region)) = self.next_region(self.daemons.cursor(), &mut passed) else {
@@ -85,8 +83,8 @@ impl System {
         }
     }
 
-    /// A candidate for the largest superpage, from a region of it on; where none is made, each of its regions that the
-    /// mapping holds.
+    /// Visits a candidate for the largest superpage, beginning at one of its regions. If none is made, visits each of
+    /// its regions in the mapping.
     fn visit_larger(&mut self, owner: u32, from: Region) -> Ended {
         let mapping = self.spaces.process(owner).and_then(|own| own.find(from.first()));
         let held = mapping.map_or(from.next().0, |(_, mapping)| mapping.end / SLOTS);
@@ -115,21 +113,20 @@ impl System {
         all
     }
 
-    /// Visits the best of the ranked regions.
     fn visit_best(&mut self, pass: &mut Pass) -> Ended {
         let Some(region) = pass.chosen.pop() else { return Ended::Nothing };
         match self.collapse(region, Payer::Daemon) {
             Collapsed::Yes => Ended::Done { pages: SLOTS },
             Collapsed::NoMemory => Ended::NoMemory,
             Collapsed::Unfit => {
-                // Failures go back to bin 0.
+                // A failed region returns to HawkEye's bin 0.
                 self.spaces.forget_coverage(region);
                 Ended::Unfit
             }
         }
     }
 
-    /// The next region at or after (process, page) that lies wholly in a mapping of a scanned kind.
+    /// Returns the next region at or after (process, page) that lies wholly within a mapping of a scanned kind.
     fn next_region(&self, (process, page): (u32, Page), passed: &mut u32) -> Option<(u32, Region)> {
         for (number, space) in self.spaces.processes_from(process) {
             let from = if number == process { page.0 } else { 0 };
@@ -149,7 +146,7 @@ impl System {
         None
     }
 
-    /// The regions of a pass, the first one last.
+    /// Returns the regions of a pass, in reverse order.
     fn choose(&mut self, most: u32, one_process: bool) -> Vec<Region> {
         let mut candidates = self.candidates_by_process();
         if one_process {
@@ -163,7 +160,7 @@ impl System {
             candidates.retain(|&number, _| number == process);
         }
         let mut all: Vec<(u32, Region)> = candidates.into_values().flatten().collect();
-        // The highest rank first; among equals the one that was put there last, at its head: the highest address.
+        // Highest rank first. Among equals, the highest address first: the last one inserted is at the head.
         all.sort_unstable();
         let most = if most == 0 { usize::MAX } else { most as usize };
         all.drain(..all.len().saturating_sub(most));
@@ -203,10 +200,9 @@ impl System {
     }
 }
 
-// Daemons that keep memory, as far as it is not the policy's: what it asks for is done, and charged.
+// Daemons that maintain memory: performs the policy's actions and charges them.
 
 impl System {
-    /// The facts for a daemon at work.
     pub(crate) fn facts_of_daemon(&mut self, task: Daemon, pass: &Pass, piece: &Visited) -> Facts {
         let mut facts = Facts::default();
         let spent_in_piece = self.daemons.spent_in_piece(&self.clock);
@@ -237,7 +233,7 @@ impl System {
             }
             Daemon::Compact => {
                 machine.compaction_wanted = self.daemons.take_compaction_wanted();
-                // Looked at only where compaction ahead of need may be.
+                // Computed only if proactive compaction is on.
                 if self.physical.proactiveness > 0 {
                     let nodes = || 0..self.memory.nodes();
                     let score = |node| self.compaction.score(&self.memory, node);
@@ -251,7 +247,6 @@ impl System {
         facts
     }
 
-    /// Performs an action of a daemon that maintains memory.
     pub(crate) fn upkeep(
         &mut self,
         action: UpkeepAction,
@@ -262,7 +257,7 @@ impl System {
         match action {
             UpkeepAction::Evacuate { after } => self.evacuate_oldest(after, piece),
             UpkeepAction::BreakNext => {
-                // Nowhere to move to: the next one gives its free part.
+                // No frames to migrate to: the next reservation is broken for its free part.
                 let next = self.frames.reservations().newer(QUEUE, piece.passed);
                 let Some(next) =
                     next.and_then(|id| self.frames.reservations().newer(QUEUE, Some(id)))
@@ -287,7 +282,7 @@ impl System {
         }
     }
 
-    /// Migrates the pages of the oldest inactive reservation, so that its superpage becomes wholly free.
+    /// Migrates the pages of the oldest inactive reservation, which frees its superpage.
     fn evacuate_oldest(&mut self, after: u64, piece: &mut Visited) -> Ended {
         let now = self.daemons.now();
         let found = self.frames.reservations().oldest_inactive(QUEUE, piece.passed, now, after);
@@ -307,7 +302,7 @@ impl System {
         }
     }
 
-    /// Fills the most recently changed reservation not yet examined in this piece of work.
+    /// Fills the most recently changed reservation that this piece of work has not examined yet.
     fn fill_next(&mut self, at: u16, piece: &mut Visited) -> Ended {
         let first = || self.frames.reservations().newest_partial(QUEUE, None, at);
         let Some(id) = piece.partial.unwrap_or_else(first) else {
@@ -332,7 +327,6 @@ impl System {
         }
     }
 
-    /// Zeroes a free block ahead of demand.
     fn prezero(&mut self, order: u8) -> Ended {
         let Some(block) = self.memory.take_unzeroed(order) else { return Ended::Nothing };
         self.memory.put_zeroed(block, order);
@@ -343,7 +337,7 @@ impl System {
         Ended::Done { pages: pages as u32 }
     }
 
-    /// Compacts in the background: kcompactd, or Ingens' periodic compaction.
+    /// Compacts in the background, as kcompactd or as Ingens' periodic compaction.
     fn compact_behind(&mut self, mode: Compaction) -> Ended {
         let before = self.counters.migrated;
         for node in 0..self.memory.nodes() {
@@ -359,8 +353,8 @@ impl System {
         Ended::Done { pages: (self.counters.migrated - before) as u32 }
     }
 
-    /// The next superpage: split where it has pages of zeros, and those freed. Pages that were never touched are
-    /// zeros; others are not looked into.
+    /// Examines the next superpage: splits it and frees its zero pages, if the policy wants so. Pages that were never
+    /// touched count as zeros; no other page is examined.
     fn recover_next(&mut self, pass: &mut Pass, touched: TouchedView<'_>) -> Ended {
         let Some(pages) = touched.pages else { return Ended::Nothing };
         let all = self.spaces.region_count();
@@ -373,7 +367,7 @@ impl System {
         let Some(region) = next else { return Ended::Nothing };
         let used = pages.region(region);
         let zeros = SLOTS - used.iter().map(|word| word.count_ones()).sum::<u32>();
-        // A page with contents shows that in its first bytes (9 on average); one of zeros is read whole.
+        // A page with contents differs from zero in its first bytes (9 on average); a zero page is read completely.
         let cost =
             self.costs.scan_page * u64::from(SLOTS) + self.costs.copy_page * u64::from(zeros);
         self.clock.spend_behind(Cause::Scan, cost);
@@ -392,10 +386,9 @@ impl System {
     }
 }
 
-// Superpages whose accesses are watched: for a while they are mapped by their base pages, where they are.
+// Watched superpages, which are mapped by base pages in place for a while.
 
 impl System {
-    /// Performs an action of the daemon that splits superpages.
     pub(crate) fn watch(&mut self, action: WatchAction) -> Ended {
         match action {
             WatchAction::Begin { most } => self.watch_next(most),
@@ -403,7 +396,7 @@ impl System {
         }
     }
 
-    /// Starts watching the next superpages by address, at most once round.
+    /// Starts watching the next superpages by address, at most one round.
     fn watch_next(&mut self, most: u32) -> Ended {
         let (all, from) = (self.spaces.region_count(), self.daemons.watches_from().0);
         let mut found = Vec::new();
@@ -429,7 +422,7 @@ impl System {
         Ended::Done { pages: 0 }
     }
 
-    /// Visits the next watched superpage: split for good, or mapped as one again.
+    /// Visits the next watched superpage: splits it for good, or maps it as a superpage again.
     fn visit_watched(&mut self) -> Ended {
         let Some(region) = self.daemons.next_watched() else { return Ended::Nothing };
         if !self.spaces.at(region).has(WATCHED) {
@@ -438,7 +431,7 @@ impl System {
         self.spaces.unmark(region, WATCHED);
         self.clock.spend_behind(Cause::Scan, self.costs.scan_page * u64::from(SLOTS));
         let Some(base) = self.whole_again(region) else {
-            // Something was done to a part of it meanwhile, as to any that was split.
+            // Part of it changed meanwhile, so it stays split.
             self.counters.demoted += 1;
             return Ended::Unfit;
         };
@@ -453,7 +446,7 @@ impl System {
         Ended::Done { pages: SLOTS }
     }
 
-    /// The first frame of a region whose pages are all mapped, nobody else's, and in one aligned block.
+    /// Returns the first frame of a region, if all its pages are mapped, unshared, and in one aligned block.
     fn whole_again(&self, region: Region) -> Option<Frame> {
         let at = self.spaces.at(region);
         let is_whole = !self.spaces.is_large(region)

@@ -1,8 +1,8 @@
-//! The invariants of a simulated system, counted by definition.
+//! Checks the invariants of a simulated system from scratch.
 //!
-//! Page tables and frames' owners are two views of one fact; everything else (resident, clean and superpage
-//! counts, shares, folios, reservations) is kept beside them for speed. All of it is recomputed from the page
-//! tables here. For tests, and once at the end of a run in debug builds.
+//! Page tables and owners of frames are two views of the same state. Everything else (resident, clean and superpage
+//! counts, shares, folios, reservations) is redundant and kept for speed; it is recomputed here from the page tables.
+//! For tests, and once at the end of a run in debug builds.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +14,21 @@ use super::spaces::region::{
 };
 use crate::memory::{Frame, Owner};
 
-/// The largest memory whose run is verified at its end, in frames (1 GiB): beyond, it takes seconds.
+/// Maximum memory to verify at the end of a run, in frames (1 GiB): more takes seconds.
 const MAX_FRAMES: u32 = 1 << 18;
 
-/// Which pages use which frame: (frame, page), sorted.
+/// Users of frames: (frame, page), sorted.
 type Users = Vec<(u32, u32)>;
 
 impl System {
-    /// In debug builds, verifies machines small enough for it to be quick.
+    /// In debug builds, verifies machines that are small enough.
     pub(crate) fn check(&self) {
         if cfg!(debug_assertions) && self.memory.frames() <= MAX_FRAMES {
             assert_eq!(self.verify(), Ok(()));
         }
     }
 
-    /// Reports the first error, if any.
+    /// Checks all invariants and reports the first error.
     pub(crate) fn verify(&self) -> Result<(), String> {
         self.memory.verify()?;
         let pooled = self.pool.verify()?;
@@ -39,7 +39,6 @@ impl System {
         self.frames.verify(is_used)
     }
 
-    /// Checks page tables and their counts.
     fn verify_regions(&self) -> Result<Users, String> {
         let mut users = Vec::new();
         let mut swapped = 0;
@@ -61,7 +60,7 @@ impl System {
         at: &RegionEntry,
         users: &mut Users,
     ) -> Result<(), String> {
-        // The zero superpage is not memory.
+        // The zero superpage has no resident pages.
         let resident = if at.has(ZEROS) { 0 } else { SLOTS as u16 };
         if at.resident != resident || at.clean != 0 {
             return Err(format!("a superpage with the counts of base pages: {at:?}"));
@@ -74,7 +73,7 @@ impl System {
             return Err("a part of a larger superpage that is not whole".to_string());
         }
         let process = self.spaces.owner(at);
-        // A heap's last superpage of the pool reaches past the heap's end, and a part of one cannot be advised apart.
+        // A heap's last pool page reaches past the heap's end, and advice does not apply to a part of a pool page.
         let first = if at.has(POOL) { self.pool.regions(region).next() } else { None };
         let place = process.and_then(|process| process.find(first.unwrap_or(region).first()));
         if !at.has(POOL)
@@ -101,7 +100,7 @@ impl System {
         Ok(())
     }
 
-    /// Whether all regions around one are parts of one superpage, mapped alike.
+    /// Returns whether the regions around `region` are parts of one superpage and mapped alike.
     fn is_larger(&self, region: Region) -> bool {
         let at = |region| (self.spaces.kind(region) & (SIZE | CHECK), self.spaces.at(region));
         let first = self.spaces.around(region).next().unwrap_or(region);
@@ -115,7 +114,8 @@ impl System {
         })
     }
 
-    /// Whether every page of a region is in some mapping of its process: advice cuts mappings under a superpage.
+    /// Returns whether every page of a region is in some mapping of its process: advice splits mappings under a
+    /// superpage.
     fn is_mapped_throughout(&self, region: Region) -> bool {
         let process = self.spaces.owner(self.spaces.at(region));
         let mapped = |page| process.is_some_and(|process| process.find(Page(page)).is_some());
@@ -160,7 +160,7 @@ impl System {
             if let Some(frame) = entry.frame() {
                 resident += 1;
                 users.push((frame.0, page.0));
-                // A reservation that was filled past a mapping's end waits for it to grow.
+                // Pages of a reservation that was filled past the mapping's end wait for the mapping to grow.
                 let reserved = self.frames.reservations().at(frame).is_some();
                 if !mapped && (present || !reserved) && !self.awaits_growth(page) {
                     return Err(format!("page {slot} has {frame:?} and is in no mapping"));
@@ -184,15 +184,15 @@ impl System {
         Ok(())
     }
 
-    /// A page that was prepared past a mapping's end or in a hole of its region, and stayed when its reservation was
-    /// broken: it stays while anything of the region is mapped, as in an object of FreeBSD.
+    /// Returns whether a page may be outside all mappings: it was filled past a mapping's end or in a hole, and its
+    /// reservation was broken. It stays while the region has any mapping, as in an object of FreeBSD.
     fn awaits_growth(&self, page: Page) -> bool {
         let process = self.spaces.owner(self.spaces.at(page.region()));
         let window = Pages { first: page.region().first(), count: SLOTS };
         process.is_some_and(|process| process.meets(window))
     }
 
-    /// Runs of 16 that may share a TLB entry lie together and are mapped whole.
+    /// Checks that runs of 16 pages that may share a TLB entry are contiguous and wholly mapped.
     fn verify_runs(&self, region: Region) -> Result<(), String> {
         let table = self.spaces.table(region).unwrap_or_default();
         for run in (0..SLOTS).step_by(16) {
@@ -213,8 +213,8 @@ impl System {
         Ok(())
     }
 
-    /// Every frame is free, or in exactly one use that its owner's word, the shares, the folios and the
-    /// reservations agree on.
+    /// Checks that every frame is free or has exactly one use, and that owner words, shares, folios and reservations
+    /// agree.
     fn verify_frames(&self, users: &Users, pooled: &BTreeSet<u32>) -> Result<(), String> {
         let mut from = 0;
         let mut folio = 0;
@@ -302,7 +302,7 @@ impl System {
             return Err(format!("mapped by superpages and base pages: {pages:?}"));
         }
         let head = frame.0 & (SLOTS - 1) == 0;
-        // Of a superpage that came whole only the first frame has an owner.
+        // Only the first frame of a whole superpage has an owner.
         let may_be_nobodys = large > 0 && !head && reservation.is_none();
         match owner {
             None if may_be_nobodys => {}
@@ -319,7 +319,8 @@ impl System {
         Err(format!("used by {pages:?}, shared by {further:?}"))
     }
 
-    /// Frames that are in use with all processes gone: the kernel's, the page cache's and the pool's.
+    /// Returns the number of frames that remain in use without processes: the kernel's, the page cache's and the
+    /// pool's.
     #[cfg(test)]
     pub(crate) fn frames_beyond_processes(&self) -> u64 {
         let fixed = |&frame: &u32| {

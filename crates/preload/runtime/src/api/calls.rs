@@ -1,4 +1,4 @@
-//! The functions that libhugetlbfs lacked: superpage_map(3) and its relatives. They print nothing.
+//! The functions that libhugetlbfs lacked: superpage_map(3) and its relatives.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -40,7 +40,7 @@ pub extern "C" fn superpage_map(
     hand_out(memory, length, |memory| memory.start)
 }
 
-/// `None` for invalid flags or nodes.
+/// Checks the arguments; `None`: invalid flags or node.
 fn request(length: usize, page_size: usize, flags: c_uint, node: c_int) -> Option<Request> {
     if flags & !ALL != 0 || flags & (OR_THP | OR_BASE) == OR_THP | OR_BASE || node < -1 {
         return None;

@@ -7,7 +7,7 @@ use crate::pagemap::{self, PAGE_IS_HUGE, PAGE_IS_PRESENT, Region};
 use crate::raw::{self, Errno};
 use crate::text;
 
-/// One call holds the mmap lock: 64 MiB of base pages take about 0.3 ms.
+/// Bytes scanned by one call, which holds the mmap lock: 64 MiB of base pages take about 0.3 ms.
 const STRIDE: u64 = 64 << 20;
 
 /// Bytes of `start..start+length` on superpages now. Untouched memory does not count.
@@ -54,8 +54,7 @@ fn scan_with(fd: c_int, start: u64, end: u64) -> Result<u64, Errno> {
     Ok(bytes)
 }
 
-/// Sums of each VMA: exact for a VMA that lies within the range or has no superpages. `ENOTSUP` if a VMA with
-/// superpages extends beyond the range.
+/// Adds up the superpages of each VMA in smaps. Fails with `ENOTSUP` if a VMA with superpages extends beyond the range.
 fn from_smaps(start: u64, end: u64) -> Result<u64, Errno> {
     let mut file = File::open(c"/proc/self/smaps").ok_or_else(raw::errno)?;
     let mut line = [0; 128];
@@ -77,7 +76,7 @@ fn from_smaps(start: u64, end: u64) -> Result<u64, Errno> {
     if file.is_broken { Err(libc::EIO) } else { Ok(bytes) }
 }
 
-/// `start-end` of the first line of a VMA.
+/// Parses `start-end` from the first line of a VMA.
 fn addresses(line: &[u8]) -> Option<(u64, u64)> {
     let (first, rest) = text::hexadecimal(line)?;
     let (last, rest) = text::hexadecimal(rest.strip_prefix(b"-")?)?;

@@ -6,8 +6,8 @@
 //! and `HUGETLB_NO_PREFAULT`, which has no effect since the kernel reserves private mappings.
 //!
 //! # Safety
-//! The settings lie in memory that is mapped once and never unmapped. Threads that come first at the same time each
-//! read the environment; the first to publish wins, and the pages of the others leak.
+//! The settings lie in memory that is mapped once and never unmapped. If several threads call first at the same time,
+//! each reads the environment. The first to publish wins, and the pages of the others leak.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, Ordering};

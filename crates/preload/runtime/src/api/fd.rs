@@ -1,9 +1,8 @@
 //! Unlinked files on superpages.
 //!
-//! In a hugetlbfs mount if there is one, because programs check what they got: they call fstatfs and read the path from
-//! /proc, and an administrator reserves pages for a mount (`min_size=`) or limits it (`size=`). If no mount has the
-//! size, `memfd_create(MFD_HUGETLB)` creates the same file without one, where libhugetlbfs returned an error.
-//! See docs/decisions/libhugetlbfs.md#5.
+//! The file lies in a hugetlbfs mount if there is one: programs check it by fstatfs and read its path from /proc, and
+//! an administrator reserves pages for a mount (`min_size=`) or limits it (`size=`). If no mount has the size,
+//! `memfd_create(MFD_HUGETLB)` creates the file; libhugetlbfs returned an error. See docs/decisions/libhugetlbfs.md#5.
 
 use std::ffi::{CStr, c_int};
 
@@ -13,7 +12,7 @@ use super::sizes;
 use crate::raw;
 use crate::text::Text;
 
-/// A file with pages of this size; `None` with errno.
+/// Creates a file with pages of this size; `None` with errno.
 pub fn unlinked(size: usize) -> Option<c_int> {
     match mounts::find(size) {
         Found::Path(directory) => in_mount(directory),
@@ -30,7 +29,7 @@ pub fn unlinked(size: usize) -> Option<c_int> {
     }
 }
 
-/// A file in a hugetlbfs mount; `None`, and no message, if there is no mount.
+/// Creates a file in a hugetlbfs mount; `None`, without a message, if there is no mount.
 pub fn unlinked_in_mount(size: usize) -> Option<c_int> {
     match mounts::find(size) {
         Found::Path(directory) => raw::keeping_errno(|| in_mount(directory)),
@@ -38,8 +37,8 @@ pub fn unlinked_in_mount(size: usize) -> Option<c_int> {
     }
 }
 
-/// A file that never has a name, if the kernel supports that (`O_TMPFILE`, hugetlbfs since 5.1): a killed process
-/// leaves no file behind that holds superpages.
+/// Creates a file that never has a name, if the kernel supports that (`O_TMPFILE`, hugetlbfs since 5.1). A killed
+/// process then leaves no file behind that holds superpages.
 fn in_mount(directory: &CStr) -> Option<c_int> {
     let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_EXCL;
     let before = raw::errno();
@@ -65,7 +64,7 @@ fn in_mount(directory: &CStr) -> Option<c_int> {
     Some(fd)
 }
 
-/// A file in the kernel's internal hugetlbfs mount. Close-on-exec is off, as for files in a mount.
+/// Creates a file in the kernel's internal hugetlbfs mount. Close-on-exec is off, as for files in a mount.
 fn memory(size: usize) -> Option<c_int> {
     let flags = libc::MFD_HUGETLB | (size.trailing_zeros() << libc::MAP_HUGE_SHIFT);
     // SAFETY: a C string.

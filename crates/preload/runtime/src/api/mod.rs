@@ -1,20 +1,21 @@
 //! The library's functions for programs that request superpages themselves: `include/superpage.h`.
 //!
-//! Two groups. `names` has the functions of libhugetlbfs under this library's prefix, with their old semantics,
-//! messages and `HUGETLB_*` environment; the compatible libhugetlbfs.so.0 forwards to them. `calls` has what that
-//! library lacked: a choice of fallback and node, the reason why superpages were refused, and how much of a range lies
-//! on superpages. The functions of `calls` neither print nor read the environment, except for the default page size.
+//! There are two groups of functions. `names` has the functions of libhugetlbfs under this library's prefix, with their
+//! old semantics, messages and `HUGETLB_*` environment; the compatible libhugetlbfs.so.0 forwards to them. `calls` has
+//! what libhugetlbfs lacked: a choice of fallback and node, the reason why superpages were refused, and how much of a
+//! range lies on superpages. The functions of `calls` neither print nor read the environment, except for the default
+//! page size.
 //!
-//! One guarantee holds for all of them: a call that succeeds with superpages has them. They are either reserved, so
-//! that no fault of this process can fail, or, where a reservation does not suffice (`obtain` lists when), populated.
-//! Writes of a forked child have no such guarantee (superpage(7)).
+//! The superpages of a successful call are reserved, so that no fault of this process can fail. Where a reservation
+//! does not suffice (`obtain` lists when), they are populated. Writes of a forked child have no such guarantee
+//! (superpage(7)).
 //!
 //! # Safety
 //! This library may also be the process's malloc, and its functions may be called before main: nothing in here
 //! allocates from Rust's allocator, waits for a lock, unwinds, or changes errno on success. Memory is mapped and
-//! unmapped by direct system calls, and so passes none of the functions that this library interposes. Files are read
-//! through libc's `open`, `opendir` and `read`, because programs interpose them and expect the calls. Addresses are
-//! unmapped only by the thread that found them in `regions` and removed them.
+//! unmapped by direct system calls, which bypass the functions that this library interposes. Files are read through
+//! libc's `open`, `opendir` and `read`, because programs interpose them and expect the calls. Only the thread that
+//! removed an address from `regions` unmaps it.
 
 mod calls;
 mod coverage;

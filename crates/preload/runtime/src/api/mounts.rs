@@ -1,9 +1,8 @@
 //! Mount points of hugetlbfs: the mount table, read completely and decoded.
 //!
 //! A path handed out stays valid for the life of the process (libhugetlbfs' contract), so each path is kept once, in
-//! memory that is never unmapped. If a kept path is still a usable hugetlbfs of the size, it is handed out again
-//! without reading the table; otherwise the table is read again, so that later mounts are found and unmounted ones are
-//! not.
+//! memory that is never unmapped. A kept path that is still a usable hugetlbfs of the size is handed out again without
+//! reading the table. Otherwise the table is read again, to find later mounts.
 //!
 //! # Safety
 //! `PLACES` is a list that only grows, at its head, by compare-and-swap. A place is written before it is published and
@@ -19,7 +18,7 @@ use super::report::{Level, report};
 use crate::raw;
 use crate::text::{LossyUtf8, Text};
 
-/// `include/uapi/linux/magic.h`. The libc crate has it as a type that differs between targets.
+/// From `include/uapi/linux/magic.h`. The type of the libc crate's constant differs between targets.
 const HUGETLBFS_MAGIC: u32 = 0x9584_58f6;
 
 /// The kernel's maximum path length, with the zero byte.
@@ -135,7 +134,7 @@ fn keep(path: &Path, size: usize) -> Option<&'static CStr> {
     }
 }
 
-/// `HUGETLB_PATH=a:b`: only these mounts. Warnings about them are printed once.
+/// Calls `look` with each mount in `HUGETLB_PATH=a:b`. Prints warnings about them once.
 fn read_list(list: &[u8], look: &mut dyn FnMut(&Path)) {
     static SAID: AtomicBool = AtomicBool::new(false);
     let is_said = SAID.swap(true, Ordering::Relaxed);
@@ -169,8 +168,8 @@ fn read_table(look: &mut dyn FnMut(&Path)) -> bool {
     any && !table.is_broken
 }
 
-/// One line of the table, of any length: `source target type options 0 0`. `None` at the end; `Some(None)` for other
-/// file systems.
+/// Reads one line of the table, of any length: `source target type options 0 0`. `None` at the end; `Some(None)` for
+/// other file systems.
 fn next_mount(table: &mut File) -> Option<Option<Path>> {
     let mut end = skip_field(table)?;
     let mut path = Path::new();
@@ -188,7 +187,7 @@ fn next_mount(table: &mut File) -> Option<Option<Path>> {
     Some((kind.bytes() == b"hugetlbfs" && fits).then_some(path))
 }
 
-/// The byte that ended the field: a space or a newline; `None` at the end of the file.
+/// Skips a field. Returns the byte that ended it, a space or a newline; `None` at the end of the file.
 fn skip_field(table: &mut File) -> Option<u8> {
     loop {
         if let end @ (b' ' | b'\n') = table.byte()? {

@@ -1,8 +1,8 @@
 //! The functions of libhugetlbfs under this library's prefix (get_huge_pages(3) and its relatives).
 //!
-//! Fixed compared with libhugetlbfs: a pointer that this library did not hand out is never unmapped; a region for which
-//! even the fallback fails is null, coloured or not; colours differ; a length of 0 is EINVAL; any page size with a pool
-//! works, mounted or not; errno says why.
+//! Differences from libhugetlbfs: a pointer that this library did not hand out is never unmapped. If even the fallback
+//! fails, a region is null, coloured or not. The colours of regions differ. A length of 0 is EINVAL. Any page size with
+//! a pool works, mounted or not. errno says why a call failed.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::ops::ControlFlow;
@@ -165,8 +165,8 @@ pub extern "C" fn superpage_free_huge_pages(pointer: *mut c_void) {
     free(pointer, "free_huge_pages");
 }
 
-/// `void *get_hugepage_region(size_t len, ghr_t flags)`: any length; base pages with `GHR_FALLBACK`; with `GHR_COLOR`
-/// at a varying cache line within the slack that rounding up left.
+/// `void *get_hugepage_region(size_t len, ghr_t flags)`: maps any length. `GHR_FALLBACK` allows base pages. `GHR_COLOR`
+/// places the region at a varying cache line within the slack that rounding up left.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_get_hugepage_region(length: size_t, flags: c_ulong) -> *mut c_void {
     if flags & GHP_MASK != 0 {
@@ -192,7 +192,7 @@ pub fn shmget_on_superpages(key: libc::key_t, size: size_t, flags: c_int) -> Opt
     sysv::shmget(key, size, flags)
 }
 
-/// `__tp_kernel_default_hugepage_size_reset`: /proc/meminfo is read again.
+/// `__tp_kernel_default_hugepage_size_reset`: makes the next call read /proc/meminfo again.
 #[unsafe(no_mangle)]
 pub extern "C" fn superpage_hugetlbfs_forget_default_size() {
     sizes::forget_default();
@@ -270,8 +270,8 @@ fn free(pointer: *mut c_void, function: &str) {
     }
 }
 
-/// An offset of whole cache lines within `spare` bytes, evenly spread over any number of calls: the fractional parts of
-/// multiples of the golden ratio.
+/// Returns an offset of whole cache lines within `spare` bytes. The offsets of successive calls are spread evenly, like
+/// the fractional parts of multiples of the golden ratio.
 fn colour(spare: usize) -> usize {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -134,7 +134,7 @@ fn filled(start: usize, length: usize, request: &Request) -> Result<(), Refusal>
     })
 }
 
-/// Lets the kernel write one zero byte into each page: the read fails if there is no page.
+/// Lets the kernel write one zero byte into each page. The read fails if the pool has no page.
 fn touched(start: usize, length: usize, page: usize) -> Result<(), Errno> {
     // SAFETY: a C string.
     let zero = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -159,7 +159,7 @@ fn give_back(start: usize, length: usize, errno: Errno, reason: Reason) -> Refus
     Refusal::new(errno, reason)
 }
 
-/// Why mmap failed: read from the counters afterwards, so under contention a guess.
+/// Finds out why mmap failed. Reads the counters afterwards, so under contention the reason is a guess.
 fn refused(errno: Errno, request: &Request, length: usize) -> Refusal {
     let needed = (length / request.page) as u64;
     let reason = match errno {

@@ -1,7 +1,7 @@
 //! Table of the memory that was handed out: no other memory is ever unmapped.
 //!
 //! libhugetlbfs looked its regions up in /proc/self/maps, where adjacent mappings that the kernel merged look like one,
-//! and mappings of others look like its own. Here the address that the caller got identifies a region, in a table that
+//! and foreign mappings look like its own. Here a table finds a region by the address that the caller got. The table
 //! grows by chunks and never shrinks.
 //!
 //! Life of a slot: free (0) -> claimed by one thread (1) -> holds a region (its address) -> claimed by the one thread
@@ -33,7 +33,7 @@ const FREE: usize = 0;
 const CLAIMED: usize = 1;
 const SLOTS: usize = 1000;
 
-/// (c) by `handle`.
+/// (c): a thread claims the slot through `handle`.
 #[repr(C)]
 struct Slot {
     handle: AtomicUsize,
@@ -120,7 +120,7 @@ fn grow(link: &AtomicPtr<Chunk>) -> Option<&'static Chunk> {
 impl Chunk {
     /// All slots, starting at a hash of the address, so that look-ups are short.
     fn slots_from(&self, handle: usize) -> impl Iterator<Item = &Slot> {
-        // Regions begin at superpages, so the bits above those distinguish them.
+        // Regions begin at superpages, so the higher address bits distinguish them.
         let first = ((handle >> 21) ^ (handle >> 12)) % SLOTS;
         self.slots[first..].iter().chain(&self.slots[..first])
     }

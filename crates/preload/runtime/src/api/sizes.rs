@@ -130,7 +130,7 @@ pub fn for_each(mut see: impl FnMut(usize) -> ControlFlow<()>) -> Result<(), Err
     Ok(())
 }
 
-/// `2048kB`, as in the kernel's names of pools.
+/// Parses `2048kB`, as in the kernel's names of pools.
 fn size_in_name(name: &[u8]) -> Option<usize> {
     let (kib, rest) = text::number(name)?;
     let size = usize::try_from(kib.checked_mul(1024)?).ok()?;

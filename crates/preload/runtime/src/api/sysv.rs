@@ -74,7 +74,7 @@ pub fn fill_if_needed(id: c_int, size: usize, page: usize) -> Result<(), Errno> 
         // SAFETY: attached above, and used by no other code.
         unsafe { raw::call!(SYS_shmdt, start) };
         match filled {
-            // Linux before 5.14 cannot populate it this way.
+            // Linux before 5.14 cannot populate the segment this way.
             Ok(()) | Err(libc::EINVAL) => Ok(()),
             Err(_) => {
                 // SAFETY: new, ours, and no other process knows its id yet.

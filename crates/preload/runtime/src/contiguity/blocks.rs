@@ -3,7 +3,7 @@
 
 use crate::text::decimal;
 
-/// Maximum nodes; further ones count as the last.
+/// Maximum number of nodes. Memory of further nodes counts for the last one.
 pub const MAX_NODES: usize = 64;
 /// Maximum length of a line; MAX_PAGE_ORDER is 13 at most, and eleven counts take 90 bytes.
 pub const MAX_LINE: usize = 512;
@@ -33,7 +33,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// No free memory. Both sizes are powers of two.
+    /// Starts without free memory. Both sizes are powers of two.
     pub fn new(base: usize, superpage: usize) -> Self {
         Self { base, superpage, nodes: [None; MAX_NODES] }
     }
@@ -99,7 +99,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// At the beginning of a text.
+    /// Starts at the beginning of a text.
     pub const fn new() -> Self {
         Self { line: [0; MAX_LINE], used: 0, is_too_long: false }
     }

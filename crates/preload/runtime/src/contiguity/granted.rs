@@ -1,7 +1,7 @@
 //! Advised memory that is not touched yet, and borders within mappings of which only a part is advised.
 //!
-//! Hints in plain atomics, without a lock. If two threads write an entry at once, one write is lost. A thread that
-//! reads an entry during a write may query memory that is not ours, and learns only whether it is resident.
+//! The entries are hints in plain atomics, without a lock. If two threads write an entry at once, one write is lost. A
+//! thread that reads an entry during a write may query memory that is not ours, and learns only whether it is resident.
 //!
 //! # Safety
 //! Only `mincore` and advice, which change no contents and fail on unmapped memory. See
@@ -45,7 +45,7 @@ pub fn add(start: usize, end: usize) {
         if from == 0 {
             continue;
         }
-        // Extend the range below or above that is adjacent.
+        // Extend an adjacent range.
         if to == start {
             range.end.store(end, Relaxed);
         } else if from == end {
@@ -112,7 +112,8 @@ impl Advised {
     }
 }
 
-/// Whether samples suggest that `[start, end)` is touched. Part of its last superpage may be malloc's rounding.
+/// Whether samples suggest that `[start, end)` is touched. Samples only the start of the last superpage: the rest may
+/// be malloc's rounding.
 pub fn is_filled(start: usize, end: usize, superpage: usize) -> bool {
     let last = end.saturating_sub(superpage).max(start);
     let sample = |number: usize| start + (last - start) / 4 * number;
@@ -147,8 +148,8 @@ pub fn add_border(at: usize, end: usize) -> bool {
     false
 }
 
-/// Removes the borders in `[start, end)`. If `is_joined` returns true, advises the memory behind each one, so that the VMAs
-/// merge again. Returns the bytes before the first border, or all if there is none.
+/// Removes the borders in `[start, end)`. If `is_joined` returns true, advises the memory behind each one, so that the
+/// VMAs merge again. Returns the bytes before the first border, or all if there is none.
 pub fn remove_borders(start: usize, end: usize, is_joined: impl Fn() -> bool) -> usize {
     let mut first = end;
     each_border(start, end, |at, until| {

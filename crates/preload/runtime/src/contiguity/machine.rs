@@ -59,7 +59,7 @@ fn local_node() -> usize {
     node as usize
 }
 
-/// Nodes of this thread's cpuset and binding memory policy.
+/// Nodes that this thread's cpuset and binding memory policy allow.
 fn allowed_nodes() -> [u64; 16] {
     const MPOL_F_MEMS_ALLOWED: usize = 1 << 2;
     let ask = |flags: usize| {
@@ -174,7 +174,8 @@ pub fn larger_thp() -> Option<usize> {
     Some(SIZE.load(Relaxed)).filter(|size| *size > NONE)
 }
 
-/// The largest size below `superpage` that advised memory gets (mTHP). Read each time: `superpage run` enables sizes.
+/// The largest size below `superpage` that advised memory gets (mTHP). Reads the setting each time, because `superpage
+/// run` enables sizes.
 pub fn smaller_thp(superpage: usize) -> Option<usize> {
     let smallest = 4 * raw::base_page();
     let sizes = std::iter::successors(Some(superpage / 2), |size| Some(size / 2));

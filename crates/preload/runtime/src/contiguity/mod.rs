@@ -2,15 +2,15 @@
 //!
 //! On fragmented memory (one unmovable page per superpage suffices) each first touch of advised memory runs direct
 //! compaction for milliseconds and still gets base pages. The advice cannot be withdrawn while a program touches one
-//! large range. Therefore `advisor` decides before the advice how much of the range fits, from free blocks in
-//! /proc/buddyinfo (3 microseconds), advised memory that is still untouched (`granted`), trials (`probe`) and failures
+//! large range. Therefore `advisor` decides beforehand how much of the range fits. It uses free blocks in
+//! /proc/buddyinfo (3 microseconds), advised memory that is still untouched (`granted`), probes (`probe`) and failures
 //! counted in /proc/vmstat (`machine`).
 //!
 //! A mapping advised in part is two VMAs, and `mremap` of both at once fails. The border is recorded, and [`rejoin`]
 //! removes it first.
 //!
-//! All state is hints in plain atomics: no lock, no allocation, and a forked child keeps its parent's. Once the process
-//! may have a seccomp filter, no file is opened and nothing is tried: the last answer stays.
+//! All state is hints in plain atomics: no lock, no allocation, and a forked child keeps its parent's state. Once the
+//! process may have a seccomp filter, no file is opened and nothing is probed: the last answer stays.
 //!
 //! # Safety
 //! Advice changes no contents.
@@ -37,7 +37,7 @@ pub use untouched::release as release_untouched;
 
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Advises as much of `[start, start + length)` as free memory allows, if the policy says so: nothing, a part that
+/// Advises as much of `[start, start + length)` as free memory allows, if the advisor says so: nothing, a part that
 /// begins at `start`, or all. Returns the bytes advised; the reason for the rest is counted. Preserves errno. The
 /// memory is not in use yet.
 pub fn advise(kind: Kind, start: usize, length: usize) -> usize {
@@ -49,14 +49,14 @@ pub fn advise_old(kind: Kind, start: usize, length: usize) -> usize {
     advise_as(kind, start, length, Use::Old)
 }
 
-/// As [`advise`], for reserved address space of which little may be touched: all or nothing, and it does not count as
-/// untouched advised memory in later decisions.
+/// As [`advise`], for reserved address space of which little may be touched. The range is advised as a whole or not at
+/// all, and does not count as untouched advised memory in later decisions.
 pub fn advise_reserved(kind: Kind, start: usize, length: usize) -> usize {
     advise_as(kind, start, length, Use::Reserved)
 }
 
-/// Called before `mremap` moves or resizes `[start, start + length)`: merges its VMAs. Returns the bytes that were
-/// advised, for [`grown`]: those before the first border.
+/// Call before `mremap` moves or resizes `[start, start + length)`: merges its VMAs. Returns the bytes before the first
+/// border, which were advised, for [`grown`].
 pub fn rejoin(start: usize, length: usize) -> usize {
     granted::remove_borders(start, start.saturating_add(length), || {
         let facts = facts(Kind::Mmap, start, length, Use::Old);
@@ -64,13 +64,13 @@ pub fn rejoin(start: usize, length: usize) -> usize {
     })
 }
 
-/// The program, or malloc, reuses `[start, end)`: drops the borders in it.
+/// Drops the borders in `[start, end)`, which the program or malloc reuses.
 pub fn forget(start: usize, end: usize) {
     granted::forget_borders(start, end);
 }
 
-/// The program watches memory through userfaultfd: from now on none of its mappings are populated, because that would
-/// wait for the handler.
+/// Call when the program watches memory through userfaultfd. From now on none of its mappings are populated, because
+/// populating would wait for the program's handler.
 pub fn set_watched() {
     IS_WATCHED.store(true, Relaxed);
 }
@@ -85,8 +85,7 @@ pub struct Grown {
     pub advised: usize,
 }
 
-/// The added part of a mapping inherits the advice, and keeps it as far as free memory allows. Returns the added bytes
-/// that are advised.
+/// Decides how much of the added part keeps the mapping's advice. Returns the added bytes that are advised.
 pub fn grown(kind: Kind, grown: &Grown) -> usize {
     let &Grown { start, length, old, advised } = grown;
     if filter::may_be_in_place() {
@@ -113,14 +112,14 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
             Ended::Unfit
         }
         Action::AdviseSmaller { from, .. } => {
-            // The old part has its page tables, and contents.
+            // The old part already has page tables and contents.
             let is_advised = make_smaller(start, length, old.max(from as usize), facts);
             advised_to(is_advised, start, length, true, facts)
         }
         Action::Unadvise { from, promised, .. } => {
             counters::count_reason(Reason::Fragmented);
             let border = start + from as usize;
-            // Withdrawing advises the part before the border, which must have had advice before.
+            // `withdraw` advises the part before the border, which must have had advice before.
             let may_advise = facts.decided_from() < facts.old
                 || granted::is_filled(start, start + old, machine::superpage())
                 || maps::is_advised(start);
@@ -142,10 +141,10 @@ pub fn grown(kind: Kind, grown: &Grown) -> usize {
     }
 }
 
-/// Withdraws the advice of `[border, end)`; `false`: of everything from `start` on, because the parts could not be
-/// merged again. Uses MADV_NOHUGEPAGE, which [`rejoin`] replaces by MADV_HUGEPAGE.
+/// Withdraws the advice of `[border, end)` by MADV_NOHUGEPAGE, which [`rejoin`] replaces by MADV_HUGEPAGE. `false`:
+/// withdrew all from `start` on, because the parts could not be merged again.
 fn withdraw(start: usize, border: usize, end: usize) -> bool {
-    // First of the whole range: the base page that lets the parts merge would otherwise be a superpage.
+    // First withdraw all: the page that `can_be_rejoined` populates must be a base page.
     advice::base_pages(start, end - start)
         && !IS_WATCHED.load(Relaxed)
         && can_be_rejoined(border)
@@ -153,7 +152,7 @@ fn withdraw(start: usize, border: usize, end: usize) -> bool {
         && advice::superpages(start, border - start)
 }
 
-/// At exit: checks whether superpages were available for what was advised last.
+/// At exit: checks whether superpages were available for the memory advised last.
 pub fn finish() {
     if executor::has_decided() {
         decide(Event::Ended, &mut executor::facts(0, 0, machine::superpage()));
@@ -169,9 +168,9 @@ fn advise_as(kind: Kind, start: usize, length: usize, used: Use) -> usize {
     perform(action, kind, start, facts)
 }
 
-/// The program advises `[start, start + length)` itself. `true`: advised as far as free memory allows, like memory that
-/// the library advises. `false`: the caller passes the advice to the kernel, because superpages are free for all of it,
-/// the memory is in use, or it is not private and anonymous. See docs/decisions/contiguity.md#7.
+/// Handles the program's own advice for `[start, start + length)`. `true`: the range is advised as far as free memory
+/// allows. `false`: the caller passes the advice to the kernel, because superpages are free for all of the range, or
+/// the range is in use or not private and anonymous. See docs/decisions/contiguity.md#7.
 pub fn advise_for_program(start: usize, length: usize) -> bool {
     if length < machine::superpage()
         || !executor::advises()
@@ -235,7 +234,7 @@ fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
     if bytes == 0 {
         return 0;
     }
-    // Shared memory has sizes of its own, and old memory has its page tables.
+    // Shared memory has sizes of its own, and old memory already has page tables.
     let has_size =
         kind == Kind::Shared || facts.used == Use::Old || tables::make_if_larger(start, bytes);
     let is_advised = has_size && advice::superpages(start, bytes);
@@ -252,7 +251,6 @@ fn perform(action: Action, kind: Kind, start: usize, facts: &Facts) -> usize {
 fn make_smaller(start: usize, length: usize, from: usize, facts: &Facts) -> bool {
     counters::count_reason(Reason::Smaller);
     let border = start + from;
-    // Old memory has its page tables, and contents.
     let is_fresh = facts.used != Use::Old;
     if is_fresh && tables::make(border, start + length - border, facts.superpage as usize) {
         return advice::superpages(start, length);
@@ -293,7 +291,7 @@ fn facts(kind: Kind, start: usize, length: usize, used: Use) -> Facts {
     }
 }
 
-/// Runs the policy's loop: performs the reads and trials it requests.
+/// Runs the advisor: performs the reads, probes and waits that it requests.
 fn decide(event: Event, facts: &mut Facts) -> Action {
     executor::run_advisor(event, facts, |action, facts| match action {
         Action::Read(source) => Some((read(source, facts), 0)),
@@ -308,12 +306,12 @@ fn decide(event: Event, facts: &mut Facts) -> Action {
                 counters::refused();
             }
             facts.obtained = Some(got.unwrap_or(0));
-            // Both must be read again.
+            // Freed superpages change both facts.
             (facts.contiguous, facts.reclaimable) = (None, None);
             Some((executor::done_if(got.is_some()), 0))
         }
         Action::Probe { count, limit } => {
-            // A trial reclaims memory, which is free afterwards.
+            // A probe reclaims memory, which is free afterwards.
             facts.reclaimable = None;
             let tried = probe::superpages(count, limit, facts.superpage);
             if tried.0 == Ended::NoMemory {
@@ -362,8 +360,8 @@ fn read(source: Source, facts: &mut Facts) -> Ended {
     DONE
 }
 
-/// VMAs that each have an own `anon_vma` are never merged (`is_mergeable_anon_vma`, mm/vma.c). The range therefore gets
-/// one before it is split: by its first fault, on the page behind the border.
+/// VMAs that each have an own `anon_vma` are never merged (`is_mergeable_anon_vma`, mm/vma.c). Before the range is
+/// split, a fault on the page behind the border therefore gives the whole range an `anon_vma`.
 fn can_be_rejoined(border: usize) -> bool {
     // SAFETY: a fault, which changes no contents.
     unsafe { raw::populate(border, raw::base_page()) }.is_ok()

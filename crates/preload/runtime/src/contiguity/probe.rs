@@ -8,11 +8,12 @@ use advisor::Outcome;
 use crate::executor::advice;
 use crate::{limits, raw};
 
-/// Maximum fraction of the cgroup's remaining memory for a trial: other processes of the cgroup would be reclaimed.
+/// A probe takes at most 1/TRIED_SHARE of the cgroup's remaining memory: more could reclaim memory of its other
+/// processes.
 const TRIED_SHARE: usize = 4;
 
-/// Populates `count` superpages, all held at once, until one takes more than `limit` microseconds. Succeeds if each
-/// took one fault; returns the time of the slowest.
+/// Populates `count` superpages, all held at once, until one takes more than `limit` microseconds. Succeeds if none
+/// took more than two faults; returns the time of the slowest.
 pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Outcome, u32) {
     let (count, superpage) = (count as usize, superpage as usize);
     let Some(length) = count.checked_add(1).and_then(|it| it.checked_mul(superpage)) else {
@@ -30,7 +31,7 @@ pub fn superpages(count: u64, limit: u32, superpage: u64) -> (Outcome, u32) {
     }
 }
 
-/// `None`: the trial could not be made.
+/// As [`superpages`], on mapped memory; `None`: the probe could not be made.
 ///
 /// # Safety
 /// `count` superpages from `first` on are ours.

@@ -1,5 +1,5 @@
 //! Makes page tables before the first touch, if a smaller superpage size (mTHP) was requested and larger ones are
-//! enabled as well: the kernel tries the largest only where there is no page table yet (`__handle_mm_fault`,
+//! enabled, too. The kernel tries the largest size only where there is no page table yet (`__handle_mm_fault`,
 //! mm/memory.c).
 //!
 //! A read maps the zero page and its page table; the zero page is discarded, and the table stays, because less than its
@@ -28,7 +28,7 @@ pub fn make(start: usize, length: usize, largest: usize) -> bool {
     if filter::may_be_in_place() {
         return false; // a filter may not permit these calls
     }
-    // Tables take 1/512 of the memory: none for more memory than the machine has.
+    // Tables take 1/512 of the memory. Make none for more memory than the machine has.
     if length < page || length > machine::total() || !make_one(start + length - page) {
         return false;
     }

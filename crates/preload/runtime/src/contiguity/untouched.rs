@@ -15,9 +15,9 @@ use crate::settings::{self, Pages};
 use crate::write_protect::{self, WriteProtect};
 use crate::{executor, maps, raw};
 
-/// Discards the base pages of private anonymous memory in `[start, end)` that are in superpages and hold only zeroes:
-/// for a program whose userfaultfd handler must see faults on missing pages. Pages to which the program wrote zeroes
-/// are discarded too, and the handler sees their faults.
+/// Discards the base pages of private anonymous memory in `[start, end)` that are in superpages and hold only zeroes.
+/// Call for a program whose userfaultfd handler must see faults on missing pages. Pages to which the program wrote
+/// zeroes are discarded too, and the handler sees their faults.
 ///
 /// Does nothing before Linux 6.7, which does not tell superpages from base pages (`PAGEMAP_SCAN`), or if other threads
 /// cannot be blocked: the pages stay.

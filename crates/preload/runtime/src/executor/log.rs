@@ -44,7 +44,7 @@ fn pid() -> u64 {
     unsafe { raw::call!(SYS_getpid) as u64 }
 }
 
-/// Appends nothing if the process may have a seccomp filter: then no file is opened.
+/// Appends a line, unless the process may have a seccomp filter: then no file is opened.
 #[cold]
 #[inline(never)]
 fn append(path: &CStr, line: &dyn fmt::Display) {

@@ -1,10 +1,10 @@
 //! Executor of `advisor` in this process: the advisor's state, and the functions that ask the advisor ([`decide`],
 //! [`run_advisor`]). The caller performs the action; [`advise`] performs it for memory that only needs advice.
 //!
-//! The state is a seqlock over atomic words: `VERSION` is odd while a thread stores a change. Readers retry; after
-//! [`TRIES`] they decide on the words as they are and store nothing, because the writer may be a thread that a signal
-//! handler interrupted, or that was stopped. So no thread waits, and a change may be lost: the state has only hints. A
-//! forked child keeps its parent's state.
+//! The state is a seqlock over atomic words: `VERSION` is odd while a thread stores a change. Readers retry. After
+//! [`TRIES`] they decide on the words as they are and store nothing, because the writer may have been stopped, or
+//! interrupted by a signal handler. So no thread waits, and a change may be lost: the state has only hints. A forked
+//! child keeps its parent's state.
 //!
 //! # Safety
 //! Only atomics, and advice (`advice`).
@@ -101,7 +101,6 @@ pub fn facts(start: usize, length: usize, superpage: usize) -> Facts {
 }
 
 /// Decides the fallback for `length` bytes for which the pool has no superpages; `wanted` is the configured one.
-/// [`advise`] and `contiguity` decide how much of the memory is advised.
 pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
     let facts =
         Facts { fallback: advisor_fallback(wanted), length: length as u64, ..Facts::default() };
@@ -112,8 +111,8 @@ pub fn fall_back(wanted: Fallback, length: usize) -> Fallback {
     }
 }
 
-/// Advises memory whose advice does not depend on free blocks, if the advisor says so. `wanted` is the fallback: the
-/// memory was to be on the pool, but is not. Returns whether it was advised.
+/// Advises memory whose advice does not depend on free blocks, if the advisor says so. `wanted` is the fallback for
+/// memory that the pool did not serve. Returns whether the memory was advised.
 pub fn advise(kind: Kind, wanted: Fallback, start: usize, length: usize) -> bool {
     let facts = Facts {
         kind,
@@ -142,7 +141,7 @@ pub fn advisor_fallback(fallback: Fallback) -> advisor::Fallback {
     }
 }
 
-/// Whether superpages are to be prepared ahead, if a filter allows it.
+/// Whether superpages are to be prepared ahead, unless a seccomp filter forbids it.
 pub fn prepares() -> bool {
     request().prepares(sizes::superpage() as u64)
 }
@@ -196,7 +195,7 @@ fn store(version: u64, state: &State) -> bool {
     true
 }
 
-/// In a forked child: a store that another thread had begun is never finished.
+/// In a forked child: ends a store that another thread had begun.
 pub fn after_fork() {
     let version = VERSION.load(Relaxed);
     if version % 2 == 1 {

@@ -1,21 +1,20 @@
 //! Copies of private superpages for a forked child (decisions: docs/decisions/fork.md).
 //!
 //! A private hugetlb mapping is guaranteed only in the process that made it, which keeps its reservation. In a child,
-//! or in the parent while a child lives, a copy-on-write fault needs another page of the pool; without one the kernel
-//! either kills the child at its write, or takes the page from the child and kills it at its next access (measured, and
-//! as Gorman describes it). So, unless `--children same` accepts that, a forked child gets ordinary memory with the
-//! same contents before `fork` returns in either process: the child copies while the parent waits. That takes time in
-//! proportion to the hugetlb memory in use; `vfork` and `posix_spawn` share memory until exec and cost nothing, nor do
-//! THP.
+//! or in the parent while a child lives, a copy-on-write fault needs another page of the pool. Without a free page the
+//! kernel kills the child at its write, or takes the page from the child and kills it at its next access (measured, and
+//! as Gorman describes it). Unless `--children same` accepts that, a forked child therefore gets ordinary memory with
+//! the same contents before `fork` returns in either process: the child copies while the parent waits. That takes time
+//! in proportion to the hugetlb memory in use. `vfork` and `posix_spawn` share memory until exec and cost nothing. THP
+//! cost nothing either.
 //!
 //! The parent copies pages of 1 GiB into the child instead: on Linux 6.18 a forked child was seen to read zeroes from
 //! them (32 of 760 forks), so the child cannot copy them itself.
 //!
 //! Other threads of the parent continue meanwhile, and their writes need further pages. The pool must have as many free
 //! pages as those threads could write to, or the kernel would take the child's. Pages that the pool lacks are freed
-//! before the fork, by demoting hugetlb memory to ordinary memory: at most half of the memory, once, which then behaves
-//! like THP. Write-protecting all of the memory during a fork was rejected: a blocked writer may hold a lock that the
-//! fork needs.
+//! before the fork, by demoting hugetlb memory to ordinary memory: once, and at most half of the memory.
+//! Write-protecting all of the memory during a fork was rejected: a blocked writer may hold a lock that the fork needs.
 //!
 //! # Safety
 //! The child has only this thread, in the state of a forked child of a multi-threaded process: it only makes system
@@ -39,7 +38,7 @@ use crate::{
 struct Fork {
     /// The forking thread (address of its errno); 0: unused.
     owner: AtomicUsize,
-    /// Sequence number: of one thread's forks the latest counts, because a signal handler may fork during a fork.
+    /// Sequence number. The latest fork of a thread counts, because a signal handler may fork during a fork.
     number: AtomicU64,
     /// The sockets between parent and child; -1: not needed.
     parent_end: AtomicI32,
@@ -92,9 +91,9 @@ impl Fork {
     }
 }
 
-/// Whether a forked child can get copies. Refuses here, before there is a child, what the kernel would refuse for lack
-/// of memory or because of an rlimit. No more private pool pages are mapped meanwhile (`fork_lock`).
-/// See docs/decisions/fork.md#6.
+/// Whether a forked child can get copies. Checks before the fork whether the kernel would refuse them for lack of
+/// memory or because of an rlimit. No more private pool pages are mapped meanwhile (`fork_lock`). See
+/// docs/decisions/fork.md#6.
 pub fn is_possible() -> bool {
     if !source::has_private_hugetlb() {
         return true;
@@ -120,7 +119,7 @@ fn unmap(at: usize, length: usize) -> bool {
 pub fn prepare() {
     let fork = Fork::begin();
     if in_place::is_asked() {
-        // A child would share files with us: memory that stays in files is not inherited (MADV_DONTFORK).
+        // A child would share files with us, so memory that stays in files is not inherited (MADV_DONTFORK).
         if source::has_private_hugetlb() && demote::make_all_ordinary().is_err() {
             message::line(&[b"a forked child does not have memory that could not be copied"]);
         }
@@ -154,15 +153,15 @@ pub fn prepare() {
     fork.parent_end.store(ends[0], Ordering::Relaxed);
     fork.child_end.store(ends[1], Ordering::Relaxed);
     if write_protect::has_one_thread() {
-        // A write by a signal handler while the child copies needs a page, like writes of threads. With one thread, no
-        // other thread waits for the handler, so signals can be blocked.
+        // While the child copies, a write by a signal handler needs a pool page, like writes of threads. With one
+        // thread, no other thread waits for the handler, so signals can be blocked.
         fork.signals.store(raw::set_signals(u64::MAX), Ordering::Relaxed);
     } else {
         leave_pages_free();
     }
 }
 
-/// The child cannot get copies: prints a message and counts the fork.
+/// Prints a message and counts a fork whose child cannot get copies.
 fn unguarded(why: &[u8]) {
     counters::count_reason(Reason::Unprotected);
     message::line(&[
@@ -199,8 +198,8 @@ fn leave_pages_free() {
     }
 }
 
-/// Whether the pool could serve `bytes` more. `false` for gigantic pages: the parent copies them after the fork, from
-/// its current contents, so none may remain.
+/// Whether the pool could serve `bytes` more. `false` for gigantic pages: the parent would copy them after the fork,
+/// when other threads may have changed them, so none may remain.
 fn is_spare(bytes: usize) -> bool {
     bytes == 0 || sizes::superpage() < GIGANTIC && source::pool_can_serve(bytes)
 }
@@ -214,8 +213,9 @@ fn each_private(mut tell: impl FnMut(&Vma)) {
     });
 }
 
-/// Code is not written, so it is shared. For files in a hugetlbfs mount only the table knows whether they are ours, and
-/// its entries may be stale: ordinary memory copied by superpages would lose what lies behind an absent page.
+/// Code is not written, so it stays shared. Only the table knows whether a file in a hugetlbfs mount is ours. Its
+/// entries may be stale, so the kernel is asked, too: copying ordinary memory by superpages would lose what lies behind
+/// an absent page.
 fn is_to_be_copied(vma: &Vma) -> bool {
     let is_entered = || table::first(vma.start, vma.end).is_some_and(|entry| !entry.shared);
     let is_file_of_mount = || vma.file != (0, 0) && is_entered() && is_hugetlb(vma.start);
@@ -276,7 +276,7 @@ pub fn in_child() {
         let owner = other.owner.load(Ordering::Relaxed);
         let is_this = fork.is_some_and(|it| std::ptr::eq(it, other));
         if owner != 0 && !is_this {
-            // Of another thread, or of a fork of this thread that a handler interrupted to fork.
+            // The fork of another thread, or one of this thread during which a signal handler forked.
             close(&other.parent_end);
             close(&other.child_end);
             if owner != me {
@@ -371,9 +371,9 @@ fn replace(vma: &Vma, ours: c_int) {
     counters::count_reason(Reason::Forked);
 }
 
-/// Maximum bytes copied at once: they are held twice meanwhile.
+/// Maximum bytes copied at once, and so held twice.
 const STEP: usize = 32 << 20;
-/// Pages of this size and larger are copied by the parent.
+/// The parent copies pages of this size and larger.
 const GIGANTIC: usize = 1 << 30;
 
 /// Copies `[start, start + length)` to `fresh`, and moves the copy over the original; `false`: not moved.
@@ -425,7 +425,7 @@ fn send<T>(socket: c_int, value: &T) {
     unsafe { raw::call!(SYS_sendto, socket, from, size, libc::MSG_NOSIGNAL, 0, 0) };
 }
 
-/// The value that the other side sent; `None`: the other side is gone.
+/// Receives a value; `None`: the other side is gone.
 fn receive<T: Default>(socket: c_int) -> Option<T> {
     let mut value = T::default();
     loop {
@@ -438,8 +438,8 @@ fn receive<T: Default>(socket: c_int) -> Option<T> {
     }
 }
 
-/// The child cannot continue with memory that may vanish, and cannot return an error to a caller that was promised a
-/// copy. It exits, as a child does that runs out of memory.
+/// Ends the child, as if it had run out of memory. The child cannot continue with memory that may vanish, and cannot
+/// return an error to a caller that was promised a copy.
 fn die(why: &[u8]) -> ! {
     message::line(&[why]);
     raw::exit(127)

@@ -1,11 +1,10 @@
 //! Fork handlers of the library's parts, which run in one order.
 //!
-//! # No deadlock
-//! Nothing of ours that other threads wait for is held across a fork: no lock of ours or of libc's, no write
-//! protection. After our handler glibc takes the locks of its name services, then of stdio's list of files, then
-//! malloc's. The holder of one of those may be in a function of this library, but returns from it, because a thread
-//! that holds a lock of ours, or a range of `mapping::exclusive`, waits only for the kernel (`lock`). So the child may
-//! find any lock taken and any value half-written: each part repairs what it needs, from what the kernel reports.
+//! # No deadlock Nothing of ours that other threads wait for is held across a fork: no lock of ours or of libc's, no
+//! write protection. After our handler glibc takes the locks of its name services, then of stdio's list of files, then
+//! malloc's. The holder of one of these locks may be in a function of this library, but returns from it. A thread that
+//! holds a lock of ours, or a range of `mapping::exclusive`, waits only for the kernel (`lock`). The child may
+//! therefore find any lock taken and any value half-written. Each part repairs its state from what the kernel reports.
 //!
 //! # Safety
 //! The child's handler runs in the only thread of its process, in the state of a forked child of a multi-threaded
@@ -39,11 +38,11 @@ impl Part {
     }
 }
 
-/// In the order of `order`; set when the handlers are registered.
+/// The parts in the order of `order`; set when the handlers are registered.
 static PARTS: OnceLock<&[Part]> = OnceLock::new();
 
-/// Registers the handlers. They are the first ones registered: in the child they run before all others, and before a
-/// fork after all others.
+/// Registers the handlers. They are registered before all others, so they run first in the child, and last before a
+/// fork.
 pub fn provide(parts: &'static [Part]) {
     if PARTS.set(parts).is_err() {
         return;

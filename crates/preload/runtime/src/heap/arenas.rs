@@ -2,17 +2,17 @@
 //! 64 MiB of address space.
 //!
 //! An arena grows by a few base pages at a time, but the kernel gives a superpage only where all of it is mapped. So
-//! the library grows the heap ahead, by the allocator's own means: it allocates an object of several MiB, which comes
-//! from the arena's top; it advises the superpages that lie wholly inside the object, which no other code uses at that
-//! moment, or replaces them by pages of the pool; then it frees the object, which becomes the top again. This relies
-//! only on the allocator's interface, cannot race with other threads, and makes no system call that glibc's malloc does
-//! not make.
+//! the library grows the heap ahead, by the allocator's own means. It allocates an object of several MiB from the
+//! arena's top. It advises the superpages that lie wholly inside the object, or replaces them by pages of the pool; no
+//! other code uses the object at that moment. Then it frees the object, which becomes the top again. This relies only
+//! on the allocator's interface, cannot race with other threads, and makes no system call that glibc's malloc does not
+//! make.
 //!
 //! Life of a superpage of an arena: unmapped -> inside the object, untouched -> backed -> allocated in pieces ->
 //! returned to the kernel when glibc trims the top.
 //!
-//! The main arena gets superpages once the heap holds 3 MiB, threads' arenas once it holds 32 MiB, if the program
-//! touches what it allocates. Memory allocated earlier is then advised as well, and left to khugepaged.
+//! If the program touches what it allocates, the main arena gets superpages once the heap holds 3 MiB, and threads'
+//! arenas once it holds 32 MiB. Memory allocated earlier is then advised, too, and left to khugepaged.
 //!
 //! # Safety
 //! Memory that is discarded or replaced lies inside an object that this thread has just allocated.
@@ -38,11 +38,11 @@ const MIN_HEAP_AMONG_MAPPED: usize = 4 << 20;
 const LARGE_IN_ALL: usize = 64 << 20;
 /// The same for all arenas on the pool.
 const LARGE_HEAP_ON_POOL: usize = 4 << 20;
-/// Size of the newest part of an arena, whose density decides, without the last [`DENSITY_SKIPPED_TAIL`] bytes, which
-/// the program may be about to touch.
+/// Size of the newest part of an arena, whose density decides. The last [`DENSITY_SKIPPED_TAIL`] bytes do not count:
+/// the program may be about to touch them.
 const DENSITY_WINDOW: usize = 4 << 20;
 const DENSITY_SKIPPED_TAIL: usize = 256 << 10;
-/// Minimum and maximum by which an arena is grown ahead; between them, an eighth of the heap.
+/// An arena is grown ahead by an eighth of the heap, within these bounds.
 const MIN_AHEAD: usize = 4 << 20;
 const MAX_AHEAD: usize = 16 << 20;
 /// Maximum on the pool, whose pages are reserved for this process.
@@ -52,7 +52,7 @@ const MAX_AHEAD_ON_POOL: usize = 8 << 20;
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// Start of the main arena.
 static START: AtomicUsize = AtomicUsize::new(0);
-/// Bytes in threads' arenas, without the last step of each.
+/// Bytes in threads' arenas, not counting the last [`STEP`] of each.
 static IN_THREADS: AtomicUsize = AtomicUsize::new(0);
 /// End of the brk area at the last check.
 static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
@@ -60,16 +60,16 @@ static LAST_BREAK: AtomicUsize = AtomicUsize::new(0);
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 /// Whether the heap is large and its early memory was advised.
 static IS_LARGE: AtomicBool = AtomicBool::new(false);
-/// Whether an arena may lie on the pool. Memory that glibc returns by `madvise`, tops of threads' arenas and with
-/// `malloc_trim` parts of all arenas, loses its reservation if the pool has surplus pages, and a later touch may be
-/// killed: so glibc must discard nothing, unless the pool is wanted at any price. (The top of the main arena is
-/// returned by `brk`.)
+/// Whether an arena may lie on the pool. If so, glibc must discard nothing by `madvise`, unless the pool is wanted at
+/// any price. If the pool has surplus pages, discarded memory loses its reservation, and a later touch may be killed.
+/// glibc discards tops of threads' arenas, and in `malloc_trim` parts of all arenas. (It returns the top of the main
+/// arena by `brk`.)
 static IS_ON_POOL: AtomicBool = AtomicBool::new(false);
 /// Whether a thread's arena may lie on the pool.
 static KEEPS_THREAD_TOPS: AtomicBool = AtomicBool::new(false);
 /// Whether an arena was ever grown ahead on THP.
 static HAS_GROWN: AtomicBool = AtomicBool::new(false);
-/// Whether an arena was grown ahead since the last out-of-memory.
+/// Whether an arena was grown ahead since memory last ran out.
 static IS_AHEAD: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -133,7 +133,7 @@ pub fn back_up_to(chunk: Chunk) -> bool {
     is_known || check(chunk)
 }
 
-/// One thread at a time; other threads' allocations meanwhile are checked at their next one.
+/// Checks an allocation. One thread at a time does so; arenas of other threads are checked at their next allocation.
 #[cold]
 fn check(chunk: Chunk) -> bool {
     if IS_BUSY.swap(true, Ordering::Acquire) {
@@ -191,8 +191,8 @@ fn advance(chunk: Chunk) -> bool {
     true
 }
 
-/// Whether arenas may lie on the pool: if other threads' system calls can be blocked while a part is demoted, at a fork
-/// that finds the pool short, or if the pool is wanted at any price.
+/// Whether arenas may lie on the pool. A fork that finds the pool short demotes parts of them, so system calls of other
+/// threads must be blockable, unless the pool is wanted at any price.
 fn is_for_pool() -> bool {
     static CAN_BE_MOVED: OnceBool = OnceBool::new();
     let settings = settings::get();
@@ -209,7 +209,7 @@ fn is_pool_forced() -> bool {
     settings.whole_heap || !source::requires_demotable()
 }
 
-/// Lets objects come from arenas that are too small for pool pages of their own.
+/// Lets objects that are too small for pool pages of their own come from arenas.
 fn raise_mmap_threshold() {
     thresholds::map_only_from(large::BACKED_FROM.load(Ordering::Relaxed));
 }
@@ -239,7 +239,7 @@ pub fn unmapped(length: usize) {
     let _ = MAPPED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
 }
 
-/// Whether the top of an arena may be larger than glibc would have it.
+/// Whether the top of an arena may be larger than glibc alone would make it.
 pub fn have_grown() -> bool {
     HAS_GROWN.load(Ordering::Relaxed) && !is_for_pool()
 }
@@ -393,7 +393,7 @@ fn grow(chunk: Chunk, holds: usize) -> Growth {
             counters::count_reason(Reason::Unprotected);
         }
         if executor::advises() {
-            // glibc has written the header of the top, behind the last object: its base page would stay mapped there.
+            // glibc has written the header of the top behind the last object. That base page would stay mapped.
             // SAFETY: as above.
             let _ = unsafe { raw::madvise(from, page, libc::MADV_DONTNEED) };
         }
@@ -442,8 +442,8 @@ fn trimmed(now: usize) {
     }
 }
 
-/// Out of memory: returns what the arenas hold ahead, and does not grow them ahead for a while. `false`: they held
-/// nothing ahead.
+/// Call when memory ran out: returns the memory that arenas hold ahead, and does not grow them ahead for a while.
+/// `false`: they held nothing ahead.
 #[cold]
 pub fn stop_growing_ahead() -> bool {
     let was_ahead = packed::give_back_ahead();

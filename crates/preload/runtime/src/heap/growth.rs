@@ -1,8 +1,8 @@
 //! `realloc` of objects on the pool (docs/decisions/pool.md#9).
 //!
 //! The kernel cannot enlarge a hugetlb mapping, and moves one incorrectly. So a growing object is copied once, to an
-//! address with free space behind it, and from then on further superpages are mapped there: VMAs of their own, which
-//! `free` unmaps as one range. The space is not reserved: if another mapping takes it, the object is copied again.
+//! address with free space behind it. Further superpages are mapped in that space as VMAs of their own, which `free`
+//! unmaps as one range. The space is not reserved: if another mapping takes it, the object is copied again.
 //!
 //! # Safety
 //! Objects belong to this thread: `realloc` got them from the program, or malloc has just returned them. No mapping
@@ -26,15 +26,15 @@ const FREE_SPACE_BEHIND: usize = 64 << 30;
 /// that are reserved and not touched.
 const GROWTH_DIVISOR: usize = 16;
 
-/// A larger object with the contents of `old`, which is on the pool, or should be.
+/// Returns a larger object with the contents of `old`, which is on the pool, or should be.
 ///
 /// # Safety
 /// As `realloc` in C.
 pub unsafe fn grow(old: Chunk, size: usize) -> *mut c_void {
     // SAFETY: the contract; both objects are this thread's.
     unsafe {
-        // At its first growth an object gets the requested size; if it grows again, it will probably continue to. Under
-        // a seccomp filter objects are malloc's own mappings: the maps cannot be read.
+        // An object gets the requested size at its first growth, and more later: an object that grows twice probably
+        // continues to grow. Under a seccomp filter objects are malloc's own mappings, because the maps cannot be read.
         let has_grown =
             old.size() >= BACKED_FROM.load(Ordering::Relaxed) && !filter::may_be_in_place();
         if has_grown && old.is_mapped() && raw::keeping_errno(|| extend(old, size)) {
@@ -125,8 +125,8 @@ fn map_behind(at: usize, needed: usize, ahead: usize) -> Option<(usize, Column)>
     Some((needed, Column::FellBack))
 }
 
-/// Raises malloc's count of mapped bytes (`mallinfo2`), because `free` subtracts what an object's header says:
-/// allocates an object that is larger by `added`, unmaps that part of it, and frees the rest.
+/// Raises malloc's count of mapped bytes (`mallinfo2`) by `added`, because `free` subtracts the size in an object's
+/// header. Allocates an object that is larger by `added`, unmaps that part, and frees the rest.
 unsafe fn count_as_mapped(added: usize) -> bool {
     // Larger than the maximum mmap threshold: freeing such a mapping does not move the thresholds.
     const FREED: usize = MAX_MAPPED_FROM + (1 << 20);
@@ -169,7 +169,8 @@ unsafe fn move_to_free_space(chunk: Chunk) -> Option<*mut c_void> {
     Some((at + HEADER) as *mut c_void)
 }
 
-/// The highest address with [`FREE_SPACE_BEHIND`] behind it: the kernel places new mappings above, from the top down.
+/// Finds the highest address with [`FREE_SPACE_BEHIND`] behind it. The kernel places new mappings above, from the top
+/// down.
 fn place_with_space(length: usize) -> Option<usize> {
     let page = sizes::superpage();
     let needed = length.checked_add(FREE_SPACE_BEHIND)?;
@@ -184,7 +185,7 @@ fn place_with_space(length: usize) -> Option<usize> {
     found
 }
 
-/// Shrinks an object in place: returns the pages it no longer needs, if these are more than it may have ahead.
+/// Shrinks an object in place. Frees the pages it no longer needs, if they are more than it may have ahead.
 ///
 /// # Safety
 /// As `realloc` in C.

@@ -1,8 +1,8 @@
 //! Large objects, which glibc maps separately: superpages before the first touch.
 //!
-//! On THP the whole mapping is advised, so that it stays one VMA and `realloc` can move it; it then grows and shrinks
-//! by whole superpages, because the kernel aligns mappings of such lengths to superpages. On the pool the superpages
-//! that lie wholly inside are replaced, and `growth` resizes the object.
+//! On THP the whole mapping is advised, so that it stays one VMA and `realloc` can move it. The object then grows and
+//! shrinks by whole superpages, because the kernel aligns mappings of such lengths to superpages. On the pool the
+//! superpages that lie wholly inside are replaced, and `growth` resizes the object.
 //!
 //! # Safety
 //! Memory that is replaced belongs to an object that malloc has just returned to this thread, or that `realloc` got
@@ -22,12 +22,13 @@ use crate::settings::{self, Fallback};
 use crate::table::{self, Range};
 use crate::{executor, in_place, mapping, raw, sizes, source};
 
-/// Minimum size of backed objects, lowered to two superpages in a large heap ([`heap_is_large`]): docs/decisions/heap.md#11.
+/// Minimum size of backed objects, lowered to two superpages in a large heap ([`heap_is_large`]). See
+/// docs/decisions/heap.md#11.
 pub(super) static BACKED_FROM: AtomicUsize = AtomicUsize::new(8 << 20);
 /// Minimum size of objects that are resized by whole superpages.
 const ROUNDED_FROM: usize = 16 << 20;
 
-/// The heap is large: objects that can hold a superpage are backed from now on.
+/// Call when the heap is large: from now on, backs objects that can hold a superpage.
 pub fn heap_is_large() {
     BACKED_FROM.fetch_min(2 * sizes::superpage(), Ordering::Relaxed);
 }

@@ -1,8 +1,9 @@
 //! malloc and its relatives: glibc's own allocator, on superpages (why: docs/decisions/heap.md).
 //!
-//! The program keeps the allocator it would have without the library, and so everything it can observe of it: the order
-//! of its locks at a fork, its detection of double frees, the results of `mallinfo2` and `mallopt`, its system calls,
-//! its behaviour at limits. Each function here calls the allocator, and then checks where the memory lies:
+//! The program keeps the allocator it would have without the library, and so everything it can observe of the
+//! allocator: the order of locks at a fork, the detection of double frees, the results of `mallinfo2` and `mallopt`,
+//! system calls, and behaviour at limits. Each function here calls the allocator, and then checks where the memory
+//! lies:
 //!
 //! | memory | gets its superpages |
 //! |---|---|
@@ -94,7 +95,7 @@ use chunk::Chunk;
 
 static STATE: AtomicU8 = AtomicU8::new(UNDECIDED);
 const UNDECIDED: u8 = 0;
-/// Calls are only passed on: to another allocator, or without superpages for the heap.
+/// Calls are passed on: the program has another allocator, or the heap gets no superpages.
 const PASSED_ON: u8 = 1;
 /// The allocator is glibc's, and its memory is backed with superpages.
 const WATCHED: u8 = 2;
@@ -108,7 +109,7 @@ fn is_watched() -> bool {
     }
 }
 
-/// At the first call, before a second thread exists.
+/// Decides at the first call, before a second thread exists.
 #[cold]
 fn decide() -> bool {
     let mut is_glibc = false;
@@ -133,14 +134,14 @@ fn decide() -> bool {
     is_watched
 }
 
-/// In a forked child, whose other threads are gone.
+/// In a forked child: resets the parts of the heap.
 pub fn after_fork() {
     arenas::after_fork();
     packed::after_fork();
 }
 
-/// Backs memory that malloc returned. Returns it or its new address, aligned as requested; null if the fallback is
-/// `error` and there are no superpages.
+/// Backs memory that malloc returned. Returns the memory or its new address, aligned as requested; null if the fallback
+/// is `error` and there are no superpages.
 #[inline(always)]
 unsafe fn backed(memory: *mut c_void, alignment: usize) -> *mut c_void {
     if memory.is_null() {
@@ -205,7 +206,7 @@ macro_rules! allocate {
     }};
 }
 
-/// A function that takes sizes and returns memory.
+/// Defines functions that take sizes and return memory.
 macro_rules! allocating {
     ($($(#[$doc:meta])* $name:ident($($argument:ident),*) at $alignment:expr;)*) => { $(
         $(#[$doc])*

@@ -1,24 +1,25 @@
 //! Packed objects: objects whose own mapping is too small, or badly placed, for superpages.
 //!
 //! glibc maps each object of 128 KiB or more separately, where the kernel puts it; a mapping of 1 MiB holds no
-//! superpage. A new object therefore moves to a slot of the library's region before malloc returns. Only its header
-//! was written, and glibc keeps no list of mappings and later reads only that header: `free` unmaps exactly the
-//! slot, `realloc` moves it by mremap, `mallinfo2` is unchanged. Objects in the region are adjacent, so the first
-//! touch of each superpage allocates it in one page fault, and nothing is copied.
+//! superpage. A new object therefore moves to a slot of the library's region before malloc returns. Only its header was
+//! written. glibc keeps no list of mappings, and later reads only that header: `free` unmaps exactly the slot,
+//! `realloc` moves it by mremap, `mallinfo2` is unchanged. Objects in the region are adjacent, so the first touch of
+//! each superpage allocates it in one page fault, and nothing is copied.
 //!
 //! Life of an object: mapped by glibc -> moved to a slot, or left in place and recorded as a sample -> unmapped by
 //! glibc's free -> its pages released. Life of a superpage: `slots`.
 //!
 //! # When
-//! A program that touches little of its objects would pay for whole superpages. The first 3 MiB of objects are left
-//! where glibc put them, and a few later ones: these samples show how much of such objects is touched (`mincore`).
-//! Objects are packed while nine tenths are touched. Short ends of packed objects are on base pages too; if they stay
-//! untouched, the next objects become samples. The unused end of the last superpage is limited while the heap is small.
+//! A program that touches little of its objects would pay for whole superpages. So the first 3 MiB of objects, and a
+//! few later ones, are left where glibc put them. These samples show how much of such objects is touched (`mincore`).
+//! Objects are packed while nine tenths of the samples are touched. Short ends of packed objects are on base pages,
+//! too; if they stay untouched, the next objects become samples. The unused end of the last superpage is limited while
+//! the heap is small.
 //!
 //! # Memory that is freed
-//! A superpage in which one object lives and another was freed is charged whole. Once such dead pages are more than a
-//! fiftieth of the memory in use, the superpages with most dead pages are split: `MADV_COLD` on one base page splits
-//! its superpage, and keeps the contents.
+//! A superpage in which one object lives and another was freed is charged whole: the freed pages are dead. Once dead
+//! pages are more than a fiftieth of the memory in use, the superpages with most dead pages are split. `MADV_COLD` on
+//! one base page splits its superpage, and keeps the contents.
 //!
 //! # Safety
 //! Objects belong to this thread: malloc has just returned them. The region is mapped only where nothing is mapped, and
@@ -42,7 +43,7 @@ use crate::{executor, filter, in_place, limits, pagemap, raw, sizes};
 
 /// Minimum length of packed objects, with the header; a program may have set malloc's threshold lower.
 const MIN_LENGTH: usize = 64 << 10;
-/// Maximum length. Of larger objects the unaligned ends are a small part.
+/// Maximum length. The unaligned ends of larger objects are a small part of them.
 const MAX_LENGTH: usize = 64 << 20;
 /// Objects that grow to less than this are copied to a slot. `mremap` moves larger ones (`large`).
 const MAX_GROWN: usize = 16 << 20;
@@ -50,18 +51,17 @@ const MAX_GROWN: usize = 16 << 20;
 const LEFT_FIRST: usize = 3 << 20;
 /// Heap size from which a whole superpage may be mapped ahead of requests.
 const LARGE_HEAP: usize = 40 << 20;
-/// The region grows by this fraction of its size, by at least a superpage.
+/// The region grows by 1/PIECE_SHARE of its size, but by at least a superpage and at most `MAX_PIECE`.
 const PIECE_SHARE: usize = 32;
 const MAX_PIECE: usize = 64 << 20;
 /// Maximum superpage size; with larger ones nothing is packed.
 const MAX_SUPERPAGE: usize = 4 << 20;
-/// Bytes of objects left in place after superpages were not available; doubled each time.
+/// Pause of growth after superpages were not available, in bytes of objects; doubled each time.
 const MIN_PAUSE: usize = 4 << 20;
-/// Maximum superpages of the region.
 const MAX_SUPERPAGES: usize = 32 << 10;
 /// Distance of the region's end below glibc's first mapping; the kernel's later mappings fit in between.
 const SPACE_ABOVE: usize = 64 << 30;
-/// Maximum fraction of packed bytes left as samples: a fortieth.
+/// At most 1/SAMPLE_SHARE of the packed bytes are left as samples.
 const SAMPLE_SHARE: usize = 40;
 /// Interval between checks of samples, in bytes of objects.
 const LOOK_EVERY: usize = 1 << 20;
@@ -70,11 +70,11 @@ const SAMPLED: usize = 2 << 20;
 const MIN_SAMPLED: usize = 1 << 20;
 /// Maximum superpages split in one call.
 const MAX_SPLITS: usize = 8;
-/// Splitting a superpage costs what packing a whole one gained. Credit gained by packing, in bytes: initial and
-/// maximum.
+/// Initial and maximum credit, in bytes. Packing adds to the credit, and splitting a superpage subtracts its size: a
+/// split costs what packing a whole superpage gained.
 const FIRST_CREDIT: isize = 256 << 20;
 const MAX_CREDIT: isize = 1 << 30;
-/// Without credit, an object that is not packed adds its size divided by this.
+/// Without credit, an object that is not packed adds 1/CREDIT_OF_LEFT of its size.
 const CREDIT_OF_LEFT: usize = 32;
 
 /// How much of the objects is touched.
@@ -86,7 +86,7 @@ enum Density {
     Sparse,
 }
 
-/// (p) Mapped memory of the region that is not handed out.
+/// Mapped memory of the region that is not handed out. (p): guarded by the lock `REGION`.
 struct Region {
     /// At the region's end: `next..end`.
     frontier: Extent,
@@ -150,7 +150,7 @@ fn is_on() -> bool {
         && superpage / base <= slots::MAX_PAGES
         && executor::advises()
         && !in_place::is_asked()
-        // A filter may permit neither of the calls.
+        // A filter may forbid the calls.
         && !filter::may_be_in_place()
         && !limits::is_future_locked()
 }
@@ -185,9 +185,9 @@ pub unsafe fn place(chunk: Chunk, alignment: usize) -> Option<*mut c_void> {
     moved
 }
 
-/// As [`place`], for an object that `realloc` enlarged by a factor of 1.4 or more, with `kept` bytes of contents:
-/// copying these costs less than the superpages gain. Its touched pages tell whether it is dense; if it `was_packed`,
-/// samples tell. The caller has called [`resized`] or [`record_unpacked`].
+/// As [`place`], for an object that `realloc` enlarged by a factor of 1.4 or more, with `kept` bytes of contents.
+/// Copying these costs less than the superpages gain. The object's touched pages show whether it is dense; if it
+/// `was_packed`, samples show that. The caller has called [`resized`] or [`record_unpacked`].
 ///
 /// # Safety
 /// As [`place`].
@@ -223,7 +223,7 @@ pub unsafe fn place_grown(chunk: Chunk, kept: usize, was_packed: bool) -> Option
     moved
 }
 
-/// Whether packing has gained more than splitting cost; otherwise an object of `length` bytes is left.
+/// Whether packing has gained more than splitting cost. If not, counts an object of `length` bytes as left in place.
 fn has_credit(length: usize) -> bool {
     let is_any = CREDIT.load(Relaxed) > 0;
     if !is_any {
@@ -263,7 +263,7 @@ unsafe fn move_to_slot(
 }
 
 impl Region {
-    /// A slot; `None`: none available.
+    /// Returns a slot; `None`: none is available.
     fn cut(&mut self, near: usize, length: usize) -> Option<usize> {
         if START.load(Relaxed) == 0 {
             begin(near)?;
@@ -387,9 +387,10 @@ impl Extent {
         self.end - self.next >= length
     }
 
-    /// Cuts off a slot. If its end reaches only a little into a superpage, the end goes on base pages, and is a sample.
-    /// Of a superpage that the slot begins, at most `most` bytes may stay ahead of requests; otherwise the rest is
-    /// unmapped, so that the slot's part goes on base pages and the next slot begins another superpage.
+    /// Cuts off a slot. If the slot reaches only a little into its last superpage, that end goes on base pages and
+    /// becomes a sample. If the slot begins a superpage and more than `most` bytes of that superpage would stay ahead
+    /// of requests, these bytes are unmapped. The slot's part then goes on base pages, and the next slot begins another
+    /// superpage.
     fn cut(&mut self, length: usize, most: usize) -> Option<usize> {
         if !self.has(length) {
             return None;
@@ -429,12 +430,12 @@ fn begin(near: usize) -> Option<()> {
     Some(())
 }
 
-/// Maximum bytes of a superpage ahead of requests: a small program must not use much more memory than it needs.
+/// Maximum bytes of a superpage that may stay unused: a small program must not use much more memory than it needs.
 fn most_ahead() -> usize {
     let superpage = sizes::superpage();
     let holds = total_bytes() + arenas::total_bytes();
     match arenas::are_large() {
-        // The last superpage of an arena is half used on average as well.
+        // The last superpage of an arena is also half used on average.
         true if holds < 2 * LARGE_HEAP => superpage / 4,
         false if holds < LARGE_HEAP => superpage / 8 * 7,
         _ => superpage,
@@ -558,8 +559,9 @@ pub unsafe fn record_unpacked(chunk: Chunk) {
     }
 }
 
-/// Call after `realloc` moved an object from `[start, start + length)` to `new`: splits its first and last superpage,
-/// which it shares with other objects; otherwise pages that those free stay charged as long as the object lives.
+/// Call after `realloc` moved an object from `[start, start + length)` to `new`. Splits its first and last superpage,
+/// which it shares with other objects. Otherwise pages that other objects free would stay charged as long as the object
+/// lives.
 ///
 /// # Safety
 /// glibc's realloc has just returned the object.
@@ -579,7 +581,7 @@ pub unsafe fn split_moved(start: usize, length: usize, new: Chunk) {
     }
 }
 
-/// Call before an object that was left where glibc put it is freed.
+/// Call before freeing an object that was left where glibc put it.
 pub fn forget_unpacked(start: usize, length: usize) {
     samples::remove(start, length);
 }
@@ -597,7 +599,8 @@ pub fn after_fork() {
 
 /// Samples: objects left where glibc put them, which show how much of such objects is touched.
 ///
-/// Hints in plain atomics. If the object of an entry was freed, `mincore` reports that its memory is unmapped.
+/// The entries are hints in plain atomics. If the object of an entry was freed, `mincore` reports that its memory is
+/// unmapped.
 mod samples {
     use super::*;
 
@@ -669,10 +672,10 @@ mod samples {
 
     /// (a) Short ends of packed objects: address, and length in bytes.
     static ENDS: [[AtomicUsize; 2]; 4] = [const { [const { AtomicUsize::new(0) }; 2] }; 4];
-    /// Number of ends so far. Each adds a VMA, of which a process may have 65,530.
+    /// Number of ends so far. Each adds a VMA, and a process may have 65,530 VMAs.
     static NEXT_END: AtomicUsize = AtomicUsize::new(0);
     const MAX_ENDS: usize = 8 << 10;
-    /// [`PACKED`] from which untouched ends count as an alarm again; the distance doubles after each false alarm.
+    /// Value of [`PACKED`] from which untouched ends raise an alarm again. The distance doubles after each alarm.
     static ALARM_AFTER: AtomicUsize = AtomicUsize::new(0);
     static ALARM_BACKOFF: AtomicUsize = AtomicUsize::new(4 << 20);
 
@@ -692,7 +695,7 @@ mod samples {
         true
     }
 
-    /// Whether the two newest ends are untouched.
+    /// Whether most of the two newest ends is untouched.
     fn are_ends_empty() -> bool {
         let number = NEXT_END.load(Relaxed);
         let (mut pages, mut touched) = (0, 0);
@@ -708,7 +711,7 @@ mod samples {
         touched * 2 < pages
     }
 
-    /// Density of the objects so far, at a new object of `length` bytes.
+    /// Density of earlier objects, at the request of a new one of `length` bytes.
     pub fn density(length: usize) -> Density {
         if live() < LEFT_FIRST && PACKED.load(Relaxed) == 0 {
             return Density::Unknown;

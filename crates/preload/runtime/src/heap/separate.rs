@@ -1,8 +1,8 @@
 //! Separate mappings for large objects that glibc cut from the top of an arena that was grown ahead. Without the
 //! library the top of an arena is short, glibc maps such objects, and freeing one unmaps it.
 //!
-//! glibc maps an object that is larger than the mmap threshold and than the arena's top. `move_to_own_mapping` allocates an object
-//! larger than any top, and shrinks it to the wanted size; `realloc` does that by `mremap`.
+//! glibc maps an object that is larger than the mmap threshold and than the arena's top. `move_to_own_mapping`
+//! allocates an object larger than any top. `realloc` then shrinks the object to the wanted size by `mremap`.
 //!
 //! # Safety
 //! This thread has just allocated the object that is moved.
@@ -15,7 +15,7 @@ use super::chunk::{Chunk, HEADER};
 use super::{arenas, next, thresholds};
 use crate::{filter, limits, raw};
 
-/// More bytes than the top of an arena ever holds, because glibc trims it before.
+/// More bytes than the top of an arena ever holds, because glibc trims a larger top.
 const LARGE: usize = 64 << 20;
 
 /// (a) Whether malloc fills what it returns (`M_PERTURB`).

@@ -4,8 +4,8 @@
 //! object -> free. The kernel charges a superpage as one unit: its unmapped pages stay charged to the control group
 //! until the last page is unmapped or the superpage is split. These are its `dead` pages.
 //!
-//! All atomic: releasing takes no lock; claiming and renewing take the region's lock. A page released twice counts
-//! once.
+//! All state is atomic. Releasing takes no lock; claiming and renewing take the region's lock. A page released twice
+//! counts once.
 
 use std::ops::Range;
 use std::sync::atomic::{
@@ -104,7 +104,7 @@ impl<'a> Table<'a> {
         is_any
     }
 
-    /// Resets the dead pages: the superpage was split, is free, or is mapped again, and they are not charged any more.
+    /// Resets the dead pages, which are no longer charged: the superpage was split, is free, or is mapped again.
     fn clear_dead(self, slots: &Slots) {
         let dead = slots.dead.swap(0, AcqRel);
         self.totals.dead.fetch_sub(dead.into(), Relaxed);
@@ -125,7 +125,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The first run of `least` or more free superpages, at most `most`, in `among` and outside `besides`.
+    /// Returns the first run of `least` to `most` free superpages in `among` and outside `besides`.
     pub fn free_run(
         self,
         least: usize,
@@ -150,8 +150,8 @@ impl<'a> Table<'a> {
         None
     }
 
-    /// The superpage with the most dead pages before `end`, and one of its pages in use, for splitting it. Its
-    /// dead pages no longer count.
+    /// Marks the superpage with the most dead pages before `end` as split. Returns the superpage and one of its pages
+    /// in use, by which the caller splits it.
     pub fn split_worst(self, end: usize) -> Option<(usize, usize)> {
         let among = self.superpages[..end].iter().enumerate();
         let (number, slots) = among.max_by_key(|(_, slots)| slots.dead.load(Relaxed))?;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 
 /// `HEAP_MAX_SIZE`: size and alignment of the area in which a thread's arena grows.
 pub const SPAN: usize = 64 << 20;
-/// Interval, in bytes of growth, of checks of an arena that is not backed.
+/// Interval between checks of an arena that is not backed, in bytes of growth.
 pub const STEP: usize = 2 << 20;
 
 /// Direct-mapped cache of limits, indexed by span number mod 1024; the first span to claim a slot keeps it. 0:
@@ -21,8 +21,8 @@ pub fn slot(address: usize) -> &'static AtomicUsize {
     &THREADS[address / SPAN % THREADS.len()]
 }
 
-/// Whether memory that ends at `end` is below its span's limit. Of spans 1024 apart, which share a slot, only the first
-/// is checked; otherwise each would replace the limit of the other.
+/// Whether memory that ends at `end` is below its span's limit. Spans 1024 apart share a slot. Only the first is
+/// checked; otherwise each would replace the other's limit.
 #[inline(always)]
 pub fn is_below(limit: usize, end: usize) -> bool {
     // A limit may equal the end of its span.

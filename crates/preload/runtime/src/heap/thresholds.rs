@@ -1,6 +1,6 @@
 //! malloc's mmap threshold and trim threshold. glibc raises both with the largest mapping freed so far (`free` in
-//! `malloc/malloc.c`), unless one was set with `mallopt`. This library sets one temporarily, or to grow the heap in
-//! pieces; from then on it raises both as glibc would.
+//! `malloc/malloc.c`), unless one was set with `mallopt`. This library sets a threshold temporarily, or to grow the
+//! heap in pieces. From then on this library raises both as glibc would.
 //!
 //! A program that sets such a parameter keeps its choice: the library then sets none any more.
 
@@ -17,7 +17,6 @@ const DEFAULT: usize = 128 << 10;
 
 /// The mmap threshold that glibc has, or would have without this library.
 static MAPPED_FROM: AtomicUsize = AtomicUsize::new(DEFAULT);
-/// Minimum trim threshold.
 static MIN_TRIM: AtomicUsize = AtomicUsize::new(0);
 /// Minimum mmap threshold; a higher one lets more objects come from arenas.
 static LEAST: AtomicUsize = AtomicUsize::new(DEFAULT);
@@ -30,7 +29,7 @@ pub fn begin() {
     SET_BY_PROGRAM.store(settings::get().tunes_malloc, Ordering::Relaxed);
 }
 
-/// From now on objects below `size` come from arenas, unless the program sets the thresholds itself.
+/// Lets objects below `size` come from arenas from now on, unless the program sets the thresholds itself.
 pub fn map_only_from(size: usize) {
     if SET_BY_PROGRAM.load(Ordering::Relaxed) {
         return;
@@ -84,8 +83,8 @@ pub fn freed(chunk: Chunk) {
     }
 }
 
-/// Runs `work` while objects of up to 32 MiB come from the arena, and keeps up to `kept` bytes at the heap's top
-/// from then on; `None` if the program sets the thresholds itself.
+/// Runs `work` while objects of up to 32 MiB come from the arena. From then on, keeps up to `kept` bytes at the heap's
+/// top. `None`: the program sets the thresholds itself.
 pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option<R> {
     if SET_BY_PROGRAM.load(Ordering::Relaxed) {
         return None;
@@ -99,13 +98,13 @@ pub fn with_large_from_arena<R>(kept: usize, work: impl FnOnce() -> R) -> Option
     Some(result)
 }
 
-/// From now on glibc keeps all free memory.
+/// Makes glibc keep all free memory from now on.
 pub fn never_trim() {
     MIN_TRIM.store(usize::MAX, Ordering::Relaxed);
 }
 
 fn set_trim() {
-    // As glibc does, plus what is kept ahead.
+    // As glibc sets it, but at least the memory kept ahead.
     let mapped_from = MAPPED_FROM.load(Ordering::Relaxed);
     let glibc = if mapped_from > DEFAULT { 2 * mapped_from } else { DEFAULT };
     let trim = glibc.max(MIN_TRIM.load(Ordering::Relaxed));

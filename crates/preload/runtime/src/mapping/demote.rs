@@ -1,8 +1,8 @@
 //! Demotes memory of a running program from the pool to ordinary memory, in place.
 //!
-//! Plain use of a mapping stays on the pool. Before a call that the kernel does not carry out on hugetlb exactly as on
-//! ordinary memory, [`make_ordinary`] demotes the memory, and the kernel then carries out the call on ordinary memory.
-//! All such calls are handled in this one way.
+//! Memory stays on the pool while the program only reads and writes it. Before a call that works differently on hugetlb
+//! than on ordinary memory, [`make_ordinary`] demotes the memory. The kernel then carries out the call on ordinary
+//! memory.
 //!
 //! All or nothing: the extents to be replaced are found (`plan`), every copy is made and filled, and only then the
 //! first copy is moved into place. A failure before that leaves everything unchanged; a failure after it (a limit on
@@ -10,8 +10,7 @@
 //!
 //! Other threads may write meanwhile, so the extents are first write-protected through userfaultfd: a writer, whether
 //! the program or a system call on its behalf, waits in the kernel. The contents are copied, each copy is moved over
-//! its extent by one mremap, and when the descriptor is closed, the writers continue on the copy. In a process with one
-//! thread no other thread can write.
+//! its extent by one mremap, and when the descriptor is closed, the writers continue on the copy.
 //!
 //! Shared memory is demoted only if no other process maps its object (`object`): the copy is another object. If another
 //! thread forks between that check and the move, the child keeps the old object.
@@ -43,8 +42,8 @@ use crate::{executor, filter, in_place, limits, maps, pagemap, sizes, source, st
 pub enum Scope {
     /// Superpages that the range covers in part: the kernel carries out the call on whole ones.
     Edges,
-    /// As `Edges`, for a call that unmaps the range. A shared object keeps the contents that are unmapped, which may be
-    /// mapped again.
+    /// As `Edges`, for a call that unmaps the range. A shared object keeps unmapped contents, which the program may map
+    /// again.
     Removed,
     /// Every superpage that the range touches: the kernel does not carry out the call on the pool.
     Covered,
@@ -56,7 +55,7 @@ pub enum Scope {
 fn serialize<R>(from: usize, to: usize, scope: Scope, work: impl FnOnce() -> R) -> R {
     let is_of_mapping = |entry: &Entry| entry.range.shared || scope == Scope::Mapping;
     let (from, to) = match table::first_entry(from, to, is_of_mapping) {
-        // The whole mapping, or several.
+        // The call concerns whole mappings: wait for every range.
         Some(_) => (0, usize::MAX),
         None => {
             let entry = |at: usize| table::first(at, at.saturating_add(1));
@@ -83,7 +82,7 @@ pub fn lock_copies(are_locked: bool) {
 /// `ENOMEM`: no memory, no descriptor to block other threads with, or another process maps the shared object. Nothing
 /// that the program could see has changed.
 pub fn make_ordinary(from: usize, to: usize, scope: Scope) -> Result<(), Errno> {
-    // Most calls are about whole mappings: return before needing what may be missing, a descriptor or /proc.
+    // Most calls demote nothing: return before opening a descriptor or /proc, which may be unavailable.
     if from >= to || !plan::must_replace(from, to, scope) {
         return Ok(());
     }
@@ -134,9 +133,9 @@ pub fn make_all_ordinary() -> Result<(), Errno> {
     result
 }
 
-/// Discards the contents of whole private superpages of `[from, to)`, and of no others. They stay on the pool if it has
-/// fresh pages: after the kernel's own MADV_DONTNEED a reservation does not hold if the pool has surplus pages, and the
-/// next touch could be killed.
+/// Discards the contents of whole private superpages of `[from, to)`. They stay on the pool if it has fresh pages. The
+/// kernel's own MADV_DONTNEED would lose the reservation if the pool has surplus pages, and the next touch could be
+/// killed.
 ///
 /// # Errors
 /// As [`make_ordinary`].
@@ -232,7 +231,7 @@ fn replace(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno> {
         drop(guard);
         result
     });
-    // Only now: a writer that was blocked may have held the table's lock.
+    // Update the table only now: a writer that was blocked may have held its lock.
     for extent in extents.iter() {
         if extent.is_replaced {
             note_ordinary(extent);
@@ -281,7 +280,7 @@ fn map_copy(length: usize, page: usize, shared: bool) -> Result<usize, Errno> {
     Ok(start)
 }
 
-/// Large copies are made only if memory for them is available: an error is better than the OOM killer.
+/// Fails if memory for large copies is not available: an error is better than the OOM killer.
 fn check_memory(extents: &[Extent]) -> Result<(), Errno> {
     const UNCHECKED: usize = 64 << 20;
     let bytes: usize = extents.iter().map(Extent::length).sum();
@@ -344,7 +343,8 @@ fn fill_copies(extents: &mut [Extent], keeps_contents: bool) -> Result<(), Errno
     Ok(())
 }
 
-/// Gives a copy the advice and the policy that the kernel keeps per VMA: otherwise it would not merge with its mapping.
+/// Gives a copy the advice and the policy that the kernel keeps per VMA. Otherwise the copy would not merge with its
+/// mapping.
 ///
 /// # Safety
 /// The caller owns the copy.
@@ -365,8 +365,7 @@ pub unsafe fn advise_alike(copy: usize, length: usize, marks: Marks) -> Result<(
     }
 }
 
-/// Opens this process's memory, to read what it may not read: making it readable for a copy would let other threads
-/// read it.
+/// Opens /proc/self/mem to copy unreadable memory. Making the memory readable would let other threads read it.
 fn own_memory() -> Result<raw::File, Errno> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     let opened = raw::keeping_errno(|| raw::open(c"/proc/self/mem", flags, 0));

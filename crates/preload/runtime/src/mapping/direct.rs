@@ -1,4 +1,4 @@
-//! `syscall(2)`: memory system calls that a program makes without libc's functions for them.
+//! `syscall(2)`: memory system calls that a program makes by number, not by their libc functions.
 //!
 //! Such a call must not meet a superpage where the program expects ordinary memory, so it is handled like the call of
 //! libc's function. Only `mmap` gets no superpages here: a program that maps memory this way wants the kernel's result.
@@ -84,7 +84,6 @@ pub unsafe extern "C" fn syscall() {
 /// `mseal(2)` (Linux 6.10).
 const SYS_MSEAL: c_long = 462;
 
-/// Bit mask of the intercepted numbers below 64.
 const INTERCEPTED_BELOW_64: u64 = 1 << libc::SYS_mmap
     | 1 << libc::SYS_mprotect
     | 1 << libc::SYS_munmap
@@ -155,7 +154,7 @@ unsafe extern "C" fn intercepted(
                 others::changing_root(a as *const c_char, change)
             }
             libc::SYS_seccomp => {
-                // Not for a program that only tests for seccomp: without a filter, or with flags in strict mode.
+                // A program that only tests for seccomp passes no filter, or flags in strict mode.
                 const SET_MODE_STRICT: usize = 0;
                 const SET_MODE_FILTER: usize = 1;
                 let set = || raw::system_call(number, a, b, c, d, e, f);
@@ -183,7 +182,7 @@ unsafe fn bind(
     const MODE: c_int = 0xff;
     let end = parts::round_up(start, length);
     prepare::changed(start, end);
-    // Reservations ignore nodes: a touch would fail. And the table cannot record nodes from 64 on.
+    // Reservations ignore nodes, so a touch of bound memory could fail. The table cannot record nodes from 64 on.
     let words = bits.saturating_sub(1).div_ceil(u64::BITS as usize);
     if (mode & MODE == libc::MPOL_BIND || words > 1)
         && let Err(errno) = parts::first_make_ordinary(start, end, Scope::Covered)

@@ -1,12 +1,14 @@
 //! One thread at a time demotes a superpage; other threads work on other superpages meanwhile. Calls that unmap,
-//! protect or advise such memory enter too (`without_demotion`), because a fork demotes memory that other threads use.
+//! protect or advise such memory enter a range, too (`without_demotion`), because a fork demotes memory that other
+//! threads use.
 //!
 //! A demotion takes longer than a lock should be held: a thread of a real-time priority would wait until every ordinary
 //! thread of its CPU has had its turn. So the lock is held only to enter and to leave a range, and a thread waits only
 //! for a superpage that it names itself.
 //!
-//! No deadlock: a thread that works on a range never waits for another, and runs no signal handler. Writers to the
-//! range are blocked, and the thread must write to its own stack; so a thread whose stack lies on the pool works alone.
+//! No deadlock: a thread that works on a range never waits for another thread, and runs no signal handler. Writers to
+//! the range are blocked, and the thread must write to its own stack. A thread whose stack lies on the pool therefore
+//! works alone.
 //!
 //! # Safety
 //! Nothing here is unsafe: addresses are only compared.
@@ -18,7 +20,7 @@ use crate::lock::{Lock, Rank};
 use crate::table;
 use crate::{filter, raw};
 
-/// (d) A range and the thread (address of its errno) that works on it; 0: none.
+/// A range and the thread (address of its errno) that works on it; 0: none. (d): guarded by the lock `WORKERS`.
 #[derive(Clone, Copy)]
 struct Worker {
     owner: usize,
@@ -28,13 +30,14 @@ struct Worker {
     generation: u32,
 }
 
-/// Maximum number; further threads wait.
+/// Maximum number of threads that work at a time; further threads wait.
 const MAX_WORKERS: usize = 64;
 static WORKERS: Lock<[Worker; MAX_WORKERS]> =
     Lock::new(Rank::Demotion, [Worker { owner: 0, from: 0, to: 0, generation: 0 }; MAX_WORKERS]);
 /// (a) Changes when a thread leaves a range.
 static LEAVE_COUNT: AtomicU32 = AtomicU32::new(0);
-/// (a) Number of forks between the first process and this one: workers of an earlier number do not exist here.
+/// (a) Number of forks between the first process and this one: threads that entered at an earlier number do not exist
+/// here.
 static FORK_GENERATION: AtomicU32 = AtomicU32::new(0);
 
 enum Attempt {
@@ -99,7 +102,7 @@ fn leave(workers: &mut [Worker; MAX_WORKERS], me: usize) {
     LEAVE_COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// In a forked child: the other threads do not exist.
+/// In a forked child: invalidates the entries of threads that do not exist here.
 pub fn after_fork() {
     FORK_GENERATION.fetch_add(1, Ordering::Relaxed);
     WORKERS.after_fork(|_, _| {});

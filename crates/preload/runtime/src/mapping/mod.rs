@@ -4,18 +4,18 @@
 //! On THP, memory stays ordinary anonymous memory: large mappings are advised, small ones placed side by side
 //! (`small`), and the kernel handles all later calls.
 //!
-//! On hugetlb, a large mapping becomes a body of reserved superpages and a tail of base pages, so that its length is
-//! what the program requested, and calls about the whole of it work unchanged. Before a call that the kernel does not
-//! carry out on hugetlb as on ordinary memory, the superpages concerned are demoted (`demote`): one way for all calls;
-//! `parts`, `remap` and `others` determine what each needs.
+//! On hugetlb, a large mapping becomes a body of reserved superpages and a tail of base pages. Its length is then the
+//! requested one, and calls about the whole mapping work unchanged. Before a call that works differently on hugetlb
+//! than on ordinary memory, the superpages concerned are demoted (`demote`). `parts`, `remap` and `others` determine
+//! the superpages that each call concerns.
 //!
-//! Left alone on hugetlb: memory with an address hint, executable, locked, of `MAP_NORESERVE` (the program says that it
-//! will not use most of it) or for a stack, everything that chose its pages itself, and mappings smaller than a
-//! superpage. Also private memory if other threads' system calls could not be blocked during a demotion, unless
-//! SUPERPAGE_POOL=always.
+//! Some mappings are left alone on hugetlb: executable ones, locked ones, stacks, mappings with an address hint,
+//! mappings that choose their pages themselves, and mappings smaller than a superpage. So are `MAP_NORESERVE` mappings:
+//! the program says that it will not use most of the memory. So is private memory if other threads' system calls could
+//! not be blocked during a demotion, unless SUPERPAGE_POOL=always.
 //!
-//! The library sees calls of libc's functions, `syscall` among them; a program that executes the instruction in its own
-//! code gets the kernel's behaviour for hugetlb.
+//! The library sees calls of libc's functions, `syscall` among them. A program that makes system calls in its own code
+//! gets the kernel's behaviour for hugetlb.
 //!
 //! # Safety
 //! The exported functions are the system calls of the same names, with the same contracts.
@@ -108,8 +108,8 @@ pub unsafe extern "C-unwind" fn mmap64(
     unsafe { mmap(address, length, protection, flags, fd, offset) }
 }
 
-/// Whether memory of the program may lie on the pool: to demote parts of it later, system calls of other threads must
-/// be blocked, by calls that a filter may not permit.
+/// Whether memory of the program may lie on the pool. To demote parts of it later, system calls of other threads must
+/// be blocked, which a seccomp filter may prevent.
 fn may_use_pool(settings: &Settings) -> bool {
     let can_be_moved = || !filter::may_be_in_place() && write_protect::can_block_system_calls();
     (settings.always_pool || can_be_moved()) && !IS_MERGED.load(Ordering::Relaxed)
@@ -128,19 +128,19 @@ pub fn without_demotion<R>(from: usize, to: usize, work: impl FnOnce() -> R) -> 
 /// may use them.
 pub fn demote_if_forking(from: usize, to: usize) {
     if in_place::is_asked() && fork_lock::is_held() {
-        // If there is no memory for that, the child does not get them.
+        // If there is no memory for copies, the child does not get the superpages.
         let _ = demote::make_ordinary(from, to, Scope::Covered);
     }
 }
 
-/// In a forked child, which inherits no memory locks (mlock(2)); `table` resets its own.
+/// In a forked child: resets memory locks, which a child does not inherit (mlock(2)). `table` resets its own.
 pub fn after_fork() {
     exclusive::after_fork();
     demote::lock_copies(false);
     limits::lock_future(false);
 }
 
-/// Whether the kernel merges equal pages of this process (`PR_SET_MEMORY_MERGE`), for which they must be ordinary.
+/// Whether the kernel merges equal pages of this process (`PR_SET_MEMORY_MERGE`). It merges only ordinary memory.
 static IS_MERGED: AtomicBool = AtomicBool::new(false);
 
 /// Call when the program turns merging on or off.
@@ -232,16 +232,16 @@ impl Request {
         matches!(self.flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE)
     }
 
-    /// Whether this is private anonymous memory, but no stack (mostly untouched, superpages would be wasted), and did
-    /// not choose its pages itself.
+    /// Whether the request is for private anonymous memory, but not for a stack, most of which stays untouched, and
+    /// does not choose its pages itself.
     fn is_wanted(&self) -> bool {
         let excluded = libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
         self.flags & PRIVATE_ANONYMOUS == PRIVATE_ANONYMOUS && self.flags & excluded == 0
     }
 
-    /// Advises mappings of any protection. Advice on reserved address space (`PROT_NONE`) costs no memory, because the
-    /// program does not touch it, and cannot be given later: the parts that an allocator makes writable by mprotect, or
-    /// that `MAP_FIXED` does not replace, keep the advice of the reservation.
+    /// Maps memory and advises it, whatever its protection. Advice on reserved address space (`PROT_NONE`) costs no
+    /// memory, because the program does not touch it. The advice cannot be given later: parts that an allocator makes
+    /// writable by mprotect, or that `MAP_FIXED` does not replace, keep the advice of the reservation.
     unsafe fn on_thp(mut self) -> Result<usize, Errno> {
         if self.length < sizes::superpage() {
             // SAFETY: the caller's contract.
@@ -307,7 +307,8 @@ impl Request {
         block.map_or_else(|| unsafe { self.small() }, |(it, _)| Ok(it as usize))
     }
 
-    /// A mapping placed inside a larger one is advised like that: both must stay one VMA, or mremap would fail.
+    /// Maps a small range. One that is placed inside a larger mapping is advised like that mapping: both must stay one
+    /// VMA, or mremap would fail.
     unsafe fn small(mut self) -> Result<usize, Errno> {
         let is_joined = self.address != 0 && executor::advises();
         // If populated before the advice, the mapping would never merge with adjacent VMAs.
@@ -407,7 +408,7 @@ impl Request {
         }
     }
 
-    /// Falls back because of the process, not because of the pool.
+    /// Falls back to ordinary memory for another reason than a short pool.
     unsafe fn without_pool(self, settings: &Settings) -> Result<usize, Errno> {
         if executor::fall_back(settings.fallback, self.length) == Fallback::Error {
             counters::count(Kind::Mmap, Column::Refused, self.length);

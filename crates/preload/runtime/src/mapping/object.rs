@@ -1,7 +1,7 @@
 //! Whether another process maps an object of shared memory.
 //!
-//! Anonymous shared memory has no name: only processes forked since its creation can map it. They are looked up in
-//! /proc as far as this process may read it: a child that changed its user is not seen.
+//! Anonymous shared memory has no name: only processes forked since its creation can map it. The library looks for them
+//! in /proc as far as it may read: it does not see a child that changed its user.
 //!
 //! # Safety
 //! System calls on descriptors and buffers of our own.

@@ -1,6 +1,6 @@
-//! Rare calls that the kernel does not carry out on the pool as on ordinary memory: locking, protection keys, nonlinear
-//! mappings, advice by pidfd, userfaultfd. And calls that need additional work: `mincore`, for memory that `prepare`
-//! has populated, `prctl`, and `chroot`.
+//! Rare calls that work differently on the pool than on ordinary memory: locking, protection keys, nonlinear mappings,
+//! advice by pidfd, userfaultfd. Other calls need additional work: `prctl`, `chroot`, and `mincore` on memory that
+//! `prepare` has populated.
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -44,7 +44,6 @@ pub unsafe extern "C" fn mlock(address: *const c_void, length: size_t) -> c_int 
     record_lock(result, address, length, Locked::Now)
 }
 
-/// Records a memory lock.
 fn record_lock(result: c_int, address: *const c_void, length: size_t, locked: Locked) -> c_int {
     if result == 0 {
         let start = address as usize;
@@ -110,7 +109,7 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     // Kept mappings would be locked, and counted; memory grown ahead would become resident.
     prepare::release_all();
     let (was_locked, is_asked) = (limits::is_future_locked(), flags & libc::MCL_FUTURE != 0);
-    // Before the call, because another thread may be about to grow the heap ahead.
+    // Set before the call, because another thread may be about to grow the heap ahead.
     limits::lock_future(was_locked || is_asked);
     if flags & libc::MCL_CURRENT != 0 {
         limits::run_before_locking();
@@ -239,7 +238,7 @@ const UFFDIO_REGISTER_MODE_MISSING: u64 = 1;
 const UFFDIO_MOVE: c_ulong = 0xc028_aa05;
 
 /// `int ioctl(int fd, unsigned long request, ...)`, with one argument, as in the kernel. Userfaultfd fills and protects
-/// memory by base pages, so it must be ordinary. Other requests cost two comparisons.
+/// memory by base pages, so the memory must be ordinary. Other requests cost two comparisons.
 ///
 /// # Safety
 /// As the system call.
@@ -270,7 +269,7 @@ unsafe fn of_userfaultfd(fd: c_int, request: c_ulong, argument: *mut c_void) -> 
     })
 }
 
-/// Demotes memory that is registered, as whole mappings, or the source of memory that is moved.
+/// Demotes memory before userfaultfd registers it (whole mappings), or moves it (the source).
 fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw::Errno> {
     if argument.is_null() {
         return Ok(());
@@ -280,7 +279,7 @@ fn before_userfaultfd(request: c_ulong, argument: *mut c_void) -> Result<(), raw
     let size = size_of_val(&words);
     let ours = iovec { iov_base: words.as_mut_ptr().cast(), iov_len: size };
     let theirs = iovec { iov_base: argument, iov_len: size };
-    // By a system call, which fails on an invalid address instead of raising SIGSEGV.
+    // Read by a system call, which fails on an invalid address instead of raising SIGSEGV.
     // SAFETY: the kernel writes at most the three words.
     let got = raw::keeping_errno(|| unsafe {
         raw::call!(SYS_process_vm_readv, raw::pid(), &raw const ours, 1, &raw const theirs, 1, 0)
@@ -356,8 +355,8 @@ pub unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
     unsafe { changing_root(path, || raw::call!(SYS_chroot, path)) as c_int }
 }
 
-/// Runs `change`, which makes `path` the root directory. If the new root has no /proc, the maps cannot be read any
-/// more, and nothing can be demoted: demotes as much as possible before.
+/// Runs `change`, which makes `path` the root directory. If the new root has no /proc, the maps can no longer be read,
+/// and nothing can be demoted. In that case demotes as much as possible first.
 ///
 /// # Safety
 /// `path` is a C string, or a pointer that the kernel refuses.
@@ -397,9 +396,9 @@ pub(super) fn expect_filter() {
     }
 }
 
-/// Runs `set`, which installs a seccomp filter. Afterwards no memory can be demoted, so as much as possible is demoted
-/// now: a call on part of a superpage, or a fork, would need system calls that the filter may not permit. On memory
-/// that stays, such calls fail.
+/// Runs `set`, which installs a seccomp filter. First demotes as much memory as possible: later a call on part of a
+/// superpage, or a fork, would need system calls that the filter may not permit. Such calls fail on memory that stays
+/// on the pool.
 /// See docs/decisions/pool.md#8.
 pub(super) fn setting_filter(set: impl FnOnce() -> c_long) -> c_long {
     let was_set = filter::is_set();

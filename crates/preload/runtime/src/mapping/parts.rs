@@ -1,9 +1,9 @@
 //! Calls on existing mappings: munmap, mprotect, madvise.
 //!
-//! A call that touches no range of the table goes straight to the kernel, without a lock. Of other calls, the kernel
-//! carries out on the pool those that it carries out exactly as on ordinary memory. Before any other call the
-//! superpages concerned are demoted (`demote`); the kernel then gets the call unchanged, and its result is returned. If
-//! they cannot be demoted, the call fails with `ENOMEM`, and nothing has changed.
+//! A call that touches no range of the table goes straight to the kernel, without a lock. A call that the kernel
+//! carries out on the pool exactly as on ordinary memory is made on the pool. Before any other call the superpages
+//! concerned are demoted (`demote`), and the kernel then gets the call unchanged. If they cannot be demoted, the call
+//! fails with `ENOMEM`, and nothing has changed.
 //!
 //! A call that the kernel refuses anyway (not whole base pages) demotes nothing.
 //!
@@ -73,7 +73,7 @@ pub(super) fn replacing(
     result
 }
 
-/// Runs `work`, which unmaps or replaces `[from, to)`; then frees the parts of it in files of `in_place`.
+/// Runs `work`, which unmaps or replaces `[from, to)`. Then frees the parts of the range in files of `in_place`.
 fn unmap_and_free(
     from: usize,
     to: usize,
@@ -178,7 +178,7 @@ unsafe fn advise_others(start: usize, length: usize, advice: c_int) -> Result<()
     }
 }
 
-/// Advice for a range that contains private copies of a file.
+/// Advises a range that contains private copies of a file.
 unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
     let mut at = start;
     while at < end {
@@ -189,10 +189,11 @@ unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), E
         }
         at = to;
         match advice {
-            // A discarded page would be read from the file again: the copy has its contents already.
+            // A discarded file page is read from the file again. The copy already has these contents, so nothing is
+            // done.
             _ if from == to => {}
             libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED => {}
-            // As for a file mapping.
+            // A file mapping refuses this advice, too.
             libc::MADV_FREE | libc::MADV_WIPEONFORK => return Err(libc::EINVAL),
             // SAFETY: the caller's contract.
             _ => unsafe { raw::madvise(from, to - from, advice) }?,
@@ -201,7 +202,7 @@ unsafe fn advise_copies(start: usize, end: usize, advice: c_int) -> Result<(), E
     Ok(())
 }
 
-/// Advice that concerns only contents and superpages: the mapping may still be kept when it is unmapped.
+/// Advice that concerns only contents and superpages. The mapping may still be kept when it is unmapped.
 const KEEPS_REUSABLE: [c_int; 9] = [
     libc::MADV_NORMAL,
     libc::MADV_DONTNEED,
@@ -232,7 +233,7 @@ fn is_kept_by_page(advice: c_int) -> bool {
     MARKS.contains(&advice)
 }
 
-/// Advice for a range that contains superpages of the pool.
+/// Advises a range that contains superpages of the pool.
 unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Errno> {
     match advice {
         // After MADV_FREE memory may become zero at any time, so also at once.
@@ -272,7 +273,7 @@ unsafe fn advise_pool(start: usize, end: usize, advice: c_int) -> Result<(), Err
 /// Which superpages must be demoted before the kernel carries out advice; `None`: none.
 pub(super) fn scope_of(advice: c_int) -> Option<Scope> {
     match advice {
-        // Populating works on the pool, and the others have nothing to do there.
+        // Populating works on the pool, and the other advice has no effect there.
         libc::MADV_POPULATE_READ
         | libc::MADV_POPULATE_WRITE
         | libc::MADV_WILLNEED
@@ -306,8 +307,8 @@ fn record_advice(start: usize, end: usize, advice: c_int) {
     }
 }
 
-/// MADV_DONTNEED. Private memory reads as zero afterwards; a shared object keeps its contents. In address order: the
-/// kernel stops at locked memory, and memory behind that keeps its contents.
+/// MADV_DONTNEED. Private memory reads as zero afterwards; a shared object keeps its contents. Works in address order:
+/// the kernel stops at locked memory, and later memory keeps its contents.
 unsafe fn discard(start: usize, end: usize) -> Result<(), Errno> {
     let mut at = start;
     while let Some(entry) = table::first(at, end) {

@@ -16,9 +16,9 @@ use crate::{files, maps, raw};
 /// The io_uring rings of this process.
 #[derive(Clone, Copy, Default)]
 pub struct Rings {
-    /// There is a ring, whose workers may write to any memory of the program.
+    /// Whether there is a ring, whose workers may write to any memory of the program.
     pub are_any: bool,
-    /// A registered buffer overlaps an extent, or that is unknown.
+    /// Whether a registered buffer overlaps an extent; `true` if unknown.
     pub have_buffer: bool,
 }
 
@@ -69,7 +69,7 @@ fn has_buffer_in(ring: &CStr, extents: &[Extent]) -> bool {
     true
 }
 
-/// `    0: 0x7f0000000000/4096`
+/// Parses `    0: 0x7f0000000000/4096`; returns address and length.
 fn buffer_of(line: &[u8]) -> Option<(usize, usize)> {
     let at = line.windows(4).position(|window| window == b": 0x")?;
     if !line[..at].trim_ascii().iter().all(u8::is_ascii_digit) {

@@ -27,7 +27,7 @@ pub struct Extent {
     pub protection: c_int,
     /// Advice.
     pub marks: Marks,
-    /// The mapping that the program made, of which the extent is a part.
+    /// `[start, end)` of the program's mapping that the extent is part of.
     pub mapping: (usize, usize),
     /// The object behind shared memory: device and inode.
     pub file: (u64, u64),
@@ -86,8 +86,8 @@ pub struct Plan {
 const MAX_EXTENTS: usize = 65_530;
 
 impl Plan {
-    /// The extents of `[from, to)`, and of the superpages at its edges, that must be replaced; `ENOMEM` if they cannot
-    /// be determined.
+    /// Finds the extents of `[from, to)`, and of the superpages at its edges, that must be replaced; `ENOMEM` if they
+    /// cannot be determined.
     pub fn new(from: usize, to: usize, scope: Scope) -> Result<Self, Errno> {
         let mut plan = Self { extents: std::ptr::null_mut(), used: 0, capacity: 0 };
         let (mut low, mut high, mut at) = (usize::MAX, 0, from);
@@ -209,7 +209,7 @@ impl Drop for Plan {
 }
 
 fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
-    // Without this library a program may have changed the protection of part of a superpage, which files permit.
+    // The program may have changed the protection of part of a superpage without this library; files permit that.
     let is_whole = [start, end].iter().all(|edge| edge.is_multiple_of(entry.range.page));
     Extent {
         page: if entry.is_ordinary || !is_whole { raw::base_page() } else { entry.range.page },
@@ -224,7 +224,7 @@ fn extent_from(vma: &Vma, start: usize, end: usize, entry: &Entry) -> Extent {
     }
 }
 
-/// Whether an entry can be replaced: base pages can only as the tail of a shared mapping.
+/// Whether an entry can be replaced. Base pages can be replaced only as the tail of a shared mapping.
 pub fn is_replaceable(entry: &Entry) -> bool {
     !entry.is_ordinary || entry.range.shared
 }
@@ -300,8 +300,8 @@ pub fn up(address: usize, page: usize) -> usize {
     address.checked_next_multiple_of(page).unwrap_or(usize::MAX)
 }
 
-/// Whether a hugetlb page begins at `start`. Tested by a call that changes nothing: an mremap of its second base page
-/// to the same size, which fails inside a hugetlb page.
+/// Whether a hugetlb page begins at `start`. Tests by an mremap of its second base page to the same size. The call
+/// changes nothing, and fails inside a hugetlb page.
 pub fn is_hugetlb(start: usize) -> bool {
     let base = raw::base_page();
     let part = start + base;

@@ -1,11 +1,11 @@
 //! `mremap(2)`: resizing and moving mappings.
 //!
-//! The kernel can neither enlarge a hugetlb mapping nor move one correctly (it miscalculates the target where page
-//! tables are missing), so memory to be enlarged or moved is demoted first. Memory that only shrinks stays.
+//! The kernel cannot enlarge a hugetlb mapping, and moves one incorrectly: it miscalculates the target where page
+//! tables are missing. So memory is demoted before it is enlarged or moved. Memory that only shrinks stays.
 //!
-//! A program sees one mapping where the kernel has several VMAs: copies of superpages keep the `vm_pgoff` of the
+//! A program may see one mapping where the kernel has several VMAs: copies of superpages keep the `vm_pgoff` of the
 //! address where they were made, and parts with and without advice for THP do not merge. The kernel enlarges only one
-//! VMA at a time (`EFAULT`), so these are moved one by one. Other borders of VMAs are the program's, and the kernel's
+//! VMA at a time (`EFAULT`), so these parts are moved one by one. At VMA borders that the program made, the kernel's
 //! error stands.
 //!
 //! # Safety
@@ -93,7 +93,7 @@ impl Call {
             // The kernel moves one VMA after the other to the target, and cannot unmap part of a superpage there.
             first_make_ordinary(self.target, target_end, Scope::Covered)?;
         }
-        // Before the move: another thread may map its own memory there afterwards.
+        // Look this up before the move: afterwards another thread may map memory there.
         let is_divided = is_divided(self.start, self.end());
         // SAFETY: the caller's contract.
         let plain = || unsafe { self.move_away() };
@@ -127,7 +127,7 @@ impl Call {
             && is_divided
             && place != self.start
         {
-            // The borders of VMAs moved along.
+            // The borders of VMAs moved with the memory.
             let (start, end) = (place, place + round_up(0, self.new_size));
             let page = raw::base_page();
             table::add_ordinary(Range { start, end, page, shared: false }, (start, end));
@@ -179,12 +179,11 @@ impl Call {
         is_ours && self.flags & !known == 0 && is_valid(self.start, self.end()) && self.new_size > 0
     }
 
-    /// Whether this library may have advised the memory.
     fn may_be_advised(&self) -> bool {
         executor::advises() && settings::get().memory.mmap
     }
 
-    /// Moves all VMAs of what the program mapped as one mapping.
+    /// Moves all VMAs of one mapping of the program.
     unsafe fn move_parts(self) -> Result<usize, Errno> {
         let length = self.end() - self.start;
         let new_length = round_up(0, self.new_size);
@@ -198,7 +197,7 @@ impl Call {
                 return Self { old_size: new_length, ..self }.serve();
             }
             if self.target == 0 && self.flags & libc::MREMAP_DONTUNMAP == 0 {
-                // In place, if there is free space behind.
+                // Grow in place, if the space behind is free.
                 let (old_size, new_size) = (self.end() - last, self.end() - last + added);
                 let call = Self { start: last, old_size, new_size, flags: 0, target: 0 };
                 let grown = call.plain();
@@ -257,11 +256,12 @@ impl Call {
         }
     }
 
-    /// Start of the last part, if all parts are private anonymous memory without gaps, equal except for advice for THP,
-    /// and divided by this library: then the program may have mapped them as one.
+    /// Start of the last part, if the program may have mapped all parts as one: private anonymous memory without gaps,
+    /// equal except for advice for THP, and divided by this library.
     ///
-    /// Includes advised memory that was only read. A read gives it an `anon_vma` (`do_huge_pmd_anonymous_page`,
-    /// mm/huge_memory.c), which memory otherwise gets when it is written, and two VMAs that each have one do not merge.
+    /// Includes advised memory that was only read. A read gives such memory an `anon_vma`
+    /// (`do_huge_pmd_anonymous_page`, mm/huge_memory.c); other memory gets one when it is written. Two VMAs that each
+    /// have an `anon_vma` do not merge.
     fn last_part(&self) -> Option<usize> {
         if filter::is_set() {
             let mut last = self.start;

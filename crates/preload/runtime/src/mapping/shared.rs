@@ -1,21 +1,20 @@
 //! Shared memory: anonymous (`MAP_SHARED | MAP_ANONYMOUS`), memfd and POSIX objects, and System V segments.
 //!
 //! On hugetlb, shared memory goes to the pool only on request (SUPERPAGE_POOL=always), because it cannot always be
-//! demoted. Anonymous memory becomes an object on the pool. Its pages are reserved once per object, so every process
-//! that inherits it is guaranteed its faults, forked children included. A call that hugetlb does not support, or that
-//! unmaps a part, moves the whole mapping to ordinary memory, in one object: contents that were unmapped are still in
-//! it, and can be mapped again. While another process maps the object, or a part of it is unmapped, such a call fails
-//! with `ENOMEM`, and nothing has changed. Memory mapped without PROT_WRITE, such as reserved address space, stays
-//! ordinary.
+//! demoted. Anonymous memory becomes an object on the pool. The pages are reserved once per object, so faults cannot
+//! fail in any process that inherits the object, forked children included. A call that hugetlb does not support, or
+//! that unmaps a part, moves the whole mapping to ordinary memory, in one object: unmapped contents stay in the object,
+//! and can be mapped again. While another process maps the object, or a part of it is unmapped, such a call fails with
+//! `ENOMEM`, and nothing has changed. Memory mapped without PROT_WRITE, such as reserved address space, stays ordinary.
 //!
 //! A System V segment cannot be demoted: other processes attach it by its id at any time, and `shmdt` identifies it by
 //! its object. On the pool its length is rounded up, it attaches only at multiples of a superpage, and no part of it
 //! can be protected: such calls fail with `EINVAL`.
 //!
-//! A memfd or POSIX object keeps its pages: a program may write or read it like a file, give it any length and send it
-//! to processes that know nothing of superpages, and a hugetlb file permits none of that. It only gets advice.
+//! A memfd or POSIX object keeps its pages. A program may write or read it like a file, give it any length, and send it
+//! to processes that know nothing of superpages. A hugetlb file permits none of that. Such an object only gets advice.
 //!
-//! On THP all of them are advised; `shmem_enabled` decides whether the kernel follows the advice.
+//! On THP all shared memory is advised; `shmem_enabled` decides whether the kernel follows the advice.
 //!
 //! # Safety
 //! As the system calls of the same names.
@@ -76,7 +75,7 @@ pub(super) unsafe fn map(request: Request) -> Result<usize, Errno> {
     }
 }
 
-/// A body of superpages and a tail of base pages: two objects, which the program cannot tell from one.
+/// Maps a body of superpages and a tail of base pages: two objects, which the program cannot tell from one.
 unsafe fn anonymous(request: Request) -> Result<usize, Reason> {
     if !settings::get().always_pool || !super::may_use_pool(settings::get()) {
         return Err(Reason::Unprotected);

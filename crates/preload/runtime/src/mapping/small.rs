@@ -1,18 +1,18 @@
 //! The sub-superpage allocator: small anonymous mappings, packed so that superpages can hold them.
 //!
-//! Some allocators grow by mappings smaller than a superpage (CPython's object arenas are 1 MiB): no fault ever finds a
-//! mapped, aligned superpage around it, however many such mappings there are. Here such requests are cut, in ascending
-//! order, from an extent that is mapped and advised as a whole. The program gets ordinary private anonymous memory,
-//! zeroed and never handed out twice; if it unmaps, moves or protects its block, only that block changes.
+//! Some allocators grow by mappings smaller than a superpage (CPython's object arenas are 1 MiB). However many such
+//! mappings there are, no fault finds a mapped, aligned superpage around its address. Here such requests are cut, in
+//! ascending order, from an extent that is mapped and advised as a whole. The program gets ordinary private anonymous
+//! memory, zeroed and never handed out twice; if it unmaps, moves or protects its block, only that block changes.
 //!
 //! Life of an extent: mapped -> cut into blocks until one no longer fits -> its tail unmapped.
 //! Extents double from 2 MiB to 8 MiB. The first 4 MiB that a process requests are mapped as without the library, so a
 //! small program pays nothing.
 //!
 //! The cost:
-//! - Memory: a touch faults in the whole superpage around it. That is less than one superpage of memory not requested
-//!   yet, and blocks that the program requested but does not touch. An unmapped block is not reused, and the memory of
-//!   a superpage whose other blocks are in use is freed only when the kernel splits it.
+//! - Memory: a touch faults in the whole superpage around it: less than one superpage of memory not requested yet, and
+//!   blocks that the program requested but does not touch. An unmapped block is not reused, and the memory of a
+//!   superpage whose other blocks are in use is freed only when the kernel splits the superpage.
 //! - Address space, and under `vm.overcommit_memory=2` commit charge: at most one extent ahead. If the kernel refuses
 //!   an extent, the request is mapped as without the library.
 //! - Under `mlockall(MCL_FUTURE)` an extent would be resident as a whole. The first extent found locked is unmapped,
@@ -35,11 +35,11 @@ const MIN_LENGTH: usize = 64 << 10;
 const INITIAL_BYTES_LEFT_ALONE: usize = 4 << 20;
 const MAX_EXTENT: usize = 8 << 20;
 
-/// Bytes of mappings of about one superpage that are left to the kernel first: a program that maps no more than these
-/// would pay for the untouched part of the last one, which may be all but a page.
+/// The first bytes of mappings of about one superpage, which are left to the kernel. A program that maps no more than
+/// these would pay for the untouched part of the last mapping, which may be all but a page.
 const INITIAL_SINGLE_BYTES_LEFT_ALONE: usize = 8 << 20;
 
-/// (m) The rest of the current extent: `next..end`, ours and untouched.
+/// The rest of the current extent: `next..end`, ours and untouched. (m): guarded by the lock `EXTENT`.
 struct Extent {
     next: usize,
     end: usize,
@@ -64,8 +64,8 @@ static LAST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static ARE_TRIMMED: AtomicBool = AtomicBool::new(false);
 
 /// Call when the program unmaps `[start, end)`. A program that unmaps part of a block it has just got wants aligned
-/// blocks: cut from an extent, each would be a VMA of its own, with holes around it (Ruby's heap pages of 64 KiB). Such
-/// a program gets mappings from the kernel, which packs them.
+/// blocks (Ruby's heap pages of 64 KiB). Cut from an extent, each block would be a VMA of its own, with holes around
+/// it. Such a program gets mappings from the kernel, which packs them.
 pub fn unmapped(start: usize, end: usize) {
     let [from, to] = LAST.each_ref().map(|at| at.load(Ordering::Relaxed));
     if start < to && from < end {
@@ -76,8 +76,8 @@ pub fn unmapped(start: usize, end: usize) {
     }
 }
 
-/// In a forked child. An extent that another thread was changing is leaked, untouched, and the next block begins
-/// another.
+/// In a forked child: leaks an extent that another thread was changing, untouched. The next block begins another
+/// extent.
 pub fn after_fork() {
     EXTENT.after_fork(|extent, was_held| {
         if was_held {
@@ -86,14 +86,14 @@ pub fn after_fork() {
     });
 }
 
-/// Whether a mapping of about one superpage is among the first ones.
+/// Whether a mapping of about one superpage is among the first ones, which are left to the kernel.
 pub fn is_left_alone(length: usize) -> bool {
     length < 2 * sizes::superpage()
         && REQUESTED_SINGLY.fetch_add(length, Ordering::Relaxed) < INITIAL_SINGLE_BYTES_LEFT_ALONE
 }
 
-/// A fresh, zeroed, readable and writable private mapping of `length` bytes, and whether it is advised; `None` if the
-/// request should go to the kernel.
+/// Returns a fresh, zeroed, readable and writable private mapping of `length` bytes, and whether it is advised; `None`
+/// if the request should go to the kernel.
 pub fn take(length: usize) -> Option<(*mut c_void, bool)> {
     if !(MIN_LENGTH..sizes::superpage()).contains(&length) {
         return None;

@@ -13,8 +13,8 @@ use crate::executor::{self, DONE};
 use crate::raw;
 use crate::sizes::superpage;
 
-/// Records a new mapping of `length` bytes, which is advised for superpages, and populates its beginning as far as the
-/// policy says.
+/// Records a new mapping of `length` bytes, which is advised for superpages. Populates as much of its beginning as the
+/// advisor says.
 pub fn populate(start: usize, length: usize) {
     if !is_on() {
         return;

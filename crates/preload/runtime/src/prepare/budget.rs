@@ -19,7 +19,7 @@ pub fn read(action: Action, facts: &mut Facts) -> Option<(Outcome, u32)> {
     Some((DONE, 0))
 }
 
-/// Bytes of resident memory. (`ru_maxrss` may be that of the program that called `exec`.)
+/// Bytes of resident memory. (`ru_maxrss` may stem from before `exec`.)
 fn resident() -> usize {
     let mut buffer = [0; 128];
     let text = files::read_file(c"/proc/self/statm", &mut buffer);

@@ -1,5 +1,5 @@
-//! Mappings that the program has not changed since mmap returned them: whole, and no libc call has changed them. Only
-//! such a mapping is kept when it is unmapped.
+//! Mappings that are still as mmap returned them: whole, and changed by no libc call. Only such a mapping is kept when
+//! it is unmapped.
 //!
 //! # Safety
 //! Atomics only. A thread claims an entry by changing its `start` to [`BUSY`].
@@ -14,7 +14,7 @@ use crate::sizes::superpage;
 use crate::write_protect::{self, WriteProtect};
 use crate::{pagemap, raw};
 
-/// A mapping: (c) by `start`. The entry lies on one page.
+/// A mapping. (c): a thread claims the entry through `start`. The entry lies on one page.
 #[repr(align(64))]
 struct Entry {
     /// Address; 0: no mapping.
@@ -100,8 +100,8 @@ pub fn changed(start: usize, end: usize) {
 }
 
 /// Discards superpages of `[start, end)` that were resident when they were handed out and that no thread has written
-/// to: for a program that asks for base pages, or registers a userfaultfd, right after mapping memory. Only for the
-/// thread that has mapped the memory; other threads that write meanwhile are blocked.
+/// to. Serves a program that asks for base pages, or registers a userfaultfd, right after mapping memory. Acts only in
+/// the thread that mapped the memory, and blocks other threads that write meanwhile.
 pub fn discard_untouched(start: usize, end: usize) {
     if !may_hold(start, end) {
         return;

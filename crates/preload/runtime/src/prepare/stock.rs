@@ -2,15 +2,14 @@
 //!
 //! Life of a run: unmapped by the program -> moved to another address, so that nothing is mapped at the old one, and
 //! kept with `MADV_FREE`, so that the kernel frees its pages before it reclaims or kills anything -> moved back, or to
-//! any free address, zeroed and handed out; or unmapped: after several requests that did not fit, when memory or
-//! address space is short, or when the program maps something at that address.
+//! any free address, zeroed and handed out. A run is unmapped after several requests that did not fit, when memory or
+//! address space is short, or when the program maps something at its address.
 //!
 //! Locked memory is not kept: the kernel refuses `MADV_FREE` for it, as for memory that is no longer private and
 //! anonymous.
 //!
-//! # Safety
-//! A run belongs to its `holder` until that is [`KEPT`] or 0 again. All words of a run lie on one page, so a forked
-//! child sees them as of one moment.
+//! # Safety A run belongs to its `holder` until `holder` is [`KEPT`] or 0 again. All words of a run lie on one page, so
+//! a forked child sees a consistent snapshot.
 //! See docs/decisions/prepare.md#2.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +26,7 @@ use crate::source;
 use crate::table::{self, Range};
 use crate::{limits, raw};
 
-/// A kept mapping: (c) by `holder`.
+/// A kept mapping. (c): a thread claims it through `holder`.
 #[repr(align(64))]
 struct Run {
     /// 0: no run; [`KEPT`]; else the thread that works on it (address of its errno).
@@ -61,7 +60,7 @@ impl Run {
     }
 
     fn free(&self) {
-        // So that a forked child does not take these values for the next run's.
+        // Otherwise a forked child could take these values for the next run's.
         self.length.store(0, Ordering::Relaxed);
         self.start.store(0, Ordering::Release);
         self.holder.store(0, Ordering::Release);
@@ -76,7 +75,7 @@ impl Run {
         (start, start + self.length.load(Ordering::Relaxed))
     }
 
-    /// Moves a run that this thread holds back to its old address, or to other free space; returns the address.
+    /// Moves the run back to its old address, or to other free space; returns the address. This thread holds the run.
     fn move_back(&self) -> Option<usize> {
         let (from, end) = self.range();
         let (origin, length) = (self.origin.load(Ordering::Relaxed), end - from);
@@ -95,8 +94,8 @@ impl Run {
         Some(to)
     }
 
-    /// Moves back and clears a run of `length` bytes that this thread holds, and ends the run; `None`: not possible,
-    /// and this thread still holds it.
+    /// Moves the run of `length` bytes back, clears it, and frees the entry. This thread holds the run; after `None` it
+    /// still does.
     fn hand_out(&self, length: usize) -> Option<usize> {
         // Before the claim another thread may have replaced the run by one of another length.
         let (start, end) = self.range();
@@ -106,7 +105,7 @@ impl Run {
             return None;
         }
         if start != self.origin.load(Ordering::Relaxed) {
-            // The kernel does not merge it with adjacent VMAs.
+            // The kernel does not merge a moved mapping with adjacent VMAs.
             let range = Range { start, end: start + length, page: raw::base_page(), shared: false };
             table::add_ordinary(range, (start, start + length));
         }
@@ -156,8 +155,8 @@ impl Run {
     }
 }
 
-/// Reports an event to the policy for the kept runs that `meant` selects, and releases those that it gives up; `false`:
-/// none.
+/// Reports an event to the advisor for the kept runs that `meant` selects, and releases those that the advisor gives
+/// up; `false`: released none.
 fn release_on(event: Event, meant: impl Fn(&Run) -> bool) -> bool {
     let mut any = false;
     for run in &RUNS {
@@ -186,7 +185,7 @@ pub fn release_range(start: usize, end: usize) {
     });
 }
 
-/// A zeroed mapping of `length` bytes from the stock.
+/// Takes a zeroed mapping of `length` bytes from the stock.
 pub fn take(length: usize) -> Option<usize> {
     if !is_on() {
         return None;
@@ -246,7 +245,7 @@ unsafe fn clear(start: usize, end: usize) -> bool {
     cleared.is_some()
 }
 
-/// Discards a part in which the kernel has freed or split superpages, with the pages that are left.
+/// Discards the remaining pages of a part in which the kernel has freed or split superpages.
 unsafe fn discard(from: usize, to: usize) {
     if from < to {
         // SAFETY: the contract of `clear`.
@@ -299,7 +298,7 @@ fn kept() -> usize {
     RUNS.iter().map(kept).sum()
 }
 
-/// Reserves address space to keep a mapping of `origin` in: an eighth of the address space below it, where neither the
+/// Reserves address space for keeping the mapping at `origin`: an eighth of the address space lower, where neither the
 /// kernel nor the heap maps anything.
 fn place_for(origin: usize, length: usize) -> Option<usize> {
     let place = origin - (1 << origin.ilog2()) / 8;
@@ -321,8 +320,8 @@ fn is_whole(start: usize, end: usize) -> bool {
     pagemap::with(is_whole).is_some()
 }
 
-/// In a forked child: unmaps runs that were kept, or that other threads were working on: they are of no use to its one
-/// thread, and shared with the parent.
+/// In a forked child: unmaps runs that were kept, or that other threads were working on. They are shared with the
+/// parent, and the child's one thread has no use for them.
 pub fn after_fork() {
     let me = raw::errno_address();
     for run in &RUNS {

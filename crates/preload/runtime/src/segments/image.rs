@@ -50,7 +50,6 @@ pub struct List<T, const N: usize> {
 
 /// Segments to put on superpages.
 pub type Segments = List<Segment, 32>;
-/// Extents of segments, as they are mapped.
 type Extents = List<Extent, 64>;
 
 impl<T: Copy, const N: usize> List<T, N> {
@@ -80,7 +79,7 @@ impl<T: Copy, const N: usize> List<T, N> {
     }
 }
 
-/// Calls `tell` with each segment, and whether it is the program's own, except this library's segments.
+/// Calls `tell` with each segment except this library's, and whether it is the program's own.
 pub fn each_segment(mut tell: impl FnMut(Segment, bool)) {
     struct Walk<'a> {
         tell: &'a mut dyn FnMut(Segment, bool),
@@ -120,8 +119,8 @@ pub fn each_segment(mut tell: impl FnMut(Segment, bool)) {
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
 }
 
-/// Whether V8 is in the program or its libraries: by an exported function of its interface (Node.js and Electron), or
-/// if that is hidden, by the name of an option in the program's file.
+/// Whether V8 is in the program or its libraries. Searches for an exported function of V8's interface (Node.js and
+/// Electron), and in case that is hidden, for the name of an option in the program's file.
 pub fn has_v8() -> bool {
     loaded::objects().any(|object| object.exports(b"_ZN2v82V810GetVersionEv"))
         || has_text(c"/proc/self/exe", b"interpreted_frames_native_stack")
@@ -183,7 +182,7 @@ impl Extent {
         self.protection & libc::PROT_EXEC != 0
     }
 
-    /// The superpages for the extent: `[first, last)`; `None` if there are none.
+    /// Returns the superpages for the extent, `[first, last)`; `None` if there are none.
     pub fn fitting(&self, page: usize, fit: Fit) -> Option<(usize, usize)> {
         let (low, high) = (self.start - self.start % page, self.end.next_multiple_of(page));
         let (inner_low, inner_high) = (self.start.next_multiple_of(page), high.min(self.end));
@@ -208,8 +207,8 @@ impl Extent {
     }
 }
 
-/// The brk heap may begin between the end of bss and the end of its last superpage. If it is empty, moves its start to
-/// `last`; `false`: it cannot be moved.
+/// The brk heap may begin between the end of bss and the end of its last superpage. If the heap is empty, moves its
+/// start to `last`; `false`: the heap cannot be moved.
 fn move_break_behind(end: usize, last: usize) -> bool {
     // SAFETY: a query, and then memory at the start of the heap that no code uses yet.
     raw::keeping_errno(|| unsafe {

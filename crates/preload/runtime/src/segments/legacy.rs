@@ -11,7 +11,7 @@
 //! | `HUGETLB_SHARE=1`, `HUGETLB_SHARE_PATH` | text and constants of all processes on the same pages, in a file |
 //!
 //! Without `HUGETLB_ELFMAP`, the segments that `hugeedit` marked are moved. A segment is moved as a whole, including
-//! ends that fill no page, and with the protection of its header, so its RELRO part becomes writable again, as
+//! ends that fill no page. It gets the protection of its header, so its RELRO part becomes writable again, as
 //! libhugetlbfs does for a program linked for it.
 //!
 //! # Safety
@@ -26,7 +26,6 @@ use crate::settings::{self, Fallback, Pages, Text};
 use crate::text::{first_number, page_size};
 use crate::{message, raw, sizes};
 
-/// The `HUGETLB_*` variables.
 struct Variables {
     elfmap: Option<&'static [u8]>,
     force: bool,

@@ -12,9 +12,9 @@
 //! | data | a copy | a copy |
 //! | bss | advised in place, touched pages collapsed | fresh pages, touched pages copied |
 //!
-//! Code is copied only on explicit request. A copy belongs to no file: a program that finds its code by the file's name
-//! in /proc/self/maps and maps it again (V8 does, nodejs/node issue 64408) breaks, and so would any other program that
-//! takes its code for the file's. Code of V8 is never copied.
+//! Code is copied only on explicit request. A copy belongs to no file. A program breaks if it finds its code by the
+//! file's name in /proc/self/maps and maps the code again (V8 does, nodejs/node issue 64408). Code of V8 is never
+//! copied.
 //!
 //! Constants stay in place unless `hugeedit` has marked their segment: a copy is private memory, made whether it is
 //! used or not, and libraries such as ICU contain 28 MiB of constants.
@@ -56,7 +56,6 @@ struct Placement {
     share: Option<Share>,
 }
 
-/// How text is shared.
 #[derive(Clone, Copy)]
 struct Share {
     /// Directory; `None`: in the hugetlbfs mount.
@@ -76,8 +75,7 @@ enum Fit {
     Whole,
 }
 
-/// Puts the segments that the settings name on superpages. Returns at once if they name none, and after reading the
-/// program headers if no segment is large enough.
+/// Puts the segments that the settings name on superpages.
 pub fn provide(settings: &Settings) {
     let memory = settings.memory;
     if memory.text.is_none() && !memory.data {
@@ -205,7 +203,7 @@ fn put_part(kind: Kind, extent: &Extent, first: usize, last: usize, placement: &
                 Fallback::Base => (Column::FellBack, Some(why)),
                 Fallback::Thp => {
                     counters::count_reason(why);
-                    // Pool pages of 1 GiB fall back to THP of 2 MiB, which the extent fills as well.
+                    // Pool pages of 1 GiB fall back to THP of 2 MiB, which the extent fills, too.
                     let other = relocate::to_thp(extent, first, last, placement.page);
                     (Column::FellBack, other.err())
                 }

@@ -14,8 +14,8 @@ use crate::executor::{self, advice};
 use crate::table::{self, Range};
 use crate::{api, files, pagemap, raw, sizes, source};
 
-/// Puts pool pages under `[first, last)`: from a hugetlbfs mount if there is one and `in_mount` is set, as in
-/// libhugetlbfs, whose users look for the mount's path in /proc.
+/// Puts pool pages under `[first, last)`. With `in_mount` they come from a hugetlbfs mount, if there is one: users of
+/// libhugetlbfs look for the mount's path in /proc.
 pub fn to_hugetlb(
     extent: &Extent,
     (first, last): (usize, usize),
@@ -64,9 +64,8 @@ pub fn to_thp(extent: &Extent, first: usize, last: usize, page: usize) -> Result
 /// that have them, or will when they are first read.
 ///
 /// Parts not cached yet will be read in superpages, if the file system has large folios (ext4, XFS, tmpfs). Parts
-/// cached in small pages stay so, unless MADV_COLLAPSE can change that (tmpfs, or `CONFIG_READ_ONLY_THP_FOR_FS`): other
-/// processes use them too, so they are never dropped from the cache. The whole mapping is advised, so that it stays one
-/// VMA: a program may look for its code in /proc/self/maps.
+/// cached in small pages stay so, unless MADV_COLLAPSE can change that (see `mapping::file`). The whole mapping is
+/// advised, so that it stays one VMA: a program may look for its code in /proc/self/maps.
 pub fn to_file(extent: &Extent, first: usize, last: usize, page: usize) -> usize {
     let advised = (extent.start, extent.end);
     let part = Part { extent, page, start: first, end: last, advised };
@@ -83,7 +82,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Runs the policy's loop for one segment. Returns the bytes on superpages, and the first refusal.
+    /// Runs the advisor for one part. Returns the bytes on superpages, and the first refusal.
     fn provide(&self, kind: advisor::Kind, may_copy: bool) -> (usize, Result<(), Reason>) {
         let (start, end) = self.advised;
         let extent = self.extent;
@@ -91,7 +90,7 @@ impl Part<'_> {
         let facts = &mut Facts {
             kind,
             may_copy,
-            // MADV_COLLAPSE would ignore the setting (6.18).
+            // MADV_COLLAPSE would ignore the setting (Linux 6.18).
             is_off: files::is_thp_off(),
             has_file: is_whole && !extent.is_written && extent.is_congruent,
             ..executor::facts(start, end - start, self.page)
@@ -127,25 +126,25 @@ impl Part<'_> {
     }
 }
 
-/// Whether the page cache has the file's page that is mapped at `at`. mincore(2) tells only processes that may write
-/// the file or own it; for others it reports every page as cached.
+/// Whether the page cache has the file's page that is mapped at `at`. To processes that neither own the file nor may
+/// write it, mincore(2) reports every page as cached.
 fn is_cached(at: usize) -> bool {
     pagemap::is_resident(at) != Some(false)
 }
 
-/// Whether the file's own superpage is, or can be, mapped at `at`. Better than a copy: nothing is copied, all processes
-/// share it, and profilers see the file's name.
+/// Whether the file's own superpage is, or can be, mapped at `at`. A file's superpage is better than a copy: nothing is
+/// copied, all processes share it, and profilers see the file's name.
 ///
-/// The kernel can make one for any file that is not open for writing (`CONFIG_READ_ONLY_THP_FOR_FS`, by MADV_COLLAPSE),
-/// or has one already if a file system with large folios read the file in such units.
+/// MADV_COLLAPSE can make a superpage for any file that is not open for writing (`CONFIG_READ_ONLY_THP_FOR_FS`). There
+/// is one already if a file system with large folios read the file in such units.
 fn is_file_huge(at: usize, page: usize) -> bool {
     // SAFETY: a readable byte of the mapping.
     let _ = unsafe { std::ptr::read_volatile(at as *const u8) };
     pagemap::is_huge(at, at + page) || advice::collapse(at, page)
 }
 
-/// Copies `[first, last)` to anonymous memory on superpages, which then replaces it. If there are no superpages,
-/// nothing changes: private base pages would be worse than the file's.
+/// Replaces `[first, last)` by a copy on anonymous superpages. If there are no superpages, nothing changes: private
+/// base pages would be worse than the file's.
 fn to_copy(extent: &Extent, first: usize, last: usize, page: usize) -> Result<(), Reason> {
     let (length, file_end) = (last - first, extent.file_end);
     source::replace_by_copy(first, length, page, extent.protection, file_end, |fresh| {
@@ -154,8 +153,8 @@ fn to_copy(extent: &Extent, first: usize, last: usize, page: usize) -> Result<()
     })
 }
 
-/// Whether all resident parts lie on superpages, from the faults or collapsed now. Assumed if the kernel has no
-/// MADV_COLLAPSE (before 6.1).
+/// Collapses resident parts that lie on no superpages yet; returns whether all of them now do. Returns `true` if the
+/// kernel has no MADV_COLLAPSE (before 6.1).
 fn is_collapsed(start: usize, length: usize, page: usize) -> bool {
     // MADV_COLLAPSE fails where nothing is resident, which is not an error.
     let is_on = |at| advice::collapse(at, page) || pagemap::is_untouched(at, page);

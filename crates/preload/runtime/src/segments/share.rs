@@ -1,5 +1,5 @@
-//! `HUGETLB_SHARE=1`: one copy of a program's text and constants on pool pages for all processes of a user that run it,
-//! in a file of a hugetlbfs mount that outlives them, as in libhugetlbfs.
+//! `HUGETLB_SHARE=1`, as in libhugetlbfs: all processes of a user that run a program share one copy of its text and
+//! constants on pool pages. The copy is a file in a hugetlbfs mount, and outlives the processes.
 //!
 //! The file lies in `HUGETLB_SHARE_PATH`, or in `elflink-uid-N` of the mount. It is created without a name, filled, and
 //! only then linked, so that no process sees a partial file. Its name identifies the program (device, inode,
@@ -48,7 +48,7 @@ pub fn place(
     })
 }
 
-/// `DIRECTORY/NAME_DEVICE-INODE-SECONDS.NANOSECONDS_START-LENGTH`.
+/// Returns `DIRECTORY/NAME_DEVICE-INODE-SECONDS.NANOSECONDS_START-LENGTH`.
 fn path_of(
     extent: &Extent,
     first: usize,
@@ -111,7 +111,7 @@ fn map(path: &Path, length: usize) -> Option<usize> {
     mapped
 }
 
-/// Creates the file, unless it exists by then.
+/// Creates the file, unless another process has created it meanwhile.
 fn make(path: &Path, extent: &Extent, range: (usize, usize), page: usize) -> Option<()> {
     let length = range.1 - range.0;
     let end = path.bytes().iter().rposition(|byte| *byte == b'/')?;
@@ -129,7 +129,7 @@ fn make(path: &Path, extent: &Extent, range: (usize, usize), page: usize) -> Opt
             });
         let (from, to) = (named.as_c(), path.as_c());
         let at = libc::AT_FDCWD;
-        // Another process may have linked its file meanwhile, which serves as well.
+        // If another process has linked its file meanwhile, that file is used.
         filled
             && (raw::call!(SYS_linkat, at, from, at, to, libc::AT_SYMLINK_FOLLOW) == 0
                 || raw::errno() == libc::EEXIST)

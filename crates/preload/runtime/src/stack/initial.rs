@@ -1,9 +1,9 @@
 //! The main thread's stack.
 //!
-//! The kernel places it at any address, and lets it grow down by faults. On THP it is grown to its fixed size at once
-//! and advised. On hugetlb it is grown to the next superpage boundary, and reserved pages of the pool are mapped below,
-//! where it would have grown to; frames run from one into the other. Below lies reserved address space as a guard, so
-//! an overflow ends as usual.
+//! The kernel places the stack at any address, and lets it grow down by faults. On THP the stack is grown to its fixed
+//! size at once and advised. On hugetlb it is grown to the next superpage boundary. Reserved pages of the pool are
+//! mapped below, where the stack would have grown to, and frames continue there. Below them lies reserved address space
+//! as a guard, so an overflow ends as usual.
 //!
 //! # Safety
 //! Only memory below the stack pointer is touched, by system calls, which fail where a fault would
@@ -17,11 +17,11 @@ use crate::settings::{self, Fallback, Pages};
 use crate::table::{self, Range};
 use crate::{executor, maps, raw, sizes, source};
 
-/// Lowest address of the main stack if libc would report another, and the main thread.
+/// Lowest address of the main stack, if libc would report another, and the main thread's pthread_t.
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether code may run on stacks, or that is unknown.
+/// Whether code may run on stacks; `true` if unknown.
 static IS_EXECUTABLE: AtomicBool = AtomicBool::new(false);
 
 /// Whether stacks are left alone. If the program or a library is linked for executable stacks (`PT_GNU_STACK`, for
@@ -105,7 +105,7 @@ impl Stack {
         let page = sizes::superpage();
         let low = (self.end - size) / page * page;
         let high = self.end - self.end % page;
-        // Growing touches the base page below: the lowest superpage stays free of base pages.
+        // Growing touches a base page, which must not lie in the lowest superpage.
         let start = low - raw::base_page();
         if start < self.start {
             self.grow(start)?;

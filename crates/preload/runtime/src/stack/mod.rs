@@ -1,8 +1,8 @@
 //! Stacks of a fixed size on superpages: the main thread's (`initial`) and those of the threads it
 //! makes (`threads`, `slots`).
 //!
-//! On THP a stack is advised memory, aligned so that all of it can lie on superpages. Of the main thread's only the
-//! part below the superpage with its top can, because the kernel places it at any address.
+//! On THP a stack is advised memory, aligned so that all of it can lie on superpages. The kernel places the main
+//! thread's stack at any address, so only the part below the superpage with its top can lie on superpages.
 //!
 //! On hugetlb the body of a stack is reserved pages of the pool. Its top, with the frames of the first functions and
 //! (except for the main thread) thread-local storage, is ordinary memory: libc writes there during a fork, when a page

@@ -1,9 +1,8 @@
 //! Stacks of threads, and their owners.
 //!
-//! Life of a stack: mapped -> given to a thread -> released, when the thread has been joined or is detached -> idle,
-//! when the thread has ended in the kernel -> given to another thread, or unmapped if many are idle. "Released" does
-//! not suffice: a detached thread runs on its stack to its last instruction, and reports nothing afterwards. libc
-//! itself needs the stack only until the join, because its record of the thread lies there.
+//! Life of a stack: mapped -> given to a thread -> released, when the thread was joined or detached -> idle, when the
+//! thread has ended in the kernel -> given to another thread, or unmapped if many are idle. A released stack must not
+//! be reused yet: a detached thread runs on its stack to its last instruction, and reports nothing afterwards.
 //!
 //! If the process may have a seccomp filter, only system calls that malloc makes are used: a released stack stays as it
 //! is, and new threads get libc's stacks (`threads`).
@@ -38,7 +37,7 @@ enum State {
     Released,
 }
 
-/// A stack. The record lies on one page.
+/// A stack. The record lies on one page. (s): guarded by the lock `SLOTS`.
 #[repr(align(128))]
 pub struct Slot {
     /// (s)
@@ -87,7 +86,7 @@ static SLOTS: Lock<Slots> = Lock::new(
 /// See docs/decisions/stacks.md#2.
 const MAX_IDLE: usize = 16;
 
-/// A stack of `size` bytes above a guard, for a thread that will be joined or is `detached`. `None`: there is no
+/// Takes a stack of `size` bytes above a guard, for a thread that will be joined or is `detached`. `None`: there is no
 /// memory, or there are no superpages and the fallback is `error`.
 pub fn take(size: usize, guard: usize, detached: bool) -> Option<*mut Slot> {
     let take = |slots: &mut Slots| {
@@ -118,7 +117,7 @@ pub fn take(size: usize, guard: usize, detached: bool) -> Option<*mut Slot> {
     SLOTS.with_or(take, || None)
 }
 
-/// The guard that the program requested for the stack at `address`; `None` if it is not one of these stacks.
+/// The guard that the program requested for the stack at `address`; `None`: it is in none of these stacks.
 pub fn guard_asked(address: usize) -> Option<usize> {
     let find = |slots: &mut Slots| {
         let is_here = |slot: &&mut Slot| (slot.start..slot.end).contains(&address);
@@ -127,7 +126,7 @@ pub fn guard_asked(address: usize) -> Option<usize> {
     SLOTS.with_or(find, || None)
 }
 
-/// Call if the thread could not be created.
+/// Marks a stack as idle after its thread could not be created.
 pub fn give_back(slot: *mut Slot) {
     // SAFETY: a record, under the lock. If the lock cannot be taken, the stack stays taken and leaks.
     SLOTS.with(|_| unsafe { (*slot).state = State::Idle });
@@ -152,7 +151,7 @@ pub fn release(address: usize) {
     });
 }
 
-/// In a forked child: only this thread is left.
+/// In a forked child: marks the stacks of all other threads as idle.
 pub fn after_fork() {
     SLOTS.after_fork(|slots, was_held| {
         let here = 0u8;
@@ -160,7 +159,7 @@ pub fn after_fork() {
         // SAFETY: no arguments. libc's record lies on the thread's stack; a fork handler may run on another one.
         let this = unsafe { libc::pthread_self() } as usize;
         if was_held {
-            // The next unused record may be written, but not linked yet.
+            // The interrupted thread may have written the next unused record without linking it.
             (slots.cursor, slots.left) = (std::ptr::null_mut(), 0);
         }
         for slot in slots.iter() {
@@ -205,8 +204,8 @@ impl Slots {
         })
     }
 
-    /// Finds stacks whose threads have ended. Of thousands of threads only some are checked at a time, so that creating
-    /// a thread does not cost a system call for each of the others.
+    /// Finds stacks whose threads have ended. Checks only some of thousands of threads at a time, so that creating a
+    /// thread does not cost a system call for each of the others.
     fn reap(&mut self) {
         const MAX_CHECKED: usize = 64;
         if filter::may_be_in_place() {
@@ -310,7 +309,7 @@ impl Slot {
     }
 
     fn unmap(&mut self) {
-        // First: a child forked meanwhile must not take the range for a stack.
+        // Set this first: a child forked meanwhile must not take the range for a stack.
         self.state = State::Empty;
         // SAFETY: no thread is on it.
         let _ = unsafe { raw::munmap(self.start - self.guard, self.guard + self.end - self.start) };

@@ -1,8 +1,8 @@
 //! `pthread_create`, and the calls after which a thread's stack is no longer needed.
 //!
-//! A thread whose creator provides no stack gets one of the fixed size, or of the requested size if that is larger and
-//! not just the process's default. libc treats it as provided by the program: thread-local storage and libc's record of
-//! the thread lie at its top. The caller's attributes are copied, not changed. If libc refuses such a stack
+//! A thread whose creator provides no stack gets one of the fixed size. The requested size applies if it is larger and
+//! not just the process's default. libc treats the stack as provided by the program: thread-local storage and libc's
+//! record of the thread lie at its top. The caller's attributes are copied, not changed. If libc refuses such a stack
 //! (thread-local variables larger than it), the thread is created as requested.
 //!
 //! # Safety
@@ -130,7 +130,7 @@ extern "C-unwind" fn begin(slot: *mut c_void) -> *mut c_void {
     }
 }
 
-/// A libc function after whose success the program is done with a thread.
+/// Defines a libc function after whose success the program no longer uses a thread.
 macro_rules! releasing {
     ($(#[$doc:meta])* $name:ident, $next:ident, ($($argument:ident: $type:ty),*)) => {
         $(#[$doc])*
@@ -209,9 +209,9 @@ pub unsafe extern "C" fn thrd_create(
     }
 }
 
-/// `int pthread_getattr_np(pthread_t, pthread_attr_t *)`, corrected twice: libc takes pool pages below the kernel's
-/// mapping of the main stack for another mapping, and reports no guard for a provided stack (Rust's threads would not
-/// start without one).
+/// `int pthread_getattr_np(pthread_t, pthread_attr_t *)`, with two corrections: libc takes pool pages below the
+/// kernel's mapping of the main stack for another mapping, and reports no guard for a provided stack (Rust's threads
+/// would not start without one).
 ///
 /// # Safety
 /// As in libc.

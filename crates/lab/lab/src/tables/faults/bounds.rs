@@ -1,11 +1,11 @@
-//! What published rows say without the model: how fast they could be if faults took no time, and in which order the
-//! patches stand. See docs/decisions/faults.md#8 and #13.
+//! Conclusions from the published rows without the model: the possible speed if faults took no time, and the order of
+//! the patches. See docs/decisions/faults.md#8 and #13.
 
 use serde::Serialize;
 
 use super::Line;
 
-/// Of one set of patches and amount of memory, at its largest numbers of threads.
+/// Bound of a set of patches and an amount of memory, at a large number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bound {
     /// The patches.
@@ -16,30 +16,29 @@ pub struct Bound {
     pub repetitions: u32,
     /// Threads.
     pub threads: u32,
-    /// Published pages by the clock.
+    /// Published pages per wall-clock second.
     pub pages_per_wall_second: f64,
-    /// Published CPU time over time by the clock: CPUs that were busy on average.
+    /// Published CPU time per wall-clock time: the average number of busy CPUs.
     pub busy_cpus: f64,
-    /// Pages by the clock if all CPU time of the threads had been nothing: what is left are starting, waiting and unmapping.
+    /// Pages per wall-clock second if the threads needed no CPU time, only starting, waiting and unmapping.
     pub at_most: f64,
 }
 
-/// Pairs of patches at the same number of threads and amount of memory that the published rows separate by more than
-/// 5 %.
+/// Agreement on pairs of patches under the same conditions whose published rates differ by more than 5 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Order {
-    /// All.
+    /// Number of pairs.
     pub pairs: u32,
-    /// Those whose simulated rows are in the published order.
+    /// Number of pairs whose simulated rows have the published order.
     pub right: u32,
 }
 
-/// Two published rates are apart by more than this factor.
+/// Minimum ratio of two published rates to count as different.
 const MIN_DIFFERENCE: f64 = 1.05;
-/// Threads from which a bound says something: with fewer, nearly all of the time is CPU time.
+/// Minimum number of threads for a bound: with fewer, nearly all of the time is CPU time.
 const MIN_THREADS: u32 = 32;
 
-/// The bounds of every row with many threads.
+/// Computes the bounds of every row with many threads.
 pub(super) fn of(lines: &[Line]) -> Vec<Bound> {
     let bound = |line: &Line| {
         let published = &line.published;
@@ -58,7 +57,7 @@ pub(super) fn of(lines: &[Line]) -> Vec<Bound> {
     lines.iter().filter_map(bound).collect()
 }
 
-/// How many pairs of patches are in their published order; `None` without any.
+/// Returns the agreement on the order of pairs, or `None` without pairs.
 pub(super) fn order<'a>(lines: impl Iterator<Item = &'a Line> + Clone) -> Option<Order> {
     let condition = |line: &Line| {
         let published = &line.published;

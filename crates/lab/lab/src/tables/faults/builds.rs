@@ -1,5 +1,5 @@
-//! Published kernel compilations: what the model's price of a fault says of them. Times and numbers of faults are published
-//! inputs; nothing is fitted. See docs/decisions/faults.md#10.
+//! Compares published kernel compilations with the model's cost of a fault. Times and numbers of faults are published;
+//! nothing is fitted. See docs/decisions/faults.md#10.
 
 use fault_scaling::{Experiment, FaultsError, Machine, Patches, Stepping, Touches};
 use serde::Serialize;
@@ -7,41 +7,41 @@ use units::ByteSize;
 
 const BUILDS: &str = include_str!("../../../data/kernel-builds-2005.csv");
 
-/// A compilation under one kernel, beside the one without its patch.
+/// A compilation under a patched kernel, compared with the unpatched one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Build {
     /// The computer, as published.
     pub computer: String,
     /// The patch, as on the command line.
     pub patches: String,
-    /// How the patch was set, as published.
+    /// Setting of the patch, as published.
     pub setting: String,
-    /// Published: minor faults. `None`: not published.
+    /// Published: minor faults, if known.
     pub faults: Option<u64>,
-    /// Published: time by the clock.
+    /// Published: wall-clock time.
     pub real_seconds: f64,
     /// Published: time in user mode.
     pub user_seconds: f64,
     /// Published: time in the kernel.
     pub system_seconds: f64,
-    /// Published: how much less that is than without the patch.
+    /// Published: kernel time saved by the patch.
     pub saved_seconds: f64,
-    /// Simulated: what the patch saves at most. `None`: it saves something of each fault, and how many there were is not
-    /// published.
+    /// Simulated: maximum kernel time that the patch saves. `None`: the saving is per fault, and the number of faults
+    /// is not published.
     pub saved_at_most_seconds: Option<f64>,
-    /// Pages zeroed ahead that `saved_seconds` is the price of. `None`: the patch zeroes nothing ahead.
+    /// Pages whose zeroing accounts for `saved_seconds`. `None`: the patch zeroes no pages ahead.
     pub zeroed_pages: Option<f64>,
-    /// Published: how much more time in user mode than without the patch.
+    /// Published: additional user time compared with the unpatched kernel.
     pub more_user_seconds: f64,
-    /// Simulated: the same if the program uses every cache line of `zeroed_pages`, and would have found all of them in the
-    /// cache had the fault zeroed them.
+    /// Simulated: maximum additional user time. It assumes that the program uses every cache line of `zeroed_pages`,
+    /// and that a fault's zeroing would have left all of them in the cache.
     pub more_user_at_most_seconds: Option<f64>,
 }
 
-/// Of a machine's prices.
+/// Computes the compilations with a machine's costs.
 ///
 /// # Errors
-/// [`FaultsError`]: a file's machine that has no memory for a few faults.
+/// [`FaultsError`]: a machine file with too little memory for a few faults.
 pub(super) fn of(machine: &Machine) -> Result<Vec<Build>, FaultsError> {
     let mut builds = Vec::new();
     let mut unpatched = (0.0, 0.0);
@@ -63,7 +63,7 @@ pub(super) fn of(machine: &Machine) -> Result<Vec<Build>, FaultsError> {
         let most = match *pages {
             "faults" => faults.map(|faults| faults as f64),
             "memory" => Some(memory(machine)),
-            // A patch that saves nothing where there is one thread saves nothing, however many faults there are.
+            // A patch that saves nothing on one thread saves nothing, whatever the number of faults.
             _ => (price == 0.0).then_some(0.0),
         };
         let saved_seconds = unpatched.1 - system_seconds;
@@ -87,7 +87,7 @@ pub(super) fn of(machine: &Machine) -> Result<Vec<Build>, FaultsError> {
     Ok(builds)
 }
 
-/// What a thread alone spends in the kernel on a page of its own node: a compilation's processes have one.
+/// Returns the kernel time per page of a single thread on local memory: a compilation's processes have one thread each.
 fn fault(machine: &Machine, patches: &str) -> Result<f64, FaultsError> {
     let patches: Patches = patches.parse()?;
     let row = Experiment {
@@ -103,7 +103,7 @@ fn fault(machine: &Machine, patches: &str) -> Result<f64, FaultsError> {
     Ok(row.system_seconds / row.pages as f64)
 }
 
-/// Pages of all nodes.
+/// Returns the number of pages on all nodes.
 fn memory(machine: &Machine) -> f64 {
     let nodes = machine.cpus.div_ceil(machine.cpus_per_node);
     f64::from(nodes) * (machine.node_memory.0 / machine.base_page.0) as f64

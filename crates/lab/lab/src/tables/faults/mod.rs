@@ -1,7 +1,7 @@
-//! Published rows, and how far the model is off.
+//! Published rows of fault scaling, and the model's errors.
 //!
-//! Rows of the same condition (samples) are one here, their geometric mean: their spread is not the
-//! model's to explain. What a constant was fitted to is marked; agreement there proves nothing.
+//! Rows of the same condition (samples) are joined into their geometric mean, because the model does not explain their
+//! spread. Rows to which a constant was fitted are marked; agreement there proves nothing.
 
 use serde::Serialize;
 use units::ByteSize;
@@ -19,7 +19,7 @@ mod builds;
 mod tests;
 
 const ROWS: &str = include_str!("../../../data/page-faults-2005.csv");
-/// Rows that nothing is ever fitted to.
+/// Rows to which no constant is ever fitted.
 const CHECKS: &str = include_str!("../../../data/page-faults-2005-checks.csv");
 
 /// A published row.
@@ -33,68 +33,69 @@ pub struct Published {
     pub repetitions: u32,
     /// Threads.
     pub threads: u32,
-    /// Cache lines of each page.
+    /// Cache lines touched per page.
     pub cache_lines: u32,
-    /// Whether it is one of the rows that nothing is ever fitted to.
+    /// Whether the row is a check, to which no constant is ever fitted.
     pub is_check: bool,
-    /// Rows that were published of this condition.
+    /// Number of published rows of this condition.
     pub samples: u32,
-    /// Pages for each second of CPU time, and by the clock.
+    /// Pages per second of CPU time.
     pub pages_per_cpu_second: f64,
-    /// By the clock.
+    /// Pages per second of wall-clock time.
     pub pages_per_wall_second: f64,
 }
 
 /// A row, published and simulated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// As published.
+    /// Published figures.
     pub published: Published,
-    /// As simulated.
+    /// Simulated row.
     pub row: Row,
-    /// Whether a constant was fitted to it.
+    /// Whether a constant was fitted to the row.
     pub role: Role,
 }
 
-/// A machine's rows, and how well they agree.
+/// A machine's rows and their agreement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The machine.
     pub machine: String,
     /// Every row.
     pub lines: Vec<Line>,
-    /// How far rates by the clock are off in the geometric mean, with more than one thread.
+    /// Typical error (geometric mean of the factors, minus one) of wall-clock rates with more than one thread, without
+    /// checks.
     pub scaling_error: Option<f64>,
-    /// The same of rows that nothing was fitted to.
+    /// As `scaling_error`, over held-out rows only.
     pub held_out_error: Option<f64>,
-    /// The same of rows that came after the model, with any number of threads.
+    /// Typical error over the check rows, with any number of threads.
     pub check_error: Option<f64>,
-    /// Whether the patches stand in the published order in those rows.
+    /// Agreement on the order of patches in the check rows.
     pub check_order: Option<Order>,
-    /// The same of rows with one thread, without those.
+    /// Typical error with one thread, without checks.
     pub single_error: Option<f64>,
-    /// With more than one thread, for each patch.
+    /// Typical error of each set of patches with more than one thread.
     pub by_patches: Vec<PatchError>,
-    /// For each patch and size, where the most pages were mapped by the clock.
+    /// Peak of the wall-clock rate for each set of patches and size.
     pub peaks: Vec<Peak>,
-    /// What the published rows allow if faults took no time at all.
+    /// Bounds on the published rows if faults took no time.
     pub bounds: Vec<Bound>,
     /// Published kernel compilations.
     pub builds: Vec<Build>,
-    /// Published rows of this machine that are not here, and why.
+    /// Published rows of this machine that are not included, and why.
     pub left_out: &'static str,
 }
 
-/// How far a patch's rows are off.
+/// Typical error of a set of patches.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PatchError {
     /// The patches.
     pub patches: String,
-    /// In the geometric mean.
+    /// Typical error.
     pub error: f64,
 }
 
-/// Where a curve has its peak.
+/// The peak of a curve.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Peak {
     /// The patches.
@@ -103,15 +104,15 @@ pub struct Peak {
     pub bytes: u64,
     /// Repetitions.
     pub repetitions: u32,
-    /// Whether the curve is of checks.
+    /// Whether the curve consists of checks.
     pub is_check: bool,
     /// Threads at the published peak.
     pub published: u32,
-    /// At the simulated one.
+    /// Threads at the simulated peak.
     pub simulated: u32,
 }
 
-/// The rows of a machine, samples joined; none for machines that nobody published rows of.
+/// Returns a machine's published rows, samples joined. Empty if none were published.
 pub fn published(machine: &str) -> Vec<Published> {
     let mut all: Vec<(Published, Vec<f64>, Vec<f64>)> = Vec::new();
     let of = |text: &'static str, is_check: bool| {
@@ -157,10 +158,10 @@ pub fn published(machine: &str) -> Vec<Published> {
     all.into_iter().map(join).collect()
 }
 
-/// Runs the published rows of a machine that are wanted.
+/// Simulates the selected published rows of a machine.
 ///
 /// # Errors
-/// [`FaultsError`]: the machine cannot have what was published of it.
+/// [`FaultsError`]: the machine does not support the published settings.
 pub fn lines(
     machine: &Machine,
     wants: impl Fn(&Published, Role) -> bool,
@@ -195,7 +196,7 @@ pub fn lines(
     Ok(lines)
 }
 
-/// Runs every published row of a machine.
+/// Simulates every published row of a machine.
 ///
 /// # Errors
 /// As [`lines`].
@@ -240,7 +241,7 @@ pub fn compare(machine: &Machine) -> Result<Comparison, FaultsError> {
     })
 }
 
-/// Published rows of a machine that no line is of.
+/// Returns the published figures of a machine that are not included.
 fn left_out(machine: &str) -> &'static str {
     match machine {
         "altix-8" => {
@@ -259,7 +260,7 @@ fn left_out(machine: &str) -> &'static str {
 }
 
 impl Line {
-    /// The ratio of simulated to published pages per second, by the clock.
+    /// Returns the ratio of simulated to published pages per wall-clock second.
     pub fn ratio(&self) -> f64 {
         self.row.pages_per_wall_second / self.published.pages_per_wall_second
     }

@@ -1,4 +1,4 @@
-//! Published rows against the model, with the tolerances that are claimed.
+//! Compares published rows with the model, within the claimed tolerances.
 
 use fault_scaling::{Patches, names, preset};
 
@@ -20,7 +20,7 @@ fn every_machine_is_read_and_every_published_patch_is_known() {
     assert!(published("none").is_empty());
 }
 
-/// Constants are fitted to four of the 28 rows with more than one thread, and to those with one.
+/// Constants are fitted to four of the 28 rows with more than one thread, and to the rows with one thread.
 #[test]
 fn the_altix_with_128_cpus_scales_as_published() {
     let comparison = compare(&preset("altix-128").unwrap()).unwrap();
@@ -38,7 +38,8 @@ fn the_altix_with_128_cpus_scales_as_published() {
     }
 }
 
-/// By hand: atomic-pte, 1 GB three times. 64 threads take 2.152 s and 43.98 s of CPU time, 0.687 s each.
+/// By hand: atomic-pte, 1 GB three times. 64 threads take 2.152 s of wall-clock time and 43.98 s of CPU time, 0.687 s
+/// each.
 #[test]
 fn what_no_fault_takes_bounds_every_patch() {
     let comparison = compare(&preset("altix-128").unwrap()).unwrap();
@@ -60,7 +61,7 @@ fn what_no_fault_takes_bounds_every_patch() {
     }
 }
 
-/// One thread only, so nothing but prices is shown; prezeroing's wall-clock time is the daemon's.
+/// One thread, so only costs matter. The wall-clock time with prezero is the daemon's.
 #[test]
 fn the_pc_is_as_published() {
     let comparison = compare(&preset("i386-up").unwrap()).unwrap();
@@ -77,7 +78,7 @@ fn the_altix_with_8_cpus_is_near_what_was_published() {
     assert!(comparison.scaling_error.unwrap() < 0.12, "{:?}", comparison.scaling_error);
     assert!(comparison.held_out_error.unwrap() < 0.12, "{:?}", comparison.held_out_error);
     assert!(comparison.single_error.unwrap() < 0.06, "{:?}", comparison.single_error);
-    // Fifteen rows of December 2004 came after everything was set.
+    // Fifteen rows of December 2004 were added after all parameters were set.
     let is_check = |line: &&super::Line| line.role == Role::Check;
     assert_eq!(comparison.lines.iter().filter(is_check).count(), 15);
     assert!(comparison.check_error.unwrap() < 0.1, "{:?}", comparison.check_error);
@@ -104,8 +105,8 @@ fn a_mistake_in_a_machine_has_its_line() {
     assert!(error(text.replace("largest = 512", "largest = 8")).contains("`largest` is less than"));
 }
 
-/// By hand: 8,053,981 faults x 0.88 us are 7.09 s; 2.32 s saved of 0.88 us a page are 2.64 million pages, of 64 lines of 50 ns
-/// each. On the Altix 9.305 s are 949 thousand pages of 9.8 us, of 128 lines of 61 ns.
+/// By hand: 8,053,981 faults x 0.88 us are 7.09 s. 2.32 s saved at 0.88 us a page are 2.64 million pages, of 64 lines
+/// of 50 ns each. On the Altix, 9.305 s are 949 thousand pages of 9.8 us, of 128 lines of 61 ns.
 #[test]
 fn a_compilation_saves_less_than_all_faults_cost() {
     let builds = |machine: &str| compare(&preset(machine).unwrap()).unwrap().builds;
@@ -119,7 +120,7 @@ fn a_compilation_saves_less_than_all_faults_cost() {
     near(amd.zeroed_pages, 2.6364e6);
     near(amd.more_user_at_most_seconds, 8.436);
     let [atomic, before, during] = &builds("altix-8")[..] else { panic!("three rows") };
-    // One thread fights for no lock.
+    // One thread contends for no lock.
     assert_eq!((atomic.saved_at_most_seconds, atomic.zeroed_pages), (Some(0.0), None));
     assert!(before.saved_at_most_seconds.unwrap() > before.saved_seconds, "{before:?}");
     assert_eq!((during.faults, during.saved_at_most_seconds), (None, None));
@@ -128,7 +129,7 @@ fn a_compilation_saves_less_than_all_faults_cost() {
     assert!(builds("altix-128").is_empty() && builds("modern").is_empty());
 }
 
-/// Published with version 12 of the patches, after which nothing is fitted. By hand, from the published columns: 39,410 s of
+/// Published with version 12 of the patches; nothing is fitted to it. By hand, from the published columns: 39,410 s of
 /// CPU time in 332.6 s are 118 CPUs; 20,047 in 168.9 are 119, 10,357 in 86.5 are 120.
 #[test]
 fn the_altix_with_512_cpus_is_as_published_while_more_of_them_are_busy() {

@@ -1,4 +1,4 @@
-//! Compaction: that it loses nothing, and its rules one by one (docs/sources/policies.md 3.1, "Compaction").
+//! Compaction loses no page, and follows its rules one by one (docs/sources/policies.md 3.1, "Compaction").
 
 use proptest::prelude::*;
 use trace::Page;
@@ -47,7 +47,8 @@ fn one_page_that_refuses_ends_an_asynchronous_run_in_its_pageblock() {
     let settings = Settings { fast_search: false, ..Settings::default() };
     let mut compaction = Compaction::new(&memory, settings);
     let report = compaction.compact(&mut memory, &mut users, direct(Mode::Async));
-    // A batch of up to 32 is moved before the refusal is noticed: 3 of each of the first two, 4 of the third.
+    // A batch of up to 32 pages moves before a refusal is noticed: 3 of each of the first two pageblocks, 4 of the
+    // third.
     assert_eq!((report.result, report.migrated, report.failed), (Outcome::Success, 10, 2));
     users.check(&memory);
 }
@@ -59,7 +60,7 @@ fn an_unmovable_page_spares_an_asynchronous_run_its_pageblock() {
     let mut compaction = Compaction::new(&memory, settings);
     let report = compaction.compact(&mut memory, &mut users, direct(Mode::Async));
     assert_eq!((report.result, report.migrated), (Outcome::Complete, 0));
-    // A synchronous one moves what it can, in vain; it is not told apart from one that could help.
+    // A synchronous run moves what it can, in vain. The simulation does not detect that such a run is useless.
     let report = compaction.compact(&mut memory, &mut users, direct(Mode::Sync));
     assert_eq!(
         (report.result, report.migrated),
@@ -91,7 +92,7 @@ fn synchronous_failures_are_deferred_and_asynchronous_ones_are_not() {
 
 #[test]
 fn little_free_memory_or_a_low_index_skips_it() {
-    // 30 of 32 pageblocks are full: less than low watermark + 1024 frames is free.
+    // 30 of 32 pageblocks are full: less than the low watermark + 1024 frames is free.
     let mut memory = Memory::new(&Shape::simple(ByteSize::mib(64)));
     let mut users = Users::default();
     while memory.allocate(0, Mobility::Movable, 0, false).is_some() {}
@@ -100,7 +101,7 @@ fn little_free_memory_or_a_low_index_skips_it() {
     let report = compaction.compact(&mut memory, &mut users, direct(Mode::SyncLight));
     assert_eq!(report.result, Outcome::Skipped);
 
-    // Free memory in a few large pieces: the index is low, memory is what lacks.
+    // Free memory is in a few large pieces, so the index is low and blames lack of memory.
     let (mut memory, mut users) = fragmented(64, &TAIL, &[]);
     assert!((0..=900).contains(&memory.fragmentation_index(9)));
     let strict = Settings { extfrag_threshold: 1000, ..Settings::default() };

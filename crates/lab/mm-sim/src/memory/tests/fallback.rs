@@ -4,8 +4,8 @@ use units::ByteSize;
 
 use crate::memory::{Claiming, Frame, Memory, Mobility, Owner, Shape};
 
-/// One pair of pageblocks, of which `used` frames are used by `owner` and `free` single blocks of an
-/// order lie in the first, the rest is taken by the kernel; all on movable lists.
+/// Creates a pair of pageblocks on the movable lists. `free` blocks lie in the first; the first `movable` frames are
+/// page cache, the rest is the kernel's.
 fn memory(rule: Claiming, free: &[(u32, u8)], movable: u32) -> Memory {
     let mut memory = Memory::new(&Shape { claiming: rule, ..Shape::simple(ByteSize::mib(4)) });
     let _ = memory.allocate(10, Mobility::Movable, 0, false);
@@ -31,9 +31,9 @@ fn a_pageblock_is_claimed_when_half_of_it_is_alike() {
         (HalfFree, Unmovable, &[(256, 7), (384, 6)], 0, 0, false),
         (HalfFree, Reclaimable, &[(256, 8)], 0, 3, true),
         (HalfFree, Reclaimable, &[(256, 7)], 256, 3, false),
-        // 128 free and 384 of the kernel: alike for an unmovable request, not for a movable one.
+        // 128 free and 384 kernel frames match an unmovable request, but not a movable one.
         (HalfCompatible, Unmovable, &[(256, 7)], 0, 0, true),
-        // 128 free and the others movable.
+        // 128 free frames; the others are movable.
         (HalfCompatible, Unmovable, &[(256, 7)], 512, 0, false),
         (HalfCompatible, Unmovable, &[(0, 0)], 256, 0, true),
         (HalfCompatible, Unmovable, &[(0, 0)], 258, 0, false),
@@ -82,14 +82,14 @@ fn a_movable_request_that_cannot_claim_takes_the_smallest_block_since_4_12() {
 #[test]
 fn types_are_asked_in_order() {
     use Mobility::{Movable, Reclaimable, Unmovable};
-    // By requester: who is asked first when both others have a block of the same order.
+    // For each requester, the first fallback type when both others have a block of the same order.
     for (requester, first) in
         [(Movable, Reclaimable), (Reclaimable, Unmovable), (Unmovable, Reclaimable)]
     {
         let mut memory = Memory::new(&Shape::simple(ByteSize::mib(8)));
         let others = Mobility::ALL.into_iter().filter(|&other| other != requester);
         for mobility in others {
-            // Each gets a pair of pageblocks of its own, wholly free again.
+            // Each type gets its own pair of pageblocks, wholly free again.
             let got = memory.allocate(10, Mobility::Movable, 0, false).unwrap();
             let zone = &mut memory.zones[0];
             let block = zone.block_of(got.frame);

@@ -1,4 +1,4 @@
-//! Physical memory against its naive twin, and the rules that the sources state as tables.
+//! Compares physical memory with a reference model and with the tables of the sources.
 
 mod compaction;
 mod fallback;

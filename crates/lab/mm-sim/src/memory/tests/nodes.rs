@@ -1,4 +1,4 @@
-//! Nodes, the movable partition, the watermarks and the indices.
+//! Nodes, the movable partition, watermarks and fragmentation indices.
 
 use units::ByteSize;
 
@@ -22,8 +22,8 @@ fn a_request_falls_back_to_other_zones_and_nodes() {
     let kinds: Vec<_> = memory.buddyinfo().iter().map(|row| (row.node, row.kind)).collect();
     assert_eq!(kinds, [(0, ZoneKind::Normal), (0, ZoneKind::Movable), (1, ZoneKind::Normal)]);
     let mut take = |mobility| memory.allocate(9, mobility, 0, false).map(|got| got.frame.0 / 512);
-    // The kernel stays out of the partition. It takes from movable lists, the largest block first: the
-    // pair (2, 3) before the single pageblock 1; then the same on the other node.
+    // Unmovable requests stay out of the partition. They fall back to movable lists, largest block first: the pair (2,
+    // 3) before the single pageblock 1, then the same on the other node.
     assert_eq!(take(Mobility::Unmovable), Some(2));
     assert_eq!(take(Mobility::Movable), Some(4), "the partition first");
     let rest: Vec<_> = std::iter::from_fn(|| take(Mobility::Unmovable)).collect();
@@ -41,7 +41,7 @@ fn watermarks_are_those_of_linux() {
     let memory = Memory::new(&shape);
     let marks = memory.watermarks(0);
     assert_eq!((marks.min, marks.low, marks.high), (4096, 4096 + 4194, 4096 + 8388));
-    // With superpages: 11 pageblocks for its one zone.
+    // With raised watermarks: 11 pageblocks for the only zone.
     let memory = Memory::new(&Shape::simple(ByteSize::gib(16)));
     assert_eq!(memory.watermarks(0).min, 5632);
     assert!(memory.allows(Level::High, 9, Mobility::Movable, 0));
@@ -57,7 +57,7 @@ fn the_indices_tell_fragmentation_from_lack() {
     (0..memory.frames()).step_by(2).for_each(|frame| memory.free(Frame(frame), 0));
     assert_eq!((memory.fragmentation_index(9), memory.unusable_index(9)), (998, 1000));
     assert_eq!(memory.free_blocks(0), 8192);
-    // The first pageblock becomes free: half of what one superpage needs is no lack any more.
+    // The first pageblock becomes free: one superpage is available, so a request would succeed.
     (1..512).step_by(2).for_each(|frame| memory.free(Frame(frame), 0));
     assert_eq!((memory.fragmentation_index(9), memory.free_superpages()), (-1000, 1));
     assert_eq!(memory.unusable_index(9), (7936 * 1000 / 8448) as u32);

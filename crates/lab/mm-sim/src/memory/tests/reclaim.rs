@@ -6,7 +6,7 @@ use super::users::{Users, fragmented};
 use crate::memory::{Frame, Memory, Mobility, Owner, Shape, lumpy, reclaim};
 use units::ByteSize;
 
-/// A full memory: page cache in the frames of the first pageblock, pages in the others.
+/// Creates full memory: page cache in the first pageblock, anonymous pages in the others.
 fn full() -> (Memory, Users) {
     let mut memory = Memory::new(&Shape::simple(ByteSize::mib(16)));
     let mut users = Users::default();
@@ -39,7 +39,7 @@ fn referenced_pages_are_spared_once() {
     assert_eq!((report.evicted, report.scanned), (513, 512 + 11));
     assert!(users.frames[..10].iter().all(Option::is_some));
     assert_eq!(users.frames[10], None);
-    // Once round, they have had their chance.
+    // After a round, referenced pages have had their second chance.
     let all = users.frames.len() as u64;
     let report = reclaim(&mut memory, &mut users, 0, all);
     assert_eq!(report.evicted, all - 1);
@@ -58,7 +58,7 @@ fn what_refuses_stays_and_the_hand_ends() {
 #[test]
 fn lumpy_frees_the_block_around_an_old_page() {
     let (mut memory, mut users) = fragmented(32, &[3, 40, 500], &[]);
-    // The two pages of the first pageblock beside the reference are in use, and go with it.
+    // The other two pages of the first pageblock are referenced, and are still evicted with the block.
     users.referenced.extend([1, 2]);
     let report = lumpy(&mut memory, &mut users, 0, 9);
     assert_eq!((report.evicted, report.written), (3, 3));
@@ -72,8 +72,8 @@ fn lumpy_stops_at_what_cannot_go_and_takes_the_next_reference() {
     memory.claim(Frame(100), 0);
     memory.set_owner(Frame(100), Owner::Kernel);
     let report = lumpy(&mut memory, &mut users, 0, 9);
-    // 3 and 40 of the first; 500, behind the kernel's frame, is the next reference and leaves 100 in place;
-    // then all of the second.
+    // 3 and 40 of the first pageblock. Then 500, the next reference, behind the kernel's frame at 100, which stays.
+    // Then all of the second pageblock.
     assert_eq!(report.evicted, 2 + 1 + 3);
     assert!(memory.claim(Frame(512), 9));
     assert_eq!(memory.owner(Frame(100)), Owner::Kernel);

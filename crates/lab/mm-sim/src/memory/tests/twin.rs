@@ -1,5 +1,5 @@
-//! The buddy allocator of the textbook: a set of free blocks per mobility and order, split and merge.
-//! Same policy (smallest sufficient order, lowest address), nothing clever.
+//! Reference model: a textbook buddy allocator with a set of free blocks per mobility and order, split and merge. It
+//! has the same policy (smallest sufficient order, lowest address) and no optimisations.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use units::ByteSize;
 use crate::memory::{Claiming, Frame, Memory, Mobility, NodeShape, Owner, Shape};
 
 struct Twin {
-    /// By mobility and order: first frames.
+    /// First frames of free blocks, by mobility and order.
     lists: [[BTreeSet<u32>; 11]; 3],
     mobility: Vec<Mobility>,
     rule: Claiming,
-    /// By frame: used by something movable.
+    /// Whether each frame holds a movable page.
     movable: Vec<bool>,
 }
 
@@ -146,7 +146,7 @@ impl Twin {
 #[derive(Debug, Clone)]
 enum Step {
     Allocate(u8, Mobility),
-    /// Frees the n-th of what is held, or a part of it of this order.
+    /// Frees the n-th held block, or a part of it of this order.
     Free(usize, u8),
     Claim(u32, u8),
 }
@@ -179,8 +179,8 @@ fn agree(memory: &Memory, twin: &Twin) -> Result<(), TestCaseError> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// Long mixed histories on a small machine, which starts empty or nearly full, so that every kind of
-    /// fallback happens.
+    /// Long mixed histories on a small machine that starts empty or nearly full, so that every kind of fallback
+    /// happens.
     #[test]
     fn agree_on_every_step(
         pairs in 1u32..4,

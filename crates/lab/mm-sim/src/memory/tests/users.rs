@@ -1,4 +1,4 @@
-//! Programs as the tests need them: where each page is, which pages refuse to move.
+//! Users of memory for the tests: each page's frame, and the pages that refuse to move.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use units::ByteSize;
 
 use crate::memory::{Eviction, Frame, Memory, Mobility, Owner, Residents, Shape};
 
-/// Pages with their frames. A page's number is its index.
+/// Pages with their frames, indexed by page number.
 #[derive(Debug, Default)]
 pub(super) struct Users {
     pub(super) frames: Vec<Option<Frame>>,
@@ -16,7 +16,7 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// A new page in an allocated frame.
+    /// Adds a page in an allocated frame.
     pub(super) fn page(&mut self, memory: &mut Memory, frame: Frame) -> u32 {
         let number = self.frames.len() as u32;
         memory.set_owner(frame, Owner::Page(Page(number)));
@@ -24,7 +24,7 @@ impl Users {
         number
     }
 
-    /// Every page is where it is thought to be.
+    /// Checks that every page is in its recorded frame.
     pub(super) fn check(&self, memory: &Memory) {
         memory.verify().unwrap();
         let mut pages = 0;
@@ -65,8 +65,8 @@ impl Residents for Users {
     }
 }
 
-/// A memory with a page at each of `slots` of every pageblock (an unmovable one where `slot` is in
-/// `kernel`), as a fragmenter leaves it.
+/// Creates fragmented memory: every pageblock has a page at each of `slots`, and an unmovable page at each slot in
+/// `kernel`.
 pub(super) fn fragmented(megabytes: u64, slots: &[u32], kernel: &[u32]) -> (Memory, Users) {
     let mut memory = Memory::new(&Shape::simple(ByteSize::mib(megabytes)));
     let mut users = Users::default();

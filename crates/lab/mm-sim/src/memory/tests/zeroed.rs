@@ -1,4 +1,4 @@
-//! The zeroed pool (docs/sources/policies.md 3.4 and 3.8).
+//! Zeroed free memory (docs/sources/policies.md 3.4 and 3.8).
 
 use proptest::prelude::*;
 use units::ByteSize;
@@ -16,14 +16,14 @@ fn hawkeye_zeroes_blocks_of_order_ten() {
     assert_eq!(memory.zeroed_frames(), 10 * 1024);
     assert_eq!(memory.free_blocks(10), 16);
     memory.verify().unwrap();
-    // A superpage of zeros is preferred to a lower one without; its half stays zeroed.
+    // A zeroed superpage is preferred to a lower one that is not zeroed; its buddy stays zeroed.
     assert!(memory.claim(Frame(0), 10));
     memory.free(Frame(0), 10);
     let got = memory.allocate(9, Mobility::Movable, 0, true).unwrap();
     assert_eq!((got.frame, got.zeroed), (Frame(1024), true));
     let got = memory.allocate(0, Mobility::Movable, 0, true).unwrap();
     assert_eq!((got.frame, got.zeroed), (Frame(1536), true));
-    // What is freed is dirty.
+    // Freed frames are dirty.
     memory.free(got.frame, 0);
     let again = memory.allocate(9, Mobility::Movable, 0, true).unwrap();
     assert_eq!((again.frame, again.zeroed), (Frame(2048), true));
@@ -39,7 +39,7 @@ fn scrubd_zeroes_small_orders_and_finds_an_end() {
         memory.put_zeroed(frame, 4);
         blocks += 1;
     }
-    // All but the block of 16 frames around the one in use.
+    // All but the block of 16 frames that contains the frame in use.
     assert_eq!(blocks, 2048 / 16 - 1);
     assert_eq!(memory.zeroed_frames(), 2048 - 16);
     memory.free(held.frame, 0);
@@ -49,7 +49,7 @@ fn scrubd_zeroes_small_orders_and_finds_an_end() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// What is said to be zeroed was zeroed since it was last in use.
+    /// A frame that counts as zeroed was zeroed after its last use.
     #[test]
     fn zeros_are_zeros(steps in prop::collection::vec((0u8..4, 0u8..11, any::<usize>()), 1..300)) {
         let mut memory = Memory::new(&Shape::simple(ByteSize::mib(12)));

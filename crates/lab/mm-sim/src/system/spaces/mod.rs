@@ -1,10 +1,9 @@
-//! All virtual memory of the machine: processes, their mappings, regions, page tables, and what is resident of it.
+//! The virtual memory of the machine: processes, mappings, regions, page tables, and their resident pages.
 //!
-//! It knows frames by number alone: who else uses one is `super::frames`' matter, and whether it is free is
-//! `crate::memory`'s. Nothing here is charged or decided. What must leave the TLBs is noted for the engine.
+//! This module knows frames only by number. `super::frames` records further users of frames, and `crate::memory` which
+//! frames are free. This module decides and charges nothing. It records TLB invalidations for the engine.
 //!
-//! `space` is a process's mappings, `region` the page tables of a region; `pages`, `emptied`, `large` and `shared` change what
-//! is mapped, `walk` reads it as the processor does, `accessed` as a daemon does.
+//! `processes` has the mappings of processes, `region` the page tables, and `reuse` samples of walks and of accesses.
 
 mod processes;
 pub(crate) mod region;
@@ -22,22 +21,17 @@ use region::{
 };
 use reuse::Lines;
 
-/// A TLB invalidation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TlbInvalidation {
-    /// A base page.
     Page(u32),
-    /// A whole region.
     Region(Region),
-    /// All entries.
     All,
 }
 
-/// Number of pages beyond which a kernel flushes the whole TLB, as that is faster (Linux: 33 pages,
-/// `tlb_single_page_flush_ceiling`).
+/// Maximum number of pages to invalidate singly; above it a kernel flushes the whole TLB, which is faster (Linux: 33
+/// pages, `tlb_single_page_flush_ceiling`).
 pub(crate) const FLUSH_CEILING: usize = 33;
 
-/// The virtual memory of all processes.
 #[derive(Debug)]
 pub(crate) struct Spaces {
     kinds: Vec<Kind>,
@@ -49,31 +43,31 @@ pub(crate) struct Spaces {
     last: Option<Place>,
     /// First pages of the mappings of each shared object.
     objects: BTreeMap<u32, Vec<u32>>,
-    /// Walks, for designs that ask for them.
+    /// Walks by address, for designs or profiles that need them.
     misses: Option<Misses>,
-    /// Lines of the page table that walks read.
+    /// Cache lines of the page tables that walks read.
     lines: Lines,
     invalidations: Vec<TlbInvalidation>,
-    /// First process and first region of the program; earlier ones belong to the fragmenter.
+    /// First process and first region of the program. Earlier ones belong to the fragmenter.
     first_process: u32,
     first_region: u32,
     /// Resident base pages of the program.
     resident: u64,
     /// Regions of the program mapped as superpages.
     superpages: u64,
-    /// Parts of larger superpages among them.
+    /// Parts of larger superpages among `superpages`.
     parts: u64,
-    /// Regions of the program mapped as zeros: superpages of their own, and parts of larger ones.
+    /// Regions of the program mapped to zeros: by zero superpages of one region, and as parts of larger ones.
     zeros: (u64, u64),
     /// log2 of the regions per larger superpage.
     group: u32,
-    /// Number of swapped-out pages, and the maximum.
+    /// Number of swapped-out pages, and its maximum.
     swapped: u64,
     swap: u64,
 }
 
 impl Spaces {
-    /// No processes, on a machine of `frames` frames. Without `counts_misses`, walks are not counted; `swap` is
+    /// Creates an empty state on a machine of `frames` frames. Walks are counted only with `counts_misses`. `swap` is
     /// in pages. The largest superpages have 2^`group` regions.
     pub(crate) fn new(frames: u32, counts_misses: bool, swap: u64, group: u32) -> Self {
         Self {
@@ -99,7 +93,7 @@ impl Spaces {
         }
     }
 
-    /// Starts counting the program's pages.
+    /// Resets the counts at the program's start.
     pub(crate) fn begin(&mut self, (first_region, first_process): (u32, u32)) {
         (self.first_region, self.first_process) = (first_region, first_process);
         self.lines.restart();
@@ -107,107 +101,92 @@ impl Spaces {
         self.zeros = (0, 0);
     }
 
-    /// First region of the program's memory.
     pub(crate) fn first_region(&self) -> u32 {
         self.first_region
     }
 
-    /// The lines of the page table that walks read.
     pub(crate) fn lines(&mut self) -> &mut Lines {
         &mut self.lines
     }
 
-    /// Resident base pages of the program.
     #[inline]
     pub(crate) fn resident(&self) -> u64 {
         self.resident
     }
 
-    /// Regions of the program mapped as superpages.
     #[inline]
     pub(crate) fn superpages(&self) -> u64 {
         self.superpages
     }
 
-    /// Resident pages of the program that no superpage maps.
+    /// Returns the number of resident pages of the program outside superpages.
     pub(crate) fn base_pages(&self) -> u64 {
         let of_memory = self.superpages - self.zeros.0 - self.zeros.1;
         self.resident.saturating_sub(of_memory * u64::from(SLOTS))
     }
 
-    /// The program's mapped superpages without zero superpages: those of one region, and larger ones.
+    /// Returns the numbers of the program's superpages without zero superpages: those of one region, and larger ones.
     #[inline]
     pub(crate) fn superpages_by_size(&self) -> (u64, u64) {
         let (singly, parts) = self.zeros;
         (self.superpages - self.parts - singly, (self.parts - parts) >> self.group)
     }
 
-    /// Number of swapped-out pages.
     pub(crate) fn swapped(&self) -> u64 {
         self.swapped
     }
 
-    /// Number of regions.
     pub(crate) fn region_count(&self) -> u32 {
         self.regions.len() as u32
     }
 
-    /// All regions, with their numbers.
     pub(crate) fn regions(&self) -> impl Iterator<Item = (Region, &RegionEntry)> {
         (0..).map(Region).zip(self.regions.iter())
     }
 
-    /// A region.
     #[inline(always)]
     pub(crate) fn at(&self, region: Region) -> &RegionEntry {
         &self.regions[region]
     }
 
-    /// A region, if it exists.
     pub(crate) fn get(&self, region: Region) -> Option<&RegionEntry> {
         self.regions.get(region)
     }
 
-    /// A region's kind.
     #[inline(always)]
     pub(crate) fn kind(&self, region: Region) -> Kind {
         self.kinds[region.index()]
     }
 
-    /// Sets a flag of a region.
     pub(crate) fn mark(&mut self, region: Region, flag: u16) {
         self.region(region).flags |= flag;
     }
 
-    /// Clears a flag of a region.
     pub(crate) fn unmark(&mut self, region: Region, flag: u16) {
         self.region(region).flags &= !flag;
     }
 
-    /// The entries of a region with base pages, if it has a table.
+    /// Returns the entries of a region with base pages, if it has a table.
     #[inline]
     pub(crate) fn table(&self, region: Region) -> Option<&[Entry]> {
         let place = self.regions[region].place;
         (place != NO_TABLE && !self.is_large(region)).then(|| self.tables.table(place))
     }
 
-    /// Pending TLB invalidations.
     #[inline]
     pub(crate) fn invalidations(&self) -> &[TlbInvalidation] {
         &self.invalidations
     }
 
-    /// Clears the pending invalidations.
     pub(crate) fn clear_invalidations(&mut self) {
         self.invalidations.clear();
     }
 
-    /// Invalidates all TLB entries.
     pub(crate) fn invalidate_all(&mut self) {
         self.invalidations.push(TlbInvalidation::All);
     }
 
-    /// Grows to cover the regions of `pages`.
+    /// Grows the tables to cover the regions of `pages`.
     pub(crate) fn cover(&mut self, pages: Pages) {
         let regions = ((pages.end().0).div_ceil(SLOTS) + 1) as usize;
         if regions > self.regions.len() {
@@ -229,19 +208,18 @@ impl Spaces {
         self.kinds[region.index()] & LARGE != 0
     }
 
-    /// Whether a region is a part of a larger superpage.
     #[inline]
     pub(crate) fn is_part(&self, region: Region) -> bool {
         self.kinds.get(region.index()).is_some_and(|kind| kind & SIZE == HUGE)
     }
 
-    /// The aligned regions of the larger superpage around a region.
+    /// Returns the aligned group of regions around a region, as large as a larger superpage.
     pub(crate) fn around(&self, region: Region) -> impl Iterator<Item = Region> + use<> {
         let first = region.0 >> self.group << self.group;
         (first..first + (1 << self.group)).map(Region)
     }
 
-    /// The regions of the superpage that maps a region.
+    /// Returns the regions of the superpage that maps a region.
     pub(crate) fn regions_of(&self, region: Region) -> impl Iterator<Item = Region> + use<> {
         let group = if self.is_part(region) { self.group } else { 0 };
         let first = region.0 >> group << group;
@@ -253,7 +231,7 @@ impl Spaces {
         process >= self.first_process && process != NOBODY
     }
 
-    /// Adds `pages` resident base pages to a region (negative: removes).
+    /// Adds `pages` resident base pages to a region; negative removes.
     #[inline]
     fn count_resident(&mut self, region: Region, pages: i64) {
         let at = self.regions.extend(region);
@@ -263,7 +241,7 @@ impl Spaces {
         }
     }
 
-    /// Adds `count` mapped superpages to a region's process.
+    /// Adds `count` mapped superpages to a region's process; negative removes.
     fn count_superpages(&mut self, region: Region, count: i64) {
         let process = self.regions[region].process;
         if self.is_ours(process) {
@@ -274,7 +252,7 @@ impl Spaces {
         }
     }
 
-    /// Adds `count` regions mapped as zeros to a process.
+    /// Adds `count` zero-mapped regions to the program's count; negative removes.
     pub(super) fn count_zeros(&mut self, region: Region, count: i64) {
         let is_part = self.is_part(region);
         if self.is_ours(self.regions[region].process) {
@@ -283,7 +261,7 @@ impl Spaces {
         }
     }
 
-    /// Adds (or removes) one mapped part of larger superpages in a region's process.
+    /// Adds `count` mapped parts of larger superpages to the program's count; negative removes.
     fn count_part(&mut self, region: Region, count: i64) {
         if self.is_ours(self.regions[region].process) {
             self.parts = self.parts.wrapping_add_signed(count);
@@ -291,72 +269,64 @@ impl Spaces {
     }
 }
 
-// Address spaces: processes and what they mapped. Page tables are in `region`.
+// Address spaces: processes and their mappings.
 
-/// A process.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    /// Mappings by first page; neither empty nor overlapping.
+    /// Mappings by first page, non-empty and disjoint.
     mappings: BTreeMap<u32, Mapping>,
-    /// Number of mapped superpages.
     superpages: u64,
-    /// At a daemon's last look: (cycles of walks, cycles in total).
+    /// At a daemon's last sample: (cycles of walks, total cycles).
     overhead: (u64, u64),
 }
 
-/// A mapping of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mapping {
     /// The page after the mapping's last.
     pub end: u32,
     /// Backing.
     pub backing: Backing,
-    /// The program's advice: superpages, no superpages, or none.
+    /// Advice of the program: use superpages (`true`), do not (`false`), or none.
     pub advised: Option<bool>,
-    /// Writable.
+    /// Whether the mapping is writable.
     pub writable: bool,
-    /// Mapping number in the explicit pool, if the pool reserved superpages for it.
+    /// Number of the mapping in the explicit pool, if the pool backs it.
     pub pool: Option<u32>,
-    /// First page of the original mapping; parts keep it, so that a page's index in its object is known.
+    /// First page of the original mapping. Parts keep it, because it determines a page's index in its object.
     pub origin: u32,
 }
 
-/// A mapping with its first page.
+/// A mapping, with its first page.
 pub(crate) type Place = (u32, Mapping);
 
 impl Process {
-    /// All mappings, by address.
     pub(crate) fn mappings(&self) -> impl DoubleEndedIterator<Item = Place> {
         self.mappings.iter().map(|(&first, &mapping)| (first, mapping))
     }
 
-    /// The mappings that begin before a page.
     pub(crate) fn mappings_before(&self, page: u32) -> impl DoubleEndedIterator<Item = Place> {
         self.mappings.range(..page).map(|(&first, &mapping)| (first, mapping))
     }
 
-    /// The mappings that begin at or after a page.
     pub(crate) fn mappings_from(&self, page: u32) -> impl DoubleEndedIterator<Item = Place> {
         self.mappings.range(page..).map(|(&first, &mapping)| (first, mapping))
     }
 
-    /// Whether a mapping begins at a page.
     pub(crate) fn begins_at(&self, page: u32) -> bool {
         self.mappings.contains_key(&page)
     }
 
-    /// Cycles that it waited for walks, and that passed in all, since a daemon last looked.
+    /// Returns the cycles of walks and the total cycles of the last sample.
     pub(crate) fn overhead(&self) -> (u64, u64) {
         self.overhead
     }
 
-    /// The mapping that holds `page`.
     pub(crate) fn find(&self, page: Page) -> Option<Place> {
         let (&first, &mapping) = self.mappings.range(..=page.0).next_back()?;
         (page.0 < mapping.end).then_some((first, mapping))
     }
 
-    /// The mapping that holds `pages` and extends beyond both ends.
+    /// Returns the mapping that contains `pages` and extends beyond both ends.
     fn strictly_within(&self, pages: Pages) -> Option<Place> {
         let end = pages.end().0;
         self.find(pages.first)
@@ -375,19 +345,19 @@ impl Process {
         }
     }
 
-    /// Whether any of these pages is mapped.
+    /// Returns whether any of these pages is mapped.
     pub(crate) fn meets(&self, pages: Pages) -> bool {
         let before = self.mappings.range(..pages.end().0).next_back();
         before.is_some_and(|(_, mapping)| mapping.end > pages.first.0)
     }
 
-    /// The mappings that lie within `pages`, after a cut.
+    /// Returns the mappings within `pages`, which must have been cut.
     fn within(&self, pages: Pages) -> Vec<Place> {
         let range = pages.first.0..pages.end().0;
         self.mappings.range(range).map(|(&first, &mapping)| (first, mapping)).collect()
     }
 
-    /// Merges identical neighbours over and beside `pages`, as kernels do.
+    /// Merges identical neighbours within and next to `pages`, as kernels do.
     fn join(&mut self, pages: Pages) {
         for at in [pages.end().0, pages.first.0] {
             let Some(&right) = self.mappings.get(&at) else { continue };
@@ -401,25 +371,23 @@ impl Process {
 }
 
 impl Mapping {
-    /// Whether the 512 pages from `window` on lie in the mapping, which begins at `first`.
+    /// Returns whether the 512 pages from `window` on lie in the mapping, which begins at `first`.
     pub(crate) fn holds_window(&self, first: u32, window: u32) -> bool {
         first <= window && window + trace::SLOTS <= self.end
     }
-    /// Whether the mapping is anonymous memory.
     pub(crate) fn is_anonymous(&self) -> bool {
         matches!(self.backing, Backing::Anonymous | Backing::Heap)
     }
 }
 
-// The page tables as the processor reads them: a stream's accesses through the TLB, up to where one needs attention.
+// Page walks: runs accesses through the TLB until one needs attention.
 //
-// A hit reads the region's one byte and the TLB, nothing else; a walk reads the region's line.
+// A TLB hit reads only the region's kind and the TLB. A walk also reads the region's entry.
 
-/// Why the loop was left, and at which access.
+/// Reason for leaving the loop, with the index of the access.
 pub(crate) enum Attention {
     /// All accesses are done.
     None,
-    /// The page is not mapped.
     Absent(usize),
     /// The write must be checked.
     Check(usize),
@@ -428,17 +396,17 @@ pub(crate) enum Attention {
 /// Superpages as the TLB sees them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Superpage {
-    /// Base pages of one that one entry translates: for those the filter takes any page.
+    /// Base pages per TLB entry of a superpage. The filter counts an access to the last access's entry as a hit.
     pub same: u32,
-    /// log2 of the regions of one that has several, where the TLB has no size for it of its own: its page's number is that
-    /// of the superpage.
+    /// log2 of the regions per larger superpage, if the TLB has no page size for it; the TLB then gets the superpage's
+    /// number as page number.
     pub group: u32,
-    /// The TLB's size for larger superpages.
+    /// The TLB's page size for larger superpages.
     pub size: Size,
 }
 
 impl Superpage {
-    /// What the TLB is asked for, of a page of a region of this kind.
+    /// Returns the page number and size for a TLB look-up of a page in a region of this kind.
     #[inline(always)]
     pub(crate) fn of(self, page: u32, kind: Kind) -> (u32, Size) {
         match kind & SIZE {
@@ -448,20 +416,18 @@ impl Superpage {
     }
 }
 
-/// The page size of a kind, for the TLB.
 const fn size_of(kind: Kind) -> Size {
     match kind & SIZE {
         BASE => Size::Base,
         CONT => Size::Cont,
         LARGE => Size::Large,
-        // See `Superpage::of`; named so that the numbers are those of `Size` and there is nothing to do.
+        // See `Superpage::of`. The values equal those of `Size`, so the match compiles to nothing.
         _ => Size::Huge,
     }
 }
 
 impl Spaces {
-    /// Everything that is a hit, or a walk to a page that is mapped. With `sample`, entries are marked accessed and
-    /// walks counted.
+    /// Executes hits, and walks to mapped pages. With `sample`, marks entries accessed and counts walks.
     #[inline(always)]
     pub(crate) fn walk<T: Translate>(
         &mut self,
@@ -478,7 +444,7 @@ impl Spaces {
         for (ahead, access) in accesses[from..].iter().enumerate() {
             let at = from + ahead;
             let access = access.0;
-            // The same page again, read, or written after a write: the first-level TLB has it at its front.
+            // A repeated page, read again or written after a write, is the first-level TLB's most recent entry.
             if access | (previous & Access::WRITE) == previous {
                 continue;
             }
@@ -493,7 +459,7 @@ impl Spaces {
                 *last = previous;
                 return Attention::Check(at);
             }
-            // The same superpage again is a hit too.
+            // A repeated superpage is a hit too.
             if kind & LARGE != 0 && (page.0 ^ previous & !Access::WRITE) < superpage.same {
                 previous = access;
                 continue;
@@ -535,37 +501,33 @@ impl Spaces {
         Attention::None
     }
 
-    /// Marks a region accessed by a walk.
     pub(crate) fn walked(&mut self, region: Region) {
         self.region(region).flags |= ACCESSED;
     }
 }
 
-// Walks of the page table, counted by runs of 16 base pages (64 KiB): TLB misses, as a profiler samples them. Each is
-// counted, where perf would take one of every N.
+// TLB misses: page walks by runs of 16 base pages (64 KiB). A profiler samples one of every N; here each is counted.
 
 /// Number of runs of 16 base pages per region.
 pub(crate) const RUNS: usize = 32;
 
-/// Counts of walks to base pages. Walks that found no page are faults, and not counted.
+/// Number of walks to base pages. Walks to absent pages are faults and are not counted.
 #[derive(Debug, Default)]
 pub(crate) struct Misses {
-    /// Counts since the window began, by run.
+    /// Counts in the current window, by run.
     now: Vec<u32>,
-    /// A moving average over windows, by run.
+    /// Moving average over windows, by run.
     average: Vec<u32>,
-    /// Counts before `now`, by region: for a profile.
+    /// Counts banked earlier, by region, for a profile.
     before: Option<Vec<u64>>,
 }
 
 impl Misses {
-    /// Grows to this number of regions.
     pub(crate) fn cover(&mut self, regions: usize) {
         self.now.resize(regions * RUNS, 0);
         self.average.resize(regions * RUNS, 0);
     }
 
-    /// Counts a walk to a page.
     #[inline(always)]
     pub(crate) fn count(&mut self, page: Page) {
         if let Some(now) = self.now.get_mut((page.0 >> 4) as usize) {
@@ -573,12 +535,11 @@ impl Misses {
         }
     }
 
-    /// Starts a window.
     pub(crate) fn clear(&mut self) {
         self.now.fill(0);
     }
 
-    /// Ends a window, which weighs `newest` percent.
+    /// Ends a window; the new counts weigh `newest` percent.
     pub(crate) fn sample(&mut self, newest: u32) {
         for (average, now) in self.average.iter_mut().zip(&self.now) {
             let old = u64::from(*average) * u64::from(100 - newest);
@@ -586,19 +547,19 @@ impl Misses {
         }
     }
 
-    /// Counts for a profile of this number of regions only.
+    /// Creates counts that serve only a profile of `regions` regions.
     pub(crate) fn for_profile(regions: usize) -> Self {
         let mut misses = Self { before: Some(Vec::new()), ..Self::default() };
         misses.cover(regions);
         misses
     }
 
-    /// Whether the counts are for a profile.
     pub(crate) fn is_for_profile(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Each walk so far stood for `weight`, if it is for a profile. Returns the walks to each region.
+    /// Adds the current counts, times `weight`, to the profile. Returns the walks to each region; empty without a
+    /// profile.
     pub(crate) fn bank(&mut self, weight: u32) -> &[u64] {
         let Some(before) = &mut self.before else { return &[] };
         let regions = self.now.chunks(RUNS);
@@ -610,18 +571,17 @@ impl Misses {
         before
     }
 
-    /// The average of `count` runs from one on.
+    /// Returns the sum of the averages of `count` runs from `first` on.
     pub(crate) fn average(&self, first: usize, count: usize) -> u32 {
         let runs = self.average.get(first..first + count).unwrap_or_default();
         runs.iter().fold(0, |sum, run| sum.saturating_add(*run))
     }
 }
 
-// What mappings must be like: for tests, and once at the end of a run in debug builds.
+// Invariants, for tests and once at the end of a run in debug builds.
 
 impl Spaces {
-    /// Mappings are neither empty nor overlapping, lie in regions of their process, and shared objects know
-    /// where they are mapped.
+    /// Checks mappings: non-empty and disjoint, within regions of their process, and known to their shared objects.
     pub(crate) fn verify_mappings(&self) -> Result<(), String> {
         for (number, process) in &self.processes {
             let mut end = 0;
@@ -649,7 +609,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// What is counted: of each process, and of the program, for which so many pages should be swapped out.
+    /// Checks the counts of each process and of the program. `swapped` is the expected number of swapped-out pages.
     pub(crate) fn verify_counts(&self, swapped: u64) -> Result<(), String> {
         let (mut resident, mut superpages, mut parts) = (0, 0, 0);
         let mut zeros = (0, 0);

@@ -11,7 +11,6 @@ use crate::system::formed::{MAX_SKIPPED, ill_formed};
 use crate::touched::MAX_REGIONS;
 
 impl Spaces {
-    /// Starts a process.
     pub(crate) fn begin_process(&mut self, process: u32) {
         self.processes.insert(process, Process::default());
     }
@@ -21,28 +20,24 @@ impl Spaces {
         self.processes.remove(&process);
     }
 
-    /// Whether a process is alive.
     pub(crate) fn lives(&self, process: u32) -> bool {
         self.processes.contains_key(&process)
     }
 
-    /// A live process.
     pub(crate) fn process(&self, process: u32) -> Option<&Process> {
         self.processes.get(&process)
     }
 
-    /// Processes by number, from one on.
     pub(crate) fn processes_from(&self, process: u32) -> impl Iterator<Item = (u32, &Process)> {
         self.processes.range(process..).map(|(&number, process)| (number, process))
     }
 
-    /// The running process.
     #[inline(always)]
     pub(crate) fn running(&self) -> u32 {
         self.running
     }
 
-    /// Switches to a process. `false`: it runs already.
+    /// Switches to a process. Returns `false` if it is running already.
     pub(crate) fn run(&mut self, process: u32) -> bool {
         let others = self.running != process;
         if others {
@@ -52,23 +47,21 @@ impl Spaces {
         others
     }
 
-    /// The running process's mappings.
     pub(super) fn own(&mut self) -> &mut Process {
         self.processes.entry(self.running).or_default()
     }
 
-    /// The mapping of the last fault, unless mappings changed since.
+    /// Returns the mapping of the last fault, unless mappings have changed since.
     #[inline(always)]
     pub(crate) fn last_place(&self) -> Option<&Place> {
         self.last.as_ref()
     }
 
-    /// Forgets the mapping of the last fault, as mappings change.
+    /// Forgets the mapping of the last fault, because mappings change.
     pub(crate) fn forget_place(&mut self) {
         self.last = None;
     }
 
-    /// The mapping of the running process that holds `page`.
     #[inline]
     pub(crate) fn place_of(&mut self, page: Page) -> Result<Place, Stop> {
         if let Some((first, mapping)) = self.last
@@ -89,7 +82,7 @@ impl Spaces {
         Ok(place)
     }
 
-    /// The running process maps something. Neighbours that differ in nothing are joined, but for those of the pool.
+    /// Adds a mapping to the running process, and merges it with identical neighbours. Pool mappings are not merged.
     pub(crate) fn map(&mut self, pages: Pages, mapping: Mapping) {
         if let Backing::Shared(object) = mapping.backing {
             self.add_to_object(object, mapping.origin);
@@ -101,7 +94,7 @@ impl Spaces {
         }
     }
 
-    /// Changes the running process's mappings of `pages` only.
+    /// Changes the running process's mappings, only within `pages`.
     pub(crate) fn change(&mut self, pages: Pages, change: impl Fn(&mut Mapping)) {
         let own = self.own();
         own.cut(pages);
@@ -110,24 +103,24 @@ impl Spaces {
         own.join(pages);
     }
 
-    /// The running process's mappings of `pages`, cut to these pages.
+    /// Splits the running process's mappings at the ends of `pages`, and returns those within.
     pub(crate) fn cut(&mut self, pages: Pages) -> Vec<Place> {
         let own = self.own();
         own.cut(pages);
         own.within(pages)
     }
 
-    /// Merges the running process's mappings that were cut for `pages`.
+    /// Merges the running process's mappings around `pages` again.
     pub(crate) fn join(&mut self, pages: Pages) {
         self.own().join(pages);
     }
 
-    /// The running process's mapping that holds `pages` and extends beyond both ends.
+    /// Returns the running process's mapping that contains `pages` and extends beyond both ends.
     pub(crate) fn strictly_within(&mut self, pages: Pages) -> Option<Place> {
         self.own().strictly_within(pages)
     }
 
-    /// Removes mappings of the running process. Their memory must be released already.
+    /// Removes mappings of the running process, whose memory was already released.
     pub(crate) fn unmap(&mut self, places: &[Place]) {
         for (first, _) in places {
             self.own().mappings.remove(first);
@@ -137,13 +130,12 @@ impl Spaces {
         }
     }
 
-    /// Whether the running process maps any of these pages.
     pub(crate) fn maps_any(&mut self, pages: Pages) -> bool {
         self.own().meets(pages)
     }
 
-    /// The running process's mapping of its heap that ends before `page`. Of a page of the pool nothing is unmapped
-    /// until all is, so there `page` may be within one.
+    /// Returns the running process's heap mapping that ends at `page`. A pool page is unmapped only as a whole, so a
+    /// heap on the pool may extend past `page`.
     pub(crate) fn heap_before(&mut self, page: Page) -> Option<Place> {
         let own = self.own();
         let ends = |mapping: &Mapping| mapping.end == page.0 || mapping.pool.is_some();
@@ -158,17 +150,15 @@ impl Spaces {
         Some((first, mapping))
     }
 
-    /// Sets a new end of a mapping of the running process.
     pub(crate) fn extend(&mut self, (first, mapping): Place) {
         self.own().mappings.insert(first, mapping);
     }
 
-    /// Gives a child its initial mappings.
     pub(crate) fn fork_to(&mut self, child: u32, mappings: Vec<Place>) {
         self.processes.entry(child).or_default().mappings = mappings.into_iter().collect();
     }
 
-    /// Gives the regions of `pages` that are nobody's to a process: a page of the pool reaches past the mapping that has it.
+    /// Gives the free regions of `pages` to a process: a pool page may reach past its mapping.
     pub(crate) fn take_free_regions(&mut self, pages: Pages, process: u32) {
         self.cover(pages);
         for region in pages.regions() {
@@ -179,8 +169,8 @@ impl Spaces {
         }
     }
 
-    /// Gives the regions of `pages` to a process. No other process may have mapped them, and the pages must be
-    /// unmapped.
+    /// Gives the regions of `pages` to a process. The pages must be unmapped, and no other process may have mapped the
+    /// regions.
     pub(crate) fn take_regions(&mut self, pages: Pages, process: u32) -> Result<(), Stop> {
         let first = pages.first.0;
         let known = self.regions.len() as u64;
@@ -212,13 +202,13 @@ impl Spaces {
         Ok(())
     }
 
-    /// The process that a region belongs to, if alive.
+    /// Returns the process that owns a region, if alive.
     pub(crate) fn owner(&self, at: &RegionEntry) -> Option<&Process> {
         self.processes.get(&at.process)
     }
 
-    /// Marks as populated what cannot be: pages that have something already (swapped out, or copied to other frames
-    /// on a write), and pages of mappings whose memory is not the program's own, or of none.
+    /// Marks as populated the pages that cannot be filled: pages that have contents already (swapped out, or copied on
+    /// a write), pages of mappings that are not anonymous, and holes.
     pub(crate) fn exclude_unfit(&self, key: Key, population: &mut Population) {
         let own = self.owner(self.at(Page(key.page).region()));
         let mut exclude = |slot: u32| population[(slot / 64) as usize] |= 1 << (slot % 64);
@@ -229,7 +219,7 @@ impl Spaces {
         }
         let end = key.page + (1 << key.order);
         let before = own.into_iter().flat_map(|own| own.mappings_before(end).rev());
-        // What lies before the first mapping is a hole; what lies behind one may be grown into.
+        // Pages before a mapping are a hole. Pages after the last mapping are not: it may grow into them.
         let mut hole = key.page..end;
         for (first, mapping) in before.take_while(|(_, mapping)| mapping.end > key.page) {
             hole.end = first.max(key.page);

@@ -1,9 +1,8 @@
-//! Page tables: what is mapped in each region, and the frames.
+//! Page tables: the mapping of each region, and the frames.
 //!
-//! A region is 512 base pages of one process, what one superpage can back. `kinds` (one byte each) is
-//! all that the path of a TLB hit reads. A [`RegionEntry`] is read on a walk. Which of its base pages are mapped (a bitmap)
-//! and where their frames lie (one entry of four bytes each) is known to the [`Tables`], which exist only for regions
-//! that have base pages.
+//! A region is 512 base pages of one process, which one superpage can back. A TLB hit reads only `kinds`, one byte per
+//! region. A walk also reads a [`RegionEntry`]. [`Tables`] record which base pages are mapped (a bitmap) and their
+//! frames (four bytes per entry); only regions with base pages have a table.
 
 use std::ops::Range;
 
@@ -15,52 +14,50 @@ use super::{FLUSH_CEILING, Mapping, Place, Spaces, TlbInvalidation};
 use crate::memory::Frame;
 use crate::reservation;
 
-/// The byte of a region that the path of a TLB hit reads: a page size in the low bits, and [`CHECK`].
+/// The byte of a region that a TLB hit reads: a page size in the low bits, [`CHECK`] and [`QUIET`].
 pub(crate) type Kind = u8;
 
-/// Base pages, or nothing.
+/// Base pages, or nothing mapped.
 pub(crate) const BASE: Kind = 0;
-/// Runs of 16 base pages, contiguous and aligned, each of which one TLB entry may hold.
+/// Contiguous, aligned runs of 16 base pages, each of which may share one TLB entry.
 pub(crate) const CONT: Kind = 1;
-/// One superpage. The bit tells superpages from base pages.
+/// A superpage. This bit distinguishes superpages from base pages.
 pub(crate) const LARGE: Kind = 2;
-/// A part of a superpage of several regions.
+/// Part of a superpage of several regions.
 pub(crate) const HUGE: Kind = 3;
-/// The page size of a kind. The numbers are those of `machine::Size`.
+/// Mask of the page size. The values equal those of `machine::Size`.
 pub(crate) const SIZE: Kind = 3;
-/// Writes must be checked: a page may be clean, shared, or zeros.
+/// Writes must be checked: a page may be clean, shared, or zero.
 pub(crate) const CHECK: Kind = 4;
-/// A walk has nothing to look at and nothing to note: all pages are mapped, and the region was walked to. Only
-/// the engine sets it; [`Regions::edit`] takes it away.
+/// A walk needs no check and records nothing: all pages are mapped, and the region was already walked to. Only the
+/// engine sets this flag; [`Regions::edit`] clears it.
 pub(crate) const QUIET: Kind = 8;
 
-/// A region's mapping. 16 bytes: what costs more is kept where there are base pages.
+/// Mapping of a region, 16 bytes. Larger data is only in the tables of base pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RegionEntry {
-    /// The number of its table; under a superpage its first frame.
+    /// Number of the table; under a superpage, its first frame.
     pub place: u32,
-    /// The process it belongs to; [`NOBODY`] before it is first mapped.
+    /// The owning process; [`NOBODY`] before the first mapping.
     pub process: u32,
-    /// Base pages that have a frame, mapped or not.
+    /// Number of base pages with a frame, mapped or not.
     pub resident: u16,
-    /// [`ACCESSED`] and its like.
+    /// Flags: [`ACCESSED`] etc.
     pub flags: u16,
-    /// Recent access coverage, as a daemon saw it: pages of 512, a moving average.
+    /// Moving average of the accessed pages (of 512), as sampled by a daemon.
     pub coverage: u16,
-    /// Mapped base pages that were not written since they were mapped.
+    /// Number of mapped base pages that were not written since they were mapped.
     pub clean: u16,
 }
 
-/// No process.
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// No table.
 pub(crate) const NO_TABLE: u32 = u32::MAX;
 
-/// Walked to since a daemon last looked.
+/// The region was walked to since a daemon's last sample.
 pub(crate) const ACCESSED: u16 = 1;
-/// The superpage is mapped writable and dirty.
+/// A superpage mapped writable and dirty.
 pub(crate) const DIRTY: u16 = 2;
-/// Frames are shared after a fork: a write copies.
+/// Frames are shared after a fork; a write copies.
 pub(crate) const COW: u16 = 4;
 /// The region's frames lie in a reservation.
 pub(crate) const RESERVED: u16 = 8;
@@ -68,11 +65,11 @@ pub(crate) const RESERVED: u16 = 8;
 pub(crate) const LISTED: u16 = 16;
 /// The frames come from an explicit pool.
 pub(crate) const POOL: u16 = 32;
-/// The shared superpage of zeros.
+/// Mapped to the shared zero superpage.
 pub(crate) const ZEROS: u16 = 64;
 /// The program made the pages read-only.
 pub(crate) const PROTECTED: u16 = 128;
-/// A superpage temporarily mapped by its base pages, to see which are accessed.
+/// A superpage temporarily mapped by its base pages, to sample accesses.
 pub(crate) const WATCHED: u16 = 256;
 /// Entries may be [`Entry::UNACCESSED`].
 pub(crate) const UNACCESSED: u16 = 512;
@@ -87,7 +84,7 @@ impl RegionEntry {
     }
 }
 
-/// All regions. Whoever may change one takes [`QUIET`] away, hence no `IndexMut`.
+/// All regions. Code that changes a region must clear [`QUIET`], so there is no `IndexMut`.
 #[derive(Debug, Default)]
 pub(crate) struct Regions(Vec<RegionEntry>);
 
@@ -101,17 +98,16 @@ impl Regions {
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, RegionEntry> {
         self.0.iter()
     }
-    /// Grows to `regions`.
     pub(crate) fn grow(&mut self, regions: usize) {
         self.0.resize(regions, RegionEntry::EMPTY);
     }
-    /// A region, to change it.
+    /// Returns a region for a change, and clears [`QUIET`].
     #[inline(always)]
     pub(crate) fn edit(&mut self, kinds: &mut [Kind], region: Region) -> &mut RegionEntry {
         kinds[region.index()] &= !QUIET;
         &mut self.0[region.index()]
     }
-    /// A region, to change what a walk does not look at, or to map more of it.
+    /// Returns a region for a change that walks do not observe, or for additional mappings.
     #[inline(always)]
     pub(crate) fn extend(&mut self, region: Region) -> &mut RegionEntry {
         &mut self.0[region.index()]
@@ -126,7 +122,7 @@ impl std::ops::Index<Region> for Regions {
     }
 }
 
-/// A base page's entry: a frame or a mark, and its flags.
+/// Page-table entry of a base page: a frame or a special value, with flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry(pub(super) u32);
 
@@ -138,11 +134,11 @@ impl Entry {
     pub(crate) const EMPTY: Self = Self(0);
     /// Written since it was mapped.
     pub(crate) const DIRTY: u32 = 1 << 28;
-    /// Walked to since a daemon last looked (kept only for designs that sample).
+    /// Walked to since a daemon's last sample (only kept for designs that sample).
     pub(crate) const ACCESSED: u32 = 1 << 29;
-    /// Shared after a fork: a write copies.
+    /// Shared after a fork; a write copies.
     pub(crate) const COW: u32 = 1 << 30;
-    /// A fault on another page mapped it, and it was not walked to since (kept only for designs that look).
+    /// Mapped by a fault on another page and not walked to since (only kept for designs that read it).
     pub(crate) const UNACCESSED: u32 = 1 << 31;
 
     pub(crate) fn new(frame: Frame) -> Self {
@@ -183,25 +179,22 @@ impl Entry {
     pub(crate) fn without(self, flag: u32) -> Self {
         Self(self.0 & !flag)
     }
-    /// Marks the entry written.
     #[inline]
     pub(crate) fn set_dirty(&mut self) {
         self.0 |= Self::DIRTY;
     }
-    /// The entry with the same flags and another frame.
     #[must_use]
     pub(crate) fn at(self, frame: Frame) -> Self {
         Self(self.0 & !FRAME | (frame.0 + 1))
     }
 }
 
-/// Number of entries in a table.
 const TABLE: usize = SLOTS as usize;
 
-/// Which base pages of a region are mapped.
+/// Bitmap of the mapped base pages of a region.
 pub(crate) type Present = [u64; 8];
 
-/// The page tables of base pages, by number.
+/// Page tables of base pages, by number.
 #[derive(Debug)]
 pub(crate) struct Tables {
     entries: Vec<Entry>,
@@ -210,7 +203,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// None yet. So many are laid out without moving what there is; those that are not made cost no memory.
+    /// Creates an empty set with capacity for `tables` tables. Unused capacity costs no memory.
     pub(crate) fn with_capacity(tables: usize) -> Self {
         Self {
             entries: Vec::with_capacity(tables * TABLE),
@@ -234,18 +227,18 @@ impl Tables {
         self.present[table as usize] = [0; 8];
         self.free.push(table);
     }
-    /// An entry, if there is one.
+    /// Returns an entry; empty if the table does not exist.
     #[inline(always)]
     pub(crate) fn get(&self, table: u32, slot: u32) -> Entry {
         self.entries.get(table as usize * TABLE + slot as usize).copied().unwrap_or(Entry::EMPTY)
     }
-    /// Prefetches what a fault reads into the host's caches.
+    /// Prefetches the data that a fault reads into the host's caches.
     #[inline(always)]
     pub(crate) fn prefetch(&self, table: u32, slot: u32) {
         prefetch_index(&self.entries, table as usize * TABLE + slot as usize);
         prefetch_index(&self.present, table as usize);
     }
-    /// Which base pages are mapped; none without a table.
+    /// Returns the bitmap of mapped base pages; empty without a table.
     #[inline(always)]
     pub(crate) fn present(&self, table: u32) -> &Present {
         self.present.get(table as usize).unwrap_or(&[0; 8])
@@ -254,7 +247,6 @@ impl Tables {
     pub(crate) fn present_mut(&mut self, table: u32) -> &mut Present {
         &mut self.present[table as usize]
     }
-    /// Whether a base page is mapped; none is without a table.
     #[inline(always)]
     pub(crate) fn is_present(&self, table: u32, slot: u32) -> bool {
         self.present(table)[(slot / 64) as usize] >> (slot % 64) & 1 != 0
@@ -283,10 +275,10 @@ impl Tables {
 
 const _: () = assert!(size_of::<RegionEntry>() == 16);
 
-// Base pages: mapped, moved, written.
+// Base pages: map, move, write.
 
 impl Spaces {
-    /// The entry of a base page; empty where the region has no table.
+    /// Returns the entry of a base page; empty if the region has no table.
     #[inline]
     pub(crate) fn entry(&self, page: Page) -> Entry {
         match self.regions[page.region()].place {
@@ -295,7 +287,7 @@ impl Spaces {
         }
     }
 
-    /// The entry of a base page; creates the table if needed.
+    /// Returns the entry of a base page; creates the table if needed.
     #[inline]
     pub(super) fn entry_mut(&mut self, page: Page) -> &mut Entry {
         let region = self.regions.extend(page.region());
@@ -305,20 +297,20 @@ impl Spaces {
         self.tables.entry(region.place, page.slot())
     }
 
-    /// Whether a page is mapped, singly.
+    /// Returns whether a page is mapped as a base page.
     #[inline]
     pub(crate) fn is_present(&self, page: Page) -> bool {
         let region = page.region();
         !self.is_large(region) && self.tables.is_present(self.regions[region].place, page.slot())
     }
 
-    /// Which base pages of a region without a superpage are mapped.
+    /// Returns the bitmap of mapped base pages of a region without a superpage.
     #[inline]
     pub(crate) fn present(&self, region: Region) -> &Present {
         self.tables.present(self.regions[region].place)
     }
 
-    /// Whether a page of a region with base pages, and with a table, has nothing.
+    /// Returns whether a page's entry is empty, in a region with base pages and a table.
     #[inline(always)]
     pub(crate) fn is_empty_beside_others(&self, page: Page) -> bool {
         let region = page.region();
@@ -328,7 +320,7 @@ impl Spaces {
             && self.tables.get(place, page.slot()) == Entry::EMPTY
     }
 
-    /// The entries from a page on, in a region with base pages that has a table.
+    /// Returns the entries from a page on, in a region with base pages and a table.
     #[inline]
     pub(crate) fn entries_from(&self, page: Page) -> Option<&[Entry]> {
         let region = page.region();
@@ -337,7 +329,7 @@ impl Spaces {
             .then(|| &self.tables.table(place)[page.slot() as usize..])
     }
 
-    /// Number of mapped pages of a region with base pages; `None` if others are also resident.
+    /// Returns the number of mapped pages of a region with base pages; `None` if unmapped pages are resident.
     #[inline(always)]
     pub(crate) fn mapped_if_all(&self, region: Region) -> Option<u32> {
         let at = &self.regions[region];
@@ -345,7 +337,7 @@ impl Spaces {
         (mapped == u32::from(at.resident)).then_some(mapped)
     }
 
-    /// Maps a page whose entry holds a frame (or the page of zeros).
+    /// Maps a page with an entry that has a frame or is the zero page.
     #[inline]
     pub(super) fn map_entry(&mut self, page: Page, entry: Entry) {
         let number = page.region();
@@ -354,7 +346,7 @@ impl Spaces {
         debug_assert!(!self.tables.is_present(region.place, page.slot()));
         self.tables.set_present(region.place, page.slot());
         if self.kinds[number.index()] & SIZE == CONT {
-            // What the TLB has of whole runs stays true.
+            // TLB entries of whole runs remain valid.
             self.kinds[number.index()] &= !SIZE;
         }
         if !entry.has(Entry::DIRTY) || entry.has(Entry::COW) {
@@ -363,7 +355,6 @@ impl Spaces {
         }
     }
 
-    /// Maps a page to a frame of its own.
     #[inline]
     pub(crate) fn map_page(&mut self, page: Page, frame: Frame, dirty: bool) {
         let entry = Entry::new(frame);
@@ -371,8 +362,8 @@ impl Spaces {
         self.count_resident(page.region(), 1);
     }
 
-    /// Maps `count` pages that have nothing, in a region with base pages that has a table, to the frames from `frame`
-    /// on, as walked to: what [`Self::map_page`] does for each, and at once.
+    /// Maps `count` pages to the frames from `frame` on, as walked to. Their entries must be empty, in a region with
+    /// base pages and a table. Equals [`Self::map_page`] for each page.
     #[inline(always)]
     pub(crate) fn map_run(&mut self, page: Page, frame: Frame, count: u32, dirty: bool) {
         let (number, slot) = (page.region(), page.slot());
@@ -403,18 +394,16 @@ impl Spaces {
         }
     }
 
-    /// Maps the zero page.
     pub(crate) fn map_zero_page(&mut self, page: Page) {
         self.map_entry(page, Entry::zero_page());
     }
 
-    /// Maps a page that is in memory, as it is or as written.
     pub(crate) fn map_resident(&mut self, page: Page, write: bool) {
         let entry = self.entry(page);
         self.map_entry(page, if write { entry.with(Entry::DIRTY) } else { entry });
     }
 
-    /// Maps those pages of a region that are in memory and not mapped, as if read, with these flags. Returns how many.
+    /// Maps the resident unmapped pages of a region among `pages`, as if read, with these flags. Returns their number.
     pub(crate) fn map_neighbours(&mut self, pages: Range<u32>, flags: u32) -> u64 {
         let region = Page(pages.start).region();
         let mut mapped = 0;
@@ -431,14 +420,15 @@ impl Spaces {
         mapped
     }
 
-    /// Whether a page of a region, all of which are mapped, was mapped by a fault on another one and not used since.
+    /// Returns whether a fully mapped region has a page that a fault on another page mapped and that was not used
+    /// since.
     pub(crate) fn has_unaccessed(&self, region: Region) -> bool {
         self.at(region).has(UNACCESSED)
             && (0..SLOTS)
                 .any(|slot| self.entry(Page(region.first().0 + slot)).has(Entry::UNACCESSED))
     }
 
-    /// Pages that have nothing get frames side by side, and are not mapped.
+    /// Gives contiguous frames to pages with empty entries, without mapping them.
     pub(crate) fn make_resident(&mut self, first: Page, frame: Frame, count: u32) {
         for ahead in 0..count {
             *self.entry_mut(Page(first.0 + ahead)) = Entry::new(Frame(frame.0 + ahead));
@@ -446,13 +436,13 @@ impl Spaces {
         self.count_resident(first.region(), count.into());
     }
 
-    /// Records a page's first write where it is mapped.
+    /// Records the first write to a mapped page.
     pub(crate) fn set_dirty(&mut self, page: Page) {
         self.entry_mut(page).set_dirty();
         self.region(page.region()).clean -= 1;
     }
 
-    /// The page is the writer's alone, and may be written.
+    /// Makes a page writable for its only remaining user.
     pub(crate) fn take_page(&mut self, page: Page) {
         let entry = self.entry_mut(page);
         let was_clean = !entry.has(Entry::DIRTY);
@@ -465,14 +455,13 @@ impl Spaces {
         }
     }
 
-    /// Moves a page's contents to another frame.
     pub(crate) fn move_page(&mut self, page: Page, frame: Frame) {
         let entry = self.entry_mut(page);
         *entry = entry.at(frame);
         self.scatter(page.region());
     }
 
-    /// What the engine asks before a write (or a read) where [`CHECK`] is set: is all well without a fault?
+    /// Checks an access where [`CHECK`] is set. Returns whether it needs no fault.
     pub(crate) fn is_fine(&mut self, page: Page, write: bool) -> bool {
         let region = page.region();
         if !write {
@@ -485,12 +474,12 @@ impl Spaces {
         }
         let (place, protected) = (at.place, at.has(PROTECTED));
         if !self.tables.is_present(place, page.slot()) {
-            // Not mapped: the walk will find that out, and fault once.
+            // Not mapped: the walk finds out and faults once.
             return true;
         }
         let entry = self.entry_mut(page);
         if entry.is_zero_page() {
-            // Its mapping is taken away, so that the fault finds it absent.
+            // Unmaps the zero page, so that the fault finds the page absent.
             *entry = Entry::EMPTY;
             self.tables.clear_present(place, page.slot());
             self.region(region).clean -= 1;
@@ -504,10 +493,11 @@ impl Spaces {
             return true;
         }
         if protected {
-            // Write-protected by an attempt at promotion (FreeBSD): the write faults and retries it.
+            // Write-protected by an attempted promotion (FreeBSD): the write faults, and the fault retries the
+            // promotion.
             return false;
         }
-        // The processor sets the dirty bit by itself.
+        // The processor sets the dirty bit.
         entry.set_dirty();
         let at = self.region(region);
         at.clean -= 1;
@@ -517,7 +507,7 @@ impl Spaces {
         true
     }
 
-    /// A page must leave the TLBs. Of more than [`FLUSH_CEILING`] only the number counts: more are not noted.
+    /// Invalidates a page in the TLBs. Above [`FLUSH_CEILING`] all is flushed, so no more pages are recorded.
     #[inline]
     pub(crate) fn invalidate_page(&mut self, page: Page) {
         if self.invalidations.len() <= FLUSH_CEILING {
@@ -525,7 +515,8 @@ impl Spaces {
         }
     }
 
-    /// A region's pages do not lie in runs of 16 any more, or a run is not mapped whole.
+    /// Ends the sharing of TLB entries in a region, because its runs of 16 pages are no longer contiguous or wholly
+    /// mapped.
     #[inline]
     pub(super) fn scatter(&mut self, region: Region) {
         if self.kinds[region.index()] & SIZE == CONT {
@@ -534,13 +525,13 @@ impl Spaces {
         }
     }
 
-    /// An entry, if it exists.
+    /// Returns an entry; empty if it does not exist.
     #[inline]
     pub(crate) fn get_entry(&self, page: Page) -> Entry {
         self.table_of(page).map_or(Entry::EMPTY, |table| self.tables.get(table, page.slot()))
     }
 
-    /// Prefetches what faults and discards read of a page's table into the host's caches.
+    /// Prefetches the data of a page's table that faults and discards read into the host's caches.
     #[inline]
     pub(crate) fn prefetch(&self, page: Page) {
         if let Some(table) = self.table_of(page) {
@@ -548,7 +539,7 @@ impl Spaces {
         }
     }
 
-    /// What stands for the table of a page's region, if that is one of base pages.
+    /// Returns the `place` of a page's region, if the region has base pages.
     #[inline]
     fn table_of(&self, page: Page) -> Option<u32> {
         let region = page.region();
@@ -557,10 +548,10 @@ impl Spaces {
     }
 }
 
-// Superpages and runs of 16 pages: mapped, split, taken away; and whether pages lie together.
+// Superpages and runs of 16 pages: map, split, unmap, and tests for contiguity.
 
 impl Spaces {
-    /// Maps a region to the 512 frames from `base` on. What its table held must be gone or be these frames.
+    /// Maps a region to the 512 frames from `base` on. Its table must be empty or hold these frames.
     pub(crate) fn map_large(&mut self, region: Region, base: Frame, dirty: bool) {
         let resident = i64::from(self.regions[region].resident);
         self.count_resident(region, i64::from(SLOTS) - resident);
@@ -579,7 +570,7 @@ impl Spaces {
         }
     }
 
-    /// Maps a region to the superpage of zeros, which takes no memory: none of it is resident.
+    /// Maps a region to the shared zero superpage. None of it is resident.
     pub(crate) fn map_zeros(&mut self, region: Region) {
         self.map_large(region, Frame(0), false);
         self.mark(region, ZEROS);
@@ -587,7 +578,7 @@ impl Spaces {
         self.count_zeros(region, 1);
     }
 
-    /// A region that is mapped as a superpage is a part of a larger one, if there are such.
+    /// Makes a region that is mapped as a superpage part of a larger one, if the design has larger ones.
     pub(crate) fn join_larger(&mut self, region: Region) {
         if self.group > 0 {
             let zeros = i64::from(self.regions[region].has(ZEROS));
@@ -598,20 +589,19 @@ impl Spaces {
         }
     }
 
-    /// A part of a larger superpage is a superpage of its own.
+    /// Makes part of a larger superpage a superpage of one region.
     pub(crate) fn leave_larger(&mut self, region: Region) {
         self.invalidations.push(TlbInvalidation::Region(region));
         self.count_part(region, -1);
         self.kinds[region.index()] = self.kinds[region.index()] & CHECK | LARGE;
     }
 
-    /// The first frame of a region that is mapped as a superpage.
     pub(crate) fn base(&self, region: Region) -> Frame {
         debug_assert!(self.is_large(region));
         Frame(self.regions[region].place)
     }
 
-    /// Splits a superpage: its pages are mapped singly, to the same frames.
+    /// Splits a superpage: maps its pages singly to the same frames.
     pub(crate) fn split(&mut self, region: Region) {
         self.invalidations.push(TlbInvalidation::Region(region));
         self.count_superpages(region, -1);
@@ -635,7 +625,7 @@ impl Spaces {
         self.kinds[region.index()] = if dirty && !cow { BASE } else { BASE | CHECK };
     }
 
-    /// Takes a superpage away; its frames are the caller's matter. A reservation of the region stays.
+    /// Unmaps a superpage; the caller frees its frames. A reservation of the region stays.
     pub(crate) fn unmap_large(&mut self, region: Region) {
         let at = self.regions[region];
         if at.has(ZEROS) {
@@ -650,25 +640,25 @@ impl Spaces {
         *at = RegionEntry { process: at.process, flags: at.flags & RESERVED, ..RegionEntry::EMPTY };
     }
 
-    /// The superpage is the writer's alone, and may be written.
+    /// Makes a superpage writable for its only remaining user.
     pub(crate) fn take_large(&mut self, region: Region) {
         let at = self.region(region);
         at.flags = at.flags & !COW | DIRTY;
         self.kinds[region.index()] &= !CHECK;
     }
 
-    /// Whether a region has nothing mapped, or nothing but whole runs of 16.
+    /// Returns whether a region has nothing mapped, or only whole runs of 16.
     pub(crate) fn may_have_runs(&self, region: Region) -> bool {
         self.kinds[region.index()] & SIZE == CONT || *self.present(region) == [0; 8]
     }
 
-    /// All that is mapped of a region are whole runs of 16 pages.
+    /// Records that all mapped pages of a region are in whole runs of 16.
     pub(crate) fn set_runs(&mut self, region: Region) {
         self.kinds[region.index()] |= CONT;
     }
 
-    /// Looks whether runs of 16 aligned pages may each share a TLB entry: all are whole or empty, and lie together
-    /// (as they do in a reservation, if no page was copied to another frame).
+    /// Tests whether aligned runs of 16 pages may share TLB entries: each run must be wholly mapped or empty, and
+    /// contiguous. In a reservation that holds unless a page was copied to another frame.
     pub(crate) fn find_runs(&mut self, region: Region) {
         let at = &self.regions[region];
         if !at.resident.is_multiple_of(16) || self.is_large(region) {
@@ -692,7 +682,7 @@ impl Spaces {
         }
     }
 
-    /// Whether the pages of a size from one on, in a region with a table, have aligned frames side by side.
+    /// Returns whether the 2^`order` pages from `first` on, in a region with a table, have contiguous, aligned frames.
     pub(crate) fn lies_together(&self, first: Page, order: u8) -> bool {
         let Some(table) = self.table(first.region()) else { return false };
         let mut frames =
@@ -704,7 +694,6 @@ impl Spaces {
         })
     }
 
-    /// Whether all pages of a region have the frames from `base` on, and none is missing.
     pub(crate) fn lies_at(&self, region: Region, base: Frame) -> bool {
         if self.is_large(region) {
             return self.base(region) == base;
@@ -714,7 +703,6 @@ impl Spaces {
         })
     }
 
-    /// The dirty pages of a region with a table.
     pub(crate) fn dirty_map(&self, region: Region) -> Population {
         let mut dirty = [0; 8];
         for (slot, entry) in self.table(region).into_iter().flatten().enumerate() {
@@ -723,7 +711,7 @@ impl Spaces {
         dirty
     }
 
-    /// Whether some of a region's pages were written, and whether all were, `but` aside.
+    /// Returns whether some pages of a region were written, and whether all were, except perhaps `but`.
     pub(crate) fn is_dirty(&self, region: Region, but: Option<Page>) -> (bool, bool) {
         let at = self.at(region);
         if self.is_large(region) {
@@ -741,11 +729,11 @@ impl Spaces {
     }
 }
 
-// What several address spaces map: after a fork, and of shared objects.
+// Memory that several address spaces map: after a fork, and of shared objects.
 
 impl Spaces {
-    /// A child maps a page of its parent `offset` pages on; a private one until one of them writes. `Some`: the frame
-    /// that both have now.
+    /// Shares a page with a child, which maps it `offset` pages further on. A private page is shared until a write.
+    /// Returns the shared frame, if any.
     pub(crate) fn share_page(&mut self, page: Page, offset: u32, private: bool) -> Option<Frame> {
         let entry = self.entry(page);
         let twin = Page(page.0 + offset);
@@ -769,8 +757,7 @@ impl Spaces {
         Some(frame)
     }
 
-    /// A child maps a superpage of its parent too. `Some`: the first frame that both have now, if the superpage is
-    /// memory of their own.
+    /// Shares a superpage with a child. Returns its first frame, if the superpage has frames of its own.
     pub(crate) fn share_large(&mut self, region: Region, child: Region) -> Option<Frame> {
         self.region(region).flags |= COW;
         self.kinds[region.index()] |= CHECK;
@@ -792,7 +779,7 @@ impl Spaces {
         (!at.has(ZEROS | POOL)).then_some(Frame(at.place))
     }
 
-    /// A mapping of a shared object begins, or is copied, at page `origin`.
+    /// Adds a mapping of a shared object that begins at page `origin`.
     pub(crate) fn add_to_object(&mut self, object: u32, origin: u32) {
         let places = self.objects.entry(object).or_default();
         if !places.contains(&origin) {
@@ -800,7 +787,7 @@ impl Spaces {
         }
     }
 
-    /// A part of a mapping of the running process is gone: its object forgets the mapping with the last part.
+    /// Removes a mapping of the running process from its shared object, when its last part is gone.
     pub(super) fn leave_object(&mut self, mapping: Mapping) {
         let Backing::Shared(object) = mapping.backing else { return };
         let is_part =
@@ -812,7 +799,7 @@ impl Spaces {
         }
     }
 
-    /// Where another mapping of its object has a page in memory.
+    /// Returns the page of another mapping of the same object that has this page in memory.
     pub(crate) fn in_object(&self, page: Page, (_, mapping): Place) -> Option<Page> {
         let Backing::Shared(object) = mapping.backing else { return None };
         let at = page.0 - mapping.origin;

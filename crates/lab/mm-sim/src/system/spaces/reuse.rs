@@ -1,5 +1,5 @@
-//! How many walks pass until they read a line of leaves again: of one line in each region.
-//! See docs/decisions/lab-model.md#17.
+//! Reuse distances, in walks, of the cache lines of leaf page tables. One line per region is sampled. See
+//! docs/decisions/lab-model.md#17.
 
 use std::ops::Range;
 
@@ -11,27 +11,27 @@ use super::region::{ACCESSED, BASE, Entry, LARGE, NO_TABLE, RESERVED, WATCHED};
 use super::{Misses, RUNS, Spaces, TlbInvalidation};
 use crate::memory::Frame;
 
-/// Base pages whose entries share a cache line, as log2.
+/// log2 of the number of base pages whose entries share a cache line.
 const ENTRIES: u32 = 3;
-/// Lines of a region, as log2.
+/// log2 of the number of lines per region.
 const LINES: u32 = 6;
 
-/// Walks of sampled lines before the price is worked out for the first time, and at most between two times.
+/// Sampled walks before the price is first computed, and maximum interval between two computations.
 const FIRST: u32 = 128;
 const ENOUGH: u32 = 4096;
 
-/// What was seen of the walks, since the program's pace changed. Walks are counted modulo 2^32.
+/// Reuse of sampled lines since the program's pace changed. Walks are counted modulo 2^32.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// Walks when the pace changed.
+    /// Number of walks when the pace changed.
     began: Option<u32>,
-    /// Walks when the sampled line of each region was read last.
+    /// Number of walks at the last read of each region's sampled line.
     last: Vec<u32>,
     seen: Reuse,
-    /// Walks of sampled lines, and how many there are to be before the price is worked out again.
+    /// Number of sampled walks, and the number at which the price is computed next.
     samples: u32,
     next: u32,
-    /// Mean cycles of a leaf's load.
+    /// Mean cycles of a load of a leaf entry.
     price: Option<f64>,
 }
 
@@ -41,13 +41,13 @@ impl Lines {
         *self = Self { last: std::mem::take(&mut self.last), next: FIRST, ..Self::default() };
     }
 
-    /// The leaf of a page was read, by the last of the walks that the TLB counted.
+    /// Records that the last walk read a page's leaf entry.
     #[inline(always)]
     pub(crate) fn read<T: Translate>(&mut self, page: Page, tlb: &T) {
         self.read_before(page, tlb, 0);
     }
 
-    /// The same, by a walk after which it counted so many more.
+    /// As [`Self::read`], for a walk that was followed by `more` others.
     #[inline(always)]
     pub(crate) fn read_before<T: Translate>(&mut self, page: Page, tlb: &T, more: u32) {
         if is_sampled(page) {
@@ -60,7 +60,7 @@ impl Lines {
         let began = *self.began.get_or_insert(walks);
         let region = page.region().index();
         if region >= self.last.len() {
-            // Never read: counts as read before the start.
+            // Unread lines count as read before the start.
             self.last.resize((region + 1).next_multiple_of(512), began.wrapping_sub(1));
         }
         let before = std::mem::replace(&mut self.last[region], walks);
@@ -71,7 +71,8 @@ impl Lines {
         }
     }
 
-    /// Mean cycles of a leaf's load, once enough was seen, with so many bytes of leaves in use and this much walked.
+    /// Returns the mean cycles of a load of a leaf entry, once enough samples exist. `bytes`: size of all leaf tables
+    /// in use.
     pub(crate) fn price(&mut self, machine: &Machine, bytes: u64, tally: Tally) -> Option<f64> {
         let (Some(began), true) = (self.began, self.samples >= self.next) else {
             return self.price;
@@ -81,8 +82,8 @@ impl Lines {
         let mut seen = self.seen.clone();
         let waited = self.last.iter().map(|last| now.wrapping_sub(*last));
         waited.filter(|walks| *walks <= elapsed).for_each(|walks| seen.waiting(walks));
-        // A few lines that are read all the time may or may not be among the sampled: their walks are known to be there,
-        // or too many (Waldspurger et al., SHARDS, FAST 2015, 3.2).
+        // Very hot lines may be missing from the sample or overrepresented. The expected number of samples corrects
+        // this (Waldspurger et al., SHARDS, FAST 2015, 3.2).
         let expected = f64::from(elapsed) / f64::from(1 << LINES);
         seen.near(expected - f64::from(self.samples));
         self.price = Some(machine.leaf_cycles(&seen, bytes));
@@ -91,19 +92,18 @@ impl Lines {
     }
 }
 
-/// Number of walks to base pages.
 fn walks(tally: Tally) -> u32 {
     (tally.walks_of(Size::Base) + tally.walks_of(Size::Cont)) as u32
 }
 
-/// Whether the page's line is the sampled one of its region.
+/// Returns whether a page's line is the sampled line of its region.
 #[inline(always)]
 fn is_sampled(page: Page) -> bool {
-    // The sampled line differs between regions, so that no stride hits all or none.
+    // The sampled line differs between regions, so no stride hits all or none of them.
     page.slot() >> ENTRIES == page.region().0.wrapping_mul(0x9e37_79b9) >> (32 - LINES)
 }
 
-// What was walked to: samples of accessed entries, misses by run, cycles by process.
+// Samples of walks: accessed entries, misses by run, cycles by process.
 
 impl Spaces {
     /// Starts a sample of accesses. Returns the number of entries scanned.
@@ -121,7 +121,7 @@ impl Spaces {
         if let Some(misses) = &mut self.misses {
             misses.clear();
         }
-        // Entries that stay in a TLB are not walked to again: without the flush they would look unused.
+        // Entries cached in a TLB are not walked to: without a flush they would look unused.
         self.invalidations.push(TlbInvalidation::All);
         for process in self.processes.values_mut() {
             process.overhead = (0, 0);
@@ -129,7 +129,7 @@ impl Spaces {
         tables * u64::from(SLOTS)
     }
 
-    /// Ends a sample of accesses, which weighs `newest` percent. Returns the number of entries scanned.
+    /// Ends a sample of accesses, whose weight is `newest` percent. Returns the number of entries scanned.
     pub(crate) fn count_accessed(&mut self, newest: u32) -> u64 {
         if let Some(misses) = &mut self.misses {
             misses.sample(newest);
@@ -154,7 +154,7 @@ impl Spaces {
         at.place != NO_TABLE && !self.is_large(region) && !at.has(WATCHED)
     }
 
-    /// Whether a region was walked to since this was last asked of one of its pages: it is kept by region.
+    /// Returns whether a region was walked to since the last call for it, and clears the mark.
     pub(crate) fn was_accessed(&mut self, region: Region) -> bool {
         let at = self.region(region);
         let accessed = at.has(ACCESSED);
@@ -162,48 +162,43 @@ impl Spaces {
         accessed
     }
 
-    /// Resets a region's access coverage.
     pub(crate) fn forget_coverage(&mut self, region: Region) {
         self.region(region).coverage = 0;
     }
 
-    /// The walks to the pages of a size from one on, in the last windows.
+    /// Returns the average number of walks to the 2^`order` pages from `first` on, over recent windows.
     pub(crate) fn misses(&self, first: Page, order: u8) -> u32 {
         let misses = self.misses.as_ref();
         misses
             .map_or(0, |misses| misses.average((first.0 >> 4) as usize, ((1 << order) / 16).max(1)))
     }
 
-    /// The walks to a region in the last windows.
     pub(crate) fn misses_of(&self, region: Region) -> u32 {
         let misses = self.misses.as_ref();
         misses.map_or(0, |misses| misses.average(region.index() * RUNS, RUNS))
     }
 
-    /// From here on walks to base pages are counted for a profile, where a design does not count them for itself.
     pub(crate) fn count_walks(&mut self) {
         self.misses = Some(Misses::for_profile(self.regions.len()));
     }
 
-    /// Whether walks are counted for a profile.
     pub(crate) fn counts_walks(&self) -> bool {
         self.misses.as_ref().is_some_and(Misses::is_for_profile)
     }
 
-    /// The pace changes: each walk so far stood for `weight`.
+    /// Adds the walks so far, times `weight`, to the profile, because the pace changes.
     pub(crate) fn bank_walks(&mut self, weight: u32) {
         if let Some(misses) = &mut self.misses {
             misses.bank(weight);
         }
     }
 
-    /// The walks to each region of the program's memory, if they are counted for a profile.
+    /// Returns the number of walks to each region of the program's memory, if counted for a profile.
     pub(crate) fn walks(&mut self, weight: u32) -> Vec<u64> {
         let all = self.misses.as_mut().map_or(&[][..], |misses| misses.bank(weight));
         all.get(self.first_region as usize..).unwrap_or_default().to_vec()
     }
 
-    /// Charges walks to the running process.
     #[inline]
     pub(crate) fn note_walks(&mut self, cycles: u64, now: u64) {
         if let Some(process) = self.processes.get_mut(&self.running) {
@@ -213,19 +208,18 @@ impl Spaces {
     }
 }
 
-// Base pages go: taken away, or swapped out.
+// Removal of base pages: unmap, swap out.
 
-/// Entries that were emptied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Emptied {
     /// Number of removed mappings.
     pub mappings: u32,
-    /// The frame of the last one.
+    /// The frame of the last page that had one.
     pub frame: Option<Frame>,
 }
 
 impl Spaces {
-    /// Swaps a page out. Its frame is up to the caller.
+    /// Swaps a page out; the caller frees its frame.
     pub(crate) fn swap_out(&mut self, page: Page) {
         self.unmap_entry(page);
         *self.entry_mut(page) = Entry::swapped();
@@ -233,14 +227,14 @@ impl Spaces {
         self.swapped += 1;
     }
 
-    /// Whether a page's contents were in swap; removes them.
+    /// Removes a page's contents from swap. Returns whether there were any.
     pub(crate) fn leave_swap(&mut self, page: Page) -> bool {
         let was_swapped = self.entry(page).is_swapped();
         self.swapped -= u64::from(was_swapped);
         was_swapped
     }
 
-    /// Unmaps a page; its frame stays.
+    /// Unmaps a page, which keeps its frame.
     fn unmap_entry(&mut self, page: Page) {
         let clean = !self.entry(page).has(Entry::DIRTY);
         self.scatter(page.region());
@@ -252,7 +246,6 @@ impl Spaces {
         }
     }
 
-    /// Empties an entry of a region that has a table.
     pub(crate) fn empty_entry(&mut self, page: Page) -> Emptied {
         let region = page.region();
         let place = self.regions[region].place;
@@ -275,8 +268,8 @@ impl Spaces {
         Emptied { mappings, frame: entry.frame() }
     }
 
-    /// Empties entries of a region that has a table, and hands over each page that had a frame. Returns how many
-    /// mappings went.
+    /// Empties entries of a region with a table. Calls `gone` for each page that had a frame. Returns the number of
+    /// removed mappings.
     #[inline]
     pub(crate) fn empty_entries(
         &mut self,
@@ -334,7 +327,6 @@ impl Spaces {
         }
     }
 
-    /// Whether swap has room for another page.
     pub(crate) fn can_swap(&self) -> bool {
         self.swapped < self.swap
     }
@@ -350,7 +342,7 @@ mod tests {
         tally
     }
 
-    /// The price after these walks, the first `began` of which another pace had.
+    /// Returns the price after these walks. The pace changes at walk `began`.
     fn price(pages: impl Iterator<Item = u32>, began: u32, bytes: u64) -> f64 {
         let machine = machine::preset("e3-1245v6").unwrap();
         let mut lines = Lines::default();
@@ -366,7 +358,6 @@ mod tests {
         lines.price.unwrap()
     }
 
-    /// Random numbers of 32 bits.
     fn random() -> impl FnMut() -> u32 {
         let mut seed = 1u64;
         move || {
@@ -388,7 +379,7 @@ mod tests {
         let machine = machine::preset("e3-1245v6").unwrap();
         for pages in [1u32 << 16, 1 << 20, 11 << 17] {
             let mut random = random();
-            // They are written in order, and then some of the lines are read.
+            // All pages are written in order, then some lines are read again.
             let used = (0..pages).chain((0..pages / 2).map(|_| random() % pages));
             let price = price(used, pages, u64::from(pages) * 8);
             let alike = machine.load_cycles(u64::from(pages) * 8);
@@ -400,8 +391,8 @@ mod tests {
     fn few_hot_pages_are_cheap_wherever_they_are() {
         let machine = machine::preset("e3-1245v6").unwrap();
         let near = f64::from(machine.caches[0].cycles);
-        // One page of each of 8 regions is read nine times in ten, and any page of 4 GiB the tenth time: hot lines that
-        // are sampled, or not, cost the same.
+        // Nine of ten accesses read one page of each of 8 regions, the tenth any page of 4 GiB. Hot lines cost the same
+        // whether sampled or not.
         let hits = |slot: &u32| (1..9).filter(|at| is_sampled(Page(at * 512 + slot))).count();
         let most = (0..512).max_by_key(hits).unwrap();
         let none = (0..512).find(|slot| hits(slot) == 0).unwrap();
@@ -412,7 +403,8 @@ mod tests {
             };
             price((0..4_000_000).map(page), 1, (1 << 20) * 8)
         });
-        // The rest finds its line again after ten times as many walks as there are lines.
+        // A tenth of the walks goes to random lines, so the mean distance to the next read of a line is ten times their
+        // number.
         let (least, most) = (0.9 * near, 0.9 * near + 0.1 * f64::from(machine.memory_cycles));
         assert!(prices.iter().all(|price| (least..1.1 * most).contains(price)), "{prices:?}");
         assert!((prices[0] / prices[1] - 1.0).abs() < 0.05, "{prices:?}");

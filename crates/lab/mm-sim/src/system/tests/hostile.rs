@@ -1,4 +1,4 @@
-//! Streams that no program makes: each is refused or carried out, and never panics or takes much memory.
+//! Streams that no program could issue are refused or executed, without a panic or unbounded memory.
 
 use super::*;
 use trace::{Advice, Backing, Pace, Page, Pages};
@@ -90,7 +90,7 @@ proptest! {
                 Conditions { machine: "e3-1245v6", memory, fragmentation: "none", swap: ByteSize(0), layout: Layout::default() };
             let mut run = Run::new(&design, &conditions);
             let mut touched = crate::Touched::default();
-            // Something is there to be corrupted.
+            // Maps memory that the stream can corrupt.
             let mut start = Block::default();
             start.event(Event::Spawn(Process(0)));
             let pages = Pages { first: Page(0), count: 1024 };

@@ -1,12 +1,12 @@
-//! The bound of all designs has its superpages whatever lies in the way, what it reserved itself included.
+//! The ideal design gets superpages whatever is in the way, including its own reservations.
 
 use super::*;
 use trace::{Backing, Page, Pages, Region, SLOTS};
 
-/// Superpages of the program; the fragmenters know of 8 and leave no more than those free.
+/// Superpages of the program. The fragmenters are told 8, and leave at most that many free.
 const NEEDED: u32 = 40;
 
-/// Frag-L keeps 16 pages of each superpage that it made; the rest of it stays reserved, and no frame is free.
+/// Frag-L keeps 16 pages of each superpage; the rest of it stays reserved, and no frame is free.
 #[test]
 fn what_is_reserved_of_spoiled_superpages_is_to_be_had() {
     let design = design::designs::find("ideal").expect("a preset");
@@ -37,8 +37,8 @@ fn what_is_reserved_of_spoiled_superpages_is_to_be_had() {
     }
 }
 
-/// A heap's superpage reaches past the heap's end. Divided, the pages there can be swapped out as the others, and go
-/// with the heap.
+/// A heap's superpage reaches past the heap's end. After a split, the pages there can be swapped out like others, and
+/// are freed with the heap.
 #[test]
 fn what_is_swapped_out_past_the_end_of_a_heap_goes_with_it() {
     let design = design::designs::find("ideal").expect("a preset");

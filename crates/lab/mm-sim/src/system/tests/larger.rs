@@ -1,24 +1,23 @@
-//! Superpages of several regions that faults, scans and reservations make: what programs do to parts of them, and forks.
+//! Superpages of several regions, made by faults, scans and reservations: partial operations and forks.
 //!
-//! Sizes that no machine has are as good: 4M and 16M fit where 1G would not.
+//! The tests use sizes that no machine has: 4M and 16M fit into memory where 1G would not.
 
 use super::*;
 use trace::{Advice, Backing, Page, Pages, Region, SLOTS};
 
 const SMALL: &str = "\"64K\"";
 
-/// A preset with other sizes.
 fn with_sizes(preset: &str, sizes: &str) -> design::Design {
     let text = design::designs::preset(preset).expect("a preset").text;
     let line = text.lines().find(|line| line.starts_with("sizes = ")).expect("it has sizes");
     let mut text = text.replacen(line, &format!("sizes = [{sizes}]"), 1);
     if sizes == SMALL && text.contains("form = \"reservation\"") {
-        // Nothing is mapped by an entry of its own, and so nothing is split.
+        // A reservation of 64K is not mapped by a single entry, so it never splits.
         let is_kept = |line: &&str| !line.starts_with("clean-");
         text = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
         text = text.replace("when = \"prepared\"", "when = \"never\"");
     } else if sizes == SMALL {
-        // There is nothing to make an effort for, and nothing to scan for.
+        // Sizes below a superpage need no effort and no scan.
         let (before, after) = text.split_once("[mapping.scan]").expect("a scan");
         let after = &after[after.find("\n[").expect("a table after it")..];
         text = format!("{before}{after}").replace("effort-advised = \"direct-retry\"", "");
@@ -45,7 +44,7 @@ proptest! {
         swap in prop::sample::select(vec![ByteSize(0), ByteSize::gib(1)]),
     ) {
         let design = with_sizes(preset, sizes);
-        // Frames are of 16 KiB there, and so is what has a region.
+        // Frames and regions are four times as large there.
         let memory = if machine == "itanium2-16k" { 4 * memory } else { memory };
         let conditions = Conditions { swap, ..conditions(machine, memory, fragmentation) };
         run_program(&design, &conditions, &ops);
@@ -75,7 +74,7 @@ proptest! {
     }
 }
 
-/// A process with a mapping of so many regions.
+/// Starts a process with a mapping of `regions` regions.
 fn begin(run: &mut Run, regions: u32) -> Region {
     let (region, process) = (run.first.0.next_multiple_of(8), run.first.1);
     let pages = Pages { first: Region(region).first(), count: regions * SLOTS };
@@ -89,7 +88,8 @@ fn sizes(run: &Run) -> (u64, u64) {
     run.engine.system.spaces.superpages_by_size()
 }
 
-/// 16M and a half: one fault makes the first, superpages of a region what follows. Then it is cut, at a region and within one.
+/// One and a half times 16M: a fault makes the first 16M, smaller superpages follow. Then it is cut at a region
+/// boundary, and within a region.
 #[test]
 fn what_is_unmapped_in_part_is_split_so_far() {
     for (machine, after_cut, after_page) in
@@ -114,7 +114,7 @@ fn what_is_unmapped_in_part_is_split_so_far() {
     }
 }
 
-/// A fork shares one; the write of one side splits it for both, and copies a page.
+/// After a fork, a write by one side splits the shared superpage for both, and copies a page.
 #[test]
 fn a_write_after_a_fork_splits_it_on_both_sides() {
     let design = with_sizes("linux-6", r#""2M", "16M""#);
@@ -127,7 +127,7 @@ fn a_write_after_a_fork_splits_it_on_both_sides() {
     run.step(None, &[Access::write(first.first())]).expect("memory");
     assert_eq!((sizes(&run), run.engine.system.counters.copied), ((2 * 7, 0), 1));
     run.end();
-    // Where it is not aligned in the child it is split before.
+    // If the superpage is unaligned in the child, the fork splits it.
     let mut run = Run::new(&design, &conditions("e3-1245v6", 256, "none"));
     let first = begin(&mut run, 8);
     run.step(None, &[Access::write(first.first())]).expect("memory");
@@ -136,7 +136,7 @@ fn a_write_after_a_fork_splits_it_on_both_sides() {
     run.end();
 }
 
-/// One that is only read is of zeros, and no memory; a write makes it.
+/// A larger superpage that is only read maps zeros and takes no memory; a write allocates it.
 #[test]
 fn zeros_are_replaced_at_the_first_write() {
     let mut run = Run::new(&with_sizes("linux-6", r#""16M""#), &conditions("ppc970", 256, "none"));
@@ -150,12 +150,12 @@ fn zeros_are_replaced_at_the_first_write() {
     run.end();
 }
 
-/// Where frames for one do not lie together, the next smaller size is taken, at last base pages.
+/// If no contiguous frames are free, the next smaller size is used, finally base pages.
 #[test]
 fn smaller_ones_are_made_where_none_is_free() {
     for (of, expected) in [(r#""2M", "16M""#, (8, 0)), (r#""16M""#, (0, 0))] {
         let mut run = Run::new(&with_sizes("linux-6", of), &conditions("e3-1245v6", 128, "none"));
-        // A superpage in each 16M of memory.
+        // Leaves one superpage used in each 16M of memory.
         let mut taken = Vec::new();
         while let Some(got) = run.engine.system.memory.allocate_contiguous(12, 0) {
             taken.push(got);
@@ -184,8 +184,8 @@ fn touch(run: &mut Run, first: Page, count: u32) {
     run.step(None, &all).expect("memory");
 }
 
-/// FreeBSD's design at 16M: base pages until the last of 4,096 is populated, then one superpage. What is given back keeps its
-/// frames, and is mapped as one again when it is full again.
+/// FreeBSD's design at 16M: base pages until the last of 4,096 is populated, then one superpage. Discarded pages keep
+/// their frames reserved; a full reservation is promoted again.
 #[test]
 fn a_reservation_is_one_superpage_when_it_is_full() {
     for (machine, parts) in [("e3-1245v6", 4), ("ppc970", 0)] {
@@ -203,7 +203,7 @@ fn a_reservation_is_one_superpage_when_it_is_full() {
         assert_eq!(free - run.engine.system.memory.free_frames(), all);
         touch(&mut run, Page(first.first().0 + 8 * SLOTS - 1), 1);
         assert_eq!((counted(&run), sizes(&run)), ((all, all, 1, 1), (0, 1)), "{machine}");
-        // Half of it goes: it is split, into superpages of a region where there are such.
+        // Discarding half splits it, into superpages of one region if the machine has these.
         let half = Pages { first: first.first(), count: 4 * SLOTS };
         run.step(Some(Event::Advise(half, Advice::DontNeed)), &[]).expect("memory");
         assert_eq!(sizes(&run), (parts, 0), "{machine}");
@@ -214,13 +214,13 @@ fn a_reservation_is_one_superpage_when_it_is_full() {
     }
 }
 
-/// Quicksilver's design at 16M: the 64th page has the rest prepared, and all of it mapped.
+/// Quicksilver's design at 16M: at the 64th page the rest is filled and all of it mapped.
 #[test]
 fn a_reservation_is_filled_at_64_pages() {
     let design = with_sizes("quicksilver-sync-64", r#""16M""#);
     let mut run = Run::new(&design, &conditions("ppc970", 256, "none"));
     let first = begin(&mut run, 8);
-    // In every region some.
+    // The pages are spread over all regions.
     let pages: Vec<Access> =
         (0..64).map(|page| Access::write(Page(first.first().0 + page * 64))).collect();
     run.step(None, &pages[..63]).expect("memory");
@@ -232,7 +232,7 @@ fn a_reservation_is_filled_at_64_pages() {
     run.end();
 }
 
-/// Where base pages run out the reservation that changed least lately is broken: it keeps the page that it has.
+/// When base pages run out, the least recently changed reservation is broken and keeps its page.
 #[test]
 fn reservations_are_broken_when_memory_is_short() {
     let design = with_sizes("freebsd", r#""16M""#);
@@ -246,14 +246,14 @@ fn reservations_are_broken_when_memory_is_short() {
     }
     let made = reserved(&run);
     assert!(made > 2, "{made} reservations");
-    // The next 16M has none: base pages, as many as are left.
+    // No reservation is possible in the next 16M: base pages take all that is left.
     let left = run.engine.system.memory.free_frames() as u32;
     let next = Page(first.first().0 + (extent - 1) * 8 * SLOTS);
     touch(&mut run, Page(next.0 + SLOTS), left);
     let broken = |run: &Run| run.engine.system.counters.broken;
     assert_eq!((run.engine.system.memory.free_frames(), broken(&run)), (0, 0));
     touch(&mut run, Page(next.0 + SLOTS + left), 1);
-    // All but the page that is in it and the one that was missing.
+    // The broken reservation frees all but its own page and the page that was needed.
     assert_eq!((run.engine.system.memory.free_frames(), broken(&run)), (4096 - 2, 1));
     let reservations = run.engine.system.frames.reservations();
     assert_eq!(reservations.find(first.first().0), None, "the oldest");
@@ -262,7 +262,7 @@ fn reservations_are_broken_when_memory_is_short() {
     run.end();
 }
 
-/// A heap's reservation reaches past its end. Another process that maps memory there has it broken.
+/// A heap's reservation reaches past the heap's end. Another process that maps memory there breaks it.
 #[test]
 fn a_reservation_past_the_end_gives_way_to_another_process() {
     let design = with_sizes("freebsd", r#""16M""#);

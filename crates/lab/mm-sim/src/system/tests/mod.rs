@@ -1,4 +1,4 @@
-//! Random programs under every preset: after each event all invariants hold, and at the end everything is free.
+//! Random programs under every preset. All invariants hold after each event, and at the end all memory is free.
 
 mod hostile;
 mod ideal;
@@ -20,18 +20,17 @@ use crate::fragment::{Fragmentation, Place};
 use crate::memory::Layout;
 use program::{Op, Program, ops};
 
-/// The tables of a design's file.
+/// Tables of a design's file.
 const TABLES: [&str; 7] =
     ["allocation", "preparation", "mapping", "unmapping", "deallocation", "memory", "fault"];
 
-/// A program's machine, and how far it came.
 struct Run {
     engine: Engine<Naive>,
-    /// The first region and process that are the program's.
+    /// First region and process of the program.
     first: (u32, u32),
     swap: bool,
     touched: crate::Touched,
-    /// What happened, for the reader of a failure.
+    /// Log of events, printed on failure.
     log: Vec<String>,
 }
 
@@ -85,7 +84,7 @@ impl Run {
         }
     }
 
-    /// One event and the accesses after it, and what must hold then.
+    /// Executes one event and its accesses, then checks the invariants.
     fn step(&mut self, event: Option<Event>, accesses: &[Access]) -> Result<(), Stop> {
         let mut block = Block::default();
         if let Some(event) = event {
@@ -103,7 +102,7 @@ impl Run {
         let mut uses = system.memory.uses();
         system.memory.update_uses(&mut uses, system.pool.blocks());
         assert_eq!(uses, system.memory.uses(), "kept as it is counted");
-        // Without swap, what was touched stays until it is given back.
+        // Without swap, touched pages stay until they are freed.
         if done.is_ok() && !self.swap {
             for access in accesses {
                 let page = access.page();
@@ -115,7 +114,7 @@ impl Run {
         done
     }
 
-    /// A program, up to its end or to where it is stopped.
+    /// Runs a program to its end, or until it is stopped.
     fn follow(&mut self, ops: &[Op]) {
         let mut program = Program::new(self.first.0, self.first.1);
         for op in ops {
@@ -128,7 +127,7 @@ impl Run {
         }
     }
 
-    /// All processes end, and all their memory is free again.
+    /// Ends all processes and checks that all their memory is free.
     fn end(&mut self) {
         let processes: Vec<u32> =
             self.engine.system.spaces.processes_from(0).map(|(number, _)| number).collect();
@@ -147,7 +146,6 @@ impl Run {
 }
 
 impl Drop for Run {
-    /// A failure tells what led to it.
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("after {:#?}", self.log);
@@ -165,7 +163,7 @@ fn all_conditions() -> impl Strategy<Value = Conditions> {
     let machines = prop::sample::select(vec!["e3-1245v6", "neoverse-n1"]);
     let sizes = prop::sample::select(vec![16, 32, 64, 128]);
     let fragmentations = prop::sample::select(vec!["none", "none", "frag-50", "pinned-50"]);
-    // None, so little that it is full at once, and more than there is memory.
+    // No swap, so little that it fills at once, and more than memory.
     let swaps = prop::sample::select(vec![ByteSize(0), ByteSize::kib(256), ByteSize::gib(1)]);
     let layouts = prop::sample::select(vec![("1", "0"), ("2", "0"), ("1", "8M"), ("2", "8M")]);
     (machines, sizes, fragmentations, swaps, layouts).prop_map(
@@ -229,7 +227,7 @@ under! {
 proptest! {
     #![proptest_config(config())]
 
-    /// Superpages of eight regions: what programs do to parts of them, and forks.
+    /// Superpages of eight regions: partial operations and forks.
     #[test]
     fn a_pool_of_16m(ops in ops(120), memory in prop::sample::select(vec![64, 256, 512]), overcommits: bool) {
         let text = design::designs::preset("hugetlb").expect("a preset").text;
@@ -255,7 +253,7 @@ fn every_preset_is_tried() {
     assert_eq!(all, UNDER);
 }
 
-/// Programs under each preset: few with every change; more, and other ones, with PROPTEST_CASES and PROPTEST_RNG_SEED.
+/// Few cases at every change; more, or other ones, with PROPTEST_CASES and PROPTEST_RNG_SEED.
 fn config() -> ProptestConfig {
     ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -265,7 +263,7 @@ fn cases() -> u32 {
     asked.unwrap_or_else(|| testkit::cases(20) as u32)
 }
 
-/// A reservation with a hole in its region is filled whole, then broken: what is in the hole stays.
+/// A reservation with a hole in its region is filled and then broken: the pages in the hole stay.
 #[test]
 fn what_was_filled_in_a_hole_is_no_fault() {
     let conditions = Conditions {

@@ -1,5 +1,5 @@
-//! What is resident under `base`, against sets: a page written has a frame, a page of the program's own that was
-//! only read maps zeros, a page of a file brings those around, and nothing else is there.
+//! Compares residency under `base` with sets: a written page has a frame, an anonymous page that was only read maps
+//! zeros, a file page brings in its neighbours, and nothing else is resident.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use trace::{Advice, Backing, Page};
 #[derive(Default)]
 struct Model {
     running: u32,
-    /// Pages of each process: whether they have a frame.
+    /// Pages of each process, and whether they have a frame.
     pages: BTreeMap<u32, BTreeMap<u32, bool>>,
     mapped: BTreeMap<u32, BTreeMap<u32, Backing>>,
-    /// Sixteens of pages of which one was read from a file, at any time.
+    /// Aligned groups of 16 pages of which one was ever read from a file.
     read: BTreeSet<u32>,
 }
 
@@ -41,8 +41,8 @@ impl Model {
         *own.entry(page).or_default() |= framed;
     }
 
-    /// Pages of files that may have been read with one that was touched: those around it in its mapping, which advice and
-    /// protection divide.
+    /// Returns file pages that may have been read along with a touched page: those around it in its mapping, which
+    /// advice and protection split.
     fn beside(&self) -> impl Iterator<Item = u32> {
         let files = self.mapped.iter().flat_map(|(process, own)| {
             let touched = self.pages.get(process);
@@ -78,7 +78,7 @@ impl Model {
             }
             Event::Advise(pages, Advice::Populate) => {
                 for page in pages.first.0..pages.first.0 + pages.count {
-                    // What is mapped stays, zeros too: see the note at the system's populate.
+                    // Mapped pages stay, including zeros: see the comment in the system's populate.
                     self.touch(page, true);
                 }
             }

@@ -1,5 +1,5 @@
-//! The executor of many plain faults at once does what the one that takes them singly does: random programs under
-//! random designs, on whole and on fragmented memory, end with the same books.
+//! The fast path for plain faults equals the path for single faults: random programs under random designs, on whole and
+//! on fragmented memory, end with the same books.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use trace::Region;
 use super::super::spaces::region::Present;
 use super::{Conditions, Run, all_conditions, cases, ops};
 
-/// A design with the tables of random presets, where those go together.
+/// Returns a design that combines tables of random presets, if they fit together.
 fn mixed() -> impl Strategy<Value = design::Design> {
     let tables = design::designs::list().len();
     let picks = prop::collection::vec(0..tables, 7);
@@ -24,7 +24,7 @@ fn mixed() -> impl Strategy<Value = design::Design> {
     })
 }
 
-/// A table of a design's file, with the tables below it.
+/// Returns a table of a design's file, with its subtables.
 fn table_of(text: &str, table: &str) -> String {
     let mut inside = false;
     let mut found = String::new();
@@ -41,14 +41,13 @@ fn table_of(text: &str, table: &str) -> String {
     found
 }
 
-/// What is mapped in a region.
 fn of_region(spaces: &Spaces, region: Region) -> (Option<Present>, u16, u16) {
     let at = spaces.at(region);
     let present = (!spaces.is_large(region)).then(|| *spaces.present(region));
     (present, at.resident, at.flags)
 }
 
-/// All that a run has counted, and what memory looks like after it.
+/// Formats all counts of a run, and its memory.
 fn books(run: &Run) -> String {
     let system = &run.engine.system;
     let spaces = &system.spaces;
@@ -68,7 +67,7 @@ fn books(run: &Run) -> String {
     )
 }
 
-/// The program's books, fault by fault or many at once; and how many accesses it made.
+/// Runs the program with or without the fast path. Returns its books and its number of accesses.
 fn follow(
     design: &design::Design,
     conditions: &Conditions,
@@ -82,7 +81,7 @@ fn follow(
     (books(&run), accesses + run.log.len() as u64)
 }
 
-/// More on request: with PROPTEST_CASES=2000 it is over a million events.
+/// Runs more on request: PROPTEST_CASES=2000 gives over a million events.
 #[test]
 fn many_faults_at_once_are_as_many_single_ones() {
     let config = ProptestConfig {

@@ -1,5 +1,5 @@
-//! What a pool gets of memory that is in use: pages are moved out of the way, then reclaimed; the partition for movable
-//! pages helps where others cannot be moved.
+//! A pool that grows in used memory: pages are migrated out of the way, then reclaimed. A movable partition helps where
+//! unmovable pages are in the way.
 
 use super::*;
 use crate::Cause;
@@ -7,14 +7,14 @@ use crate::memory::PartUse;
 use trace::{Backing, Pages, Region, SLOTS};
 
 const MEMORY: ByteSize = ByteSize::mib(256);
-/// Of its 128 superpages the kernel has 10.
+/// 118 of the 128 superpages: the kernel has 10.
 const FREE: u32 = 118;
 
 fn conditions(fragmentation: &'static str, swap: ByteSize, layout: Layout) -> Conditions {
     Conditions { machine: "e3-1245v6", memory: MEMORY, fragmentation, swap, layout }
 }
 
-/// A machine with a pool, and what a mapping of so many of its pages came to.
+/// Creates a machine with a pool, and maps `pages` pool pages. Returns the result of the mapping.
 fn mapped(text: &str, conditions: &Conditions, pages: u32) -> (Run, Result<(), Stop>) {
     let design = design::Design::from_toml("pool", text).expect("a design");
     let mut run = Run::new(&design, conditions);
@@ -36,7 +36,7 @@ fn uses(run: &Run) -> Vec<PartUse> {
     run.engine.system.memory.uses()
 }
 
-/// Frag-100 leaves 16 movable pages in each superpage, and those free that the workload does not need.
+/// Frag-100 leaves 16 movable pages in each superpage, and leaves those free that the workload does not need.
 #[test]
 fn movable_pages_are_moved_out_of_the_pools_way() {
     let conditions = conditions("frag-100", ByteSize(0), Layout::default());
@@ -52,7 +52,7 @@ fn movable_pages_are_moved_out_of_the_pools_way() {
     run.end();
 }
 
-/// 118 superpages with 16 pages or more in each: these need 4 of them, so without swap the pool has no more than 114.
+/// 118 superpages have at least 16 used pages each. These fill 4 superpages, so without swap the pool gets at most 114.
 #[test]
 fn pages_that_have_nowhere_to_go_are_swapped_out() {
     let swap = |size| conditions("frag-100", size, Layout::default());
@@ -72,7 +72,7 @@ fn pages_that_have_nowhere_to_go_are_swapped_out() {
     assert!(system.clock.ledger()[Cause::Reclaim] >= written);
 }
 
-/// A page of the kernel in each superpage: no compaction and no reclaim helps.
+/// With a kernel page in each superpage, neither compaction nor reclaim helps.
 #[test]
 fn a_pool_grows_in_the_movable_partition_where_else_it_cannot() {
     let half = Layout { movable: ByteSize::mib(128), ..Layout::default() };
@@ -93,7 +93,7 @@ fn a_pool_grows_in_the_movable_partition_where_else_it_cannot() {
     }
 }
 
-/// Superpages of eight regions: pages are moved out of an aligned run, which no buddy allocator has.
+/// Superpages of eight regions: pages are migrated out of an aligned run, which is no block of the buddy allocator.
 #[test]
 fn pages_are_moved_out_of_large_superpages_too() {
     let large = preset().replacen("sizes = [\"2M\"]", "sizes = [\"16M\"]", 1);
@@ -103,7 +103,7 @@ fn pages_are_moved_out_of_large_superpages_too() {
     assert_eq!(done, Ok(()));
     assert!(run.engine.system.counters.migrated > 0);
     run.end();
-    // What is larger than any free block is not movable, to Linux.
+    // Linux treats allocations larger than any free block as unmovable.
     let partition = Layout { movable: ByteSize::mib(192), ..Layout::default() };
     let (_, done) = mapped(&large, &Conditions { layout: partition, ..conditions }, 4);
     assert!(matches!(done, Err(Stop::Refused { .. })), "{done:?}");

@@ -1,20 +1,20 @@
-//! Random programs that do only what programs can do. Operations are numbers, decoded by what is mapped
-//! at the time, so that a shorter list of operations is a program too and failures shrink.
+//! Random valid programs. Operations are numbers that are decoded by the current mappings, so a shorter list of
+//! operations is also a program, and failures shrink.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use trace::{Access, Advice, Backing, Event, Page, Pages, Process, SLOTS};
 
-/// Regions that a process may map; the last ones are for its heap.
+/// Regions that a process may map, and how many of them (the last) are for its heap.
 const AREA: u32 = 40;
 const HEAP: u32 = 12;
-/// Processes at once.
+/// Maximum number of live processes.
 const PROCESSES: u32 = 4;
-/// Pages of shared objects.
+/// Number of shared objects.
 const OBJECTS: u32 = 2;
 
-/// An operation: what, and three numbers that say where and how much.
+/// An operation: its kind, and three numbers for place and size.
 pub(super) type Op = (u8, u32, u32, u32);
 
 pub(super) fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
@@ -27,7 +27,7 @@ struct Area {
     backing: Backing,
 }
 
-/// What is mapped now.
+/// Current mappings.
 #[derive(Debug)]
 pub(super) struct Program {
     first_region: u32,
@@ -50,7 +50,7 @@ impl Program {
         Process(self.first_process + process)
     }
 
-    /// The event and the accesses that an operation comes to now; `None`: it makes no sense.
+    /// Decodes an operation into an event and accesses; `None` if it is invalid now.
     pub(super) fn next(&mut self, &(what, a, b, c): &Op) -> Option<(Option<Event>, Vec<Access>)> {
         let event = |event| Some((Some(event), Vec::new()));
         let Some(running) = self.running else {
@@ -106,7 +106,7 @@ impl Program {
             }
             85..87 => {
                 self.living.remove(&running);
-                // Another one is run by an event of its own.
+                // The next operation runs another process.
                 self.running = None;
                 event(Event::Exit(self.name(running)))
             }
@@ -209,7 +209,7 @@ impl Program {
         )
     }
 
-    /// Some pages of the process's area, mapped or not.
+    /// Returns some pages of one of the process's areas, mapped or not.
     fn range(&self, running: u32, a: u32, b: u32, c: u32) -> Option<Pages> {
         let (first, area) = self.pick(running, a)?;
         let (first, end) = match c % 4 {

@@ -1,4 +1,4 @@
-//! A scan's candidate with pages that are swapped out.
+//! A collapse candidate with swapped-out pages.
 
 use super::super::clock::Payer;
 use super::*;
@@ -6,7 +6,7 @@ use crate::Cause;
 use crate::system::daemons::Collapsed;
 use trace::{Advice, Backing, Page, Pages, Region, SLOTS};
 
-/// A region of base pages, some of which were swapped out for a larger mapping that is gone again.
+/// Creates a region of base pages, some of which a larger, now freed mapping has pushed to swap.
 fn swapped_in_part(most_swapped: u32) -> (Run, Region, u32) {
     let text = design::designs::find("linux-6").expect("a preset").to_toml();
     let limited = text.replace("most-swapped = 512", &format!("most-swapped = {most_swapped}"));
